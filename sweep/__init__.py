@@ -39,12 +39,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name, and with it pandas and other large packages, at its first use."""
+    """Return the object of a public name; the first use of a name imports its module, with pandas and the like.
+
+    Raises AttributeError for any name that is not public.
+    """
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """List the public names, including those that are not imported yet."""
+    """List all names of this module, sorted, including the public names that are not imported yet."""
     return sorted({*globals(), *_HOMES})

@@ -12,9 +12,10 @@ from sweep.read_recorder import recorder
 
 
 def run() -> None:
-    """Run the command line and end this process with its exit code by `os._exit`; never returns.
+    """Run the command line of this process, in a keeper if there is one to use, and end the process by `os._exit`.
 
-    A normal exit spends up to a second on unloading large libraries.
+    Never returns. The exit code is that of the command. A normal exit spends up to a second on unloading large
+    libraries.
     """
     garbage.collect_rarely()
     recorder.pause()

@@ -33,9 +33,10 @@ trainable_packages: dict[str, tuple[str, ...]] = {}
 
 
 def note_trainable(module: str) -> None:
-    """Mark the top-level package of a trainable's module as the author's code, even if it is installed.
+    """Mark the top-level package of the module named ``module`` as the author's code, even if it is installed.
 
-    Nothing happens if the package is not imported, or is sweep's own or one of `FOUNDATIONS`.
+    From then on, `is_author_file` is True for its files. Nothing happens if the package is not imported, has no file,
+    or is ``__main__``, sweep's own or one of `FOUNDATIONS`.
     """
     name = module.partition(".")[0]
     if name in (*OWN_PACKAGES, *FOUNDATIONS, "__main__"):
@@ -49,10 +50,10 @@ def note_trainable(module: str) -> None:
 
 
 def is_installed(file: str) -> bool:
-    """Return whether a file belongs to Python itself or to an installed package.
+    """Return whether the file at the path ``file`` belongs to Python's standard library or to an installed package.
 
-    Installed packages are in a folder of the search path that only installers write to (``site-packages``,
-    ``dist-packages``), or are listed by a distribution in their folder of the search path.
+    Installed packages are in a folder named ``site-packages`` or ``dist-packages``, or are listed by a distribution in
+    their folder of the search path. Packages that are installed as editable do not count.
     """
     return _is_installed(file, tuple(sys.path))
 
@@ -67,8 +68,10 @@ def _is_installed(file: str, search_path: tuple[str, ...]) -> bool:
 def is_author_file(file: str) -> bool:
     """Return whether a file, as named by a frame or a module, is the author's.
 
-    Cells of notebooks are the author's. A relative name is that of a script if the file exists; otherwise the code was
-    compiled elsewhere, as in extension modules.
+    Files of a package marked by `note_trainable` are; others of Python, installed packages, `FOUNDATIONS` and sweep are
+    not. Cells of notebooks are the author's; code that is compiled from a string or by AutoGraph is not. A relative
+    name is that of a script if the file exists; otherwise the code was compiled elsewhere, as in extension modules, and
+    is not the author's.
     """
     return _is_author_file(file, tuple(sys.path), tuple(trainable_packages.values()))
 
@@ -101,9 +104,9 @@ def is_own_file(file: str) -> bool:
 
 
 def get_package_name(file: str) -> str:
-    """Return the name of the package that a library's file belongs to, for messages; its file name if unknown.
+    """Return the top-level package or module that a library's file belongs to, for messages; its file name if unknown.
 
-    The file must not be the author's.
+    Code that AutoGraph has generated belongs to "tensorflow". The file must not be the author's.
     """
     if _AUTOGRAPH_FILE in file:
         return "tensorflow"
@@ -118,13 +121,16 @@ def get_package_name(file: str) -> str:
 
 
 def _is_in_foundation(path: Path, search_path: tuple[str, ...]) -> bool:
-    """Return whether a file belongs to one of the packages `FOUNDATIONS`, wherever they are installed."""
+    """Return whether a file is in a package of `FOUNDATIONS` that lies directly in a folder of ``search_path``."""
     entry = _find_search_path_entry(path, search_path)
     return entry is not None and path.relative_to(entry).parts[:1] in [(name,) for name in FOUNDATIONS]
 
 
 def _is_in_installed_folder(path: Path, search_path: tuple[str, ...]) -> bool:
-    """Return whether a path is in a folder of installed packages, or is listed by an installed distribution."""
+    """Return whether a path is in a folder of Python's library or of installed packages, or an installation lists it.
+
+    The list is that of the distributions in the innermost folder of ``search_path`` that contains the path.
+    """
     if not _INSTALL_FOLDERS.isdisjoint(path.parts) or _find_standard_folder(path) is not None:
         return True
     entry = _find_search_path_entry(path, search_path)
@@ -135,7 +141,7 @@ def _is_in_installed_folder(path: Path, search_path: tuple[str, ...]) -> bool:
 
 
 def _find_standard_folder(path: Path) -> Path | None:
-    """Return the folder of the standard library or of installed packages that contains a file; None if none does."""
+    """Return the innermost folder of the standard library or of installed packages that contains a file, or None."""
     return next((folder for folder in _list_standard_folders() if path.is_relative_to(folder)), None)
 
 
@@ -169,7 +175,7 @@ def _make_absolute(entry: str) -> Path:
 def _read_installed_names(entry: str) -> frozenset[str]:
     """Return the top-level names that the installed distributions in a folder of the search path list in RECORD.
 
-    Distributions without such a list are checkouts that somebody works on (``NAME.egg-info``).
+    Distributions without such a list are checkouts that somebody works on (``NAME.egg-info``), and add no names.
     """
     names = set()
     for distribution in importlib.metadata.distributions(path=[entry]):

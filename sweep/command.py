@@ -16,9 +16,10 @@ def run_command(
 ) -> int:
     """Run a command line, by default the one that started this process, and return its exit code.
 
-    ``program`` is the name of the program in messages. With ``forks_workers``, the fork server is started first. From
-    this call on, `interruption` handles the signals. The code is 2 if the command succeeded but its output could not
-    be written.
+    ``arguments`` does not include the program's name; ``program`` is that name in messages. With ``forks_workers``, a
+    fork server runs meanwhile. Standard output and error are replaced (`output.prepare_streams`), and from this call on
+    `interruption` handles the signals. The code is 2, with a line on standard error, if the command succeeded but its
+    output could not be written, except to a closed pipe.
     """
     output.prepare_streams()
     interruption.start_handling_signals()

@@ -56,7 +56,10 @@ CONTAINER = Path("/sys/fs/cgroup")
 
 
 def _read_limits(*names: str) -> list[int]:
-    """Return the numbers in the files ``names`` of `CONTAINER`; missing files and words such as "max" are left out."""
+    """Return the numbers in the files ``names`` of `CONTAINER`, in order.
+
+    Missing files and words such as "max" are left out.
+    """
     words = [word for name in names if (CONTAINER / name).exists() for word in (CONTAINER / name).read_text().split()]
     return [int(word) for word in words if word.isdigit()]
 
@@ -88,7 +91,7 @@ def count_nontraining_processes(servers: int) -> int:
 
 
 def count_parts(whole: float, part: float) -> int:
-    """Return how often ``part`` fits into ``whole``, tolerating rounding errors: 0.2 fits three times into 0.6."""
+    """Return how often ``part`` (not 0) fits into ``whole``, despite rounding errors: 0.2 fits three times into 0.6."""
     return math.floor(whole / part + 1e-9)
 
 
@@ -123,17 +126,17 @@ class Devices:
         return 0.0 if self.simulated else self.gpus
 
     def fits(self, cpus: float, gpus: float) -> int:
-        """Return how many processes with these devices fit on a machine with ``cpus`` CPUs and ``gpus`` GPUs.
+        """Return how many processes with these devices each fit on a machine with ``cpus`` CPUs and ``gpus`` GPUs.
 
         Raises ValueError if they need neither.
         """
         return min(count_parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
     def memory_bytes(self, total: float) -> float:
-        """Return the bytes of memory that a process may use on a GPU with ``total`` bytes.
+        """Return the bytes of memory that a process may use on one GPU with ``total`` bytes.
 
-        That is its share of the GPU, minus 0.75 GiB for CUDA unless the GPU is simulated; negative for a very small
-        share.
+        That is its share of the GPU, all of it with one or more GPUs, minus 0.75 GiB for CUDA unless the GPU is
+        simulated. It is negative for a very small share, and for a process without GPUs.
         """
         return min(self.gpus, 1.0) * total - (0.0 if self.simulated else CUDA_BYTES)
 
@@ -179,7 +182,10 @@ class Assignment:
         return count_length(self.epochs)
 
     def share_used(self, epoch: int, trained_s: float) -> float:
-        """Return the share of the trial's budget, from 0 to 1, used by epoch ``epoch`` and ``trained_s`` seconds."""
+        """Return the share of the trial's budget, from 0 to 1, used by ``epoch`` epochs and ``trained_s`` seconds.
+
+        It is the larger one of the share of its epochs and the share of its minutes, if it has minutes.
+        """
         return compute_share(epoch, self.epochs, trained_s, self.minutes)
 
 
@@ -198,10 +204,14 @@ class Trainable(Protocol):
     """
 
     def begin(self, assignment: Assignment) -> None:
-        """Begin the trial that ``assignment`` describes, and discard the state of the previous one."""
+        """Begin the trial that ``assignment`` describes, and discard the state of the previous one.
+
+        Raises:
+            NotBegun: if `Assignment.stop_file` exists before the trial is prepared.
+        """
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch and report each. Return after the last epoch, or when ``report`` returns False.
+        """Train epoch by epoch and pass each to ``report``; return after the last one or when it returns False.
 
         A further call continues the training where the previous call returned.
         """
@@ -209,7 +219,8 @@ class Trainable(Protocol):
     def save(self, folder: Path) -> Callable[[], None] | None:
         """Write everything that `restore` needs to continue exactly into ``folder``, which exists and is empty.
 
-        May return a function that writes a part of the files. It is called in another thread while training continues.
+        Return None, or a function that writes a part of the files. It is called in another thread while training
+        continues.
         """
 
     def restore(self, folder: Path) -> int:
@@ -231,10 +242,13 @@ class Ranked(Protocol):
     """
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
-        """Connect to the other ranks; return when all ranks are connected. Called before any other method."""
+        """Connect to the other ranks, those in ``devices.ranks``, and return when all of them are connected.
+
+        Called before any other method. ``training`` is the ``training`` block of the sweep file.
+        """
 
     def leave(self, reason: str) -> None:
-        """Stop all communication with the other ranks and send them the reason. May be called from any thread.
+        """Stop all communication with the other ranks and send them ``reason``. May be called from any thread.
 
         The instance does not train any more afterwards.
         """
@@ -258,10 +272,11 @@ class Group(Protocol):
         """Remove a member's trial from the group, because it has ended or continues elsewhere."""
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
-        """Train the trials of the members in ``reports`` together, epoch by epoch, until a report returns False.
+        """Train the trials of the members in ``reports`` together, and pass each epoch of a member to its own report.
 
-        Other members keep their state. A single member is trained as it would be alone. Return,
-        by member, the exceptions of trials that ended with one.
+        Return after an epoch in which a report returns False or a trial ends. The result has, by member, the exceptions
+        of trials that ended with one: `Stopped` if the trial is complete. Members without a report keep their state. A
+        single member is trained as it would be alone.
 
         Raises:
             Apart: before any training, if the trials cannot be trained together or would be slower than alone.
@@ -300,7 +315,7 @@ class Waiting(Protocol):
     def end_trial(self) -> str:
         """Let the waiting code of a trial end, because the trial has ended. Called at the end of every trial.
 
-        Return a line about the error that the code raised then, or "".
+        Return a line about the error that the code raised then, or "" if it raised none.
         """
 
     @property
@@ -309,22 +324,25 @@ class Waiting(Protocol):
 
 
 def can_save(trainable: Trainable | None) -> bool:
-    """Return whether a trainable can save its trial after the present epoch; True if ``trainable`` is None."""
+    """Return whether a trainable can save its trial after the present epoch; True for None, or if it does not say."""
     return getattr(trainable, "saves", True) is not False
 
 
 def can_split(trainable: Trainable | None) -> bool:
-    """Return whether a trainable can split its batches into more micro-batches; True if ``trainable`` is None."""
+    """Return whether a trainable can split batches into more micro-batches; True for None, or if it does not say."""
     return getattr(trainable, "splits", True) is not False
 
 
 def may_hold_memory(trainable: Trainable | None) -> bool:
-    """Return whether a trainable may hold memory of earlier trials; False if ``trainable`` is None."""
+    """Return whether a trainable may hold memory of earlier trials; False for None, True if it does not say."""
     return trainable is not None and getattr(trainable, "holds_memory", True) is not False
 
 
 def end_trial(trainable: Trainable | None) -> str:
-    """Let the waiting code of a trainable's trial end; return a line about the error that it raised then, or ""."""
+    """Let the waiting code of a trainable's trial end; return a line about the error that it raised then, or "".
+
+    Does nothing, and returns "", for None and for a trainable whose code does not wait (see `Waiting`).
+    """
     end: Callable[[], str] | None = getattr(trainable, "end_trial", None)
     if end is None:
         return ""
@@ -332,7 +350,7 @@ def end_trial(trainable: Trainable | None) -> str:
 
 
 def list_read_settings(trainable: Trainable | None) -> frozenset[str] | None:
-    """Return the keys of `Assignment.training` that have an effect; None if the trainable does not tell."""
+    """Return the keys of `Assignment.training` that have an effect; None if the trainable does not tell, or is None."""
     read: frozenset[str] | None = getattr(trainable, "training_read", None)
     return read
 
@@ -361,7 +379,7 @@ class Testing(Protocol):
     """Optional method of a `Trainable` that has test data. No decision of a sweep depends on them."""
 
     def test(self) -> Mapping[str, float] | None:
-        """Evaluate the trial's model on the test data and return the metrics; None if there are no test data.
+        """Evaluate the trial's model on the test data and return the metrics by name; None if there are no test data.
 
         Called after `begin` and `restore`, once for each tested trial, after all decisions of the sweep.
         """

@@ -54,7 +54,7 @@ class Problem:
 
     @property
     def found(self) -> str:
-        """The part of `what` before ", expected": what the input contains."""
+        """The part of `what` before ", expected": what the input contains; all of `what` if it lacks that word."""
         return self.what.partition(EXPECTED)[0]
 
     @property
@@ -76,7 +76,7 @@ class InputError(SweepError):
 
     @classmethod
     def one(cls, where: str, what: str, hint: str = "") -> Self:
-        """Create an error with a single mistake."""
+        """Create an error with a single mistake; the arguments are the fields of `Problem`."""
         return cls([Problem(where, what, hint)])
 
 
@@ -96,7 +96,7 @@ class RefusedError(InputError):
 
 
 def refuse(problems: Iterable[Problem], error: type[InputError] = InputError) -> None:
-    """Raise ``error`` with ``problems``, each listed once; do nothing if there are none."""
+    """Raise ``error`` with ``problems``, equal ones listed once; do nothing if there are none."""
     if found := dict.fromkeys(problems):
         raise error(found)
 
@@ -134,12 +134,18 @@ class WorkerLost(BaseException):
 
 
 def first_line(error: BaseException | str, length: int = 300) -> str:
-    """Return the first line of an error's message, or its type if there is none, cut to ``length`` characters."""
+    """Return the first line of a message, cut to ``length`` characters; of an error without a message, its type.
+
+    For an empty text, return "". Escape sequences are removed and control characters escaped.
+    """
     return shortened(_split_message(error)[0], length)
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of an error's message, shortened; in errors of remote processes, it states the cause."""
+    """Return the last line of an error's message, cut to 300 characters; the error's type if there is no message.
+
+    In errors of remote processes, the last line states the cause.
+    """
     return shortened(_split_message(error)[-1])
 
 
@@ -152,7 +158,7 @@ def in_short(error: BaseException) -> str:
 
 
 def _split_message(error: BaseException | str) -> list[str]:
-    """Return the printable lines of an error's message; if it is empty, the name of the error's type."""
+    """Return the printable lines of an error's message; if empty, one item: the error's type, or "" for a text."""
     lines = printable(str(error)).strip().splitlines()
     return lines or ["" if isinstance(error, str) else type(error).__name__]
 
@@ -165,16 +171,17 @@ _VALUES = "  Label values: "  # all labels of the batch follow
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error in one line: its type, the author's line that raised it, and the cause.
+    """Return an error in one line, such as ``ValueError: models.py:12 in loss: no such file``.
 
-    Keras and TensorFlow wrap the cause in sentences such as "Exception encountered when calling Dense.call()."; the
-    cause is extracted from them.
+    That is its type, the author's line that raised it, if there is one, and the cause; errors of sweep's own have no
+    such line. Keras and TensorFlow wrap the cause in sentences such as "Exception encountered when calling
+    Dense.call()."; the cause is extracted from them.
     """
     return f"{type(error).__name__}: {describe_without_type(error)}"
 
 
 def describe_without_type(error: BaseException) -> str:
-    """Describe an error in one line as `reason_of` does, but without its type."""
+    """Describe an error in one line as `reason_of` does, but without its type; "" if nothing else is known."""
     cause = _find_cause(printable(str(error)).strip(), type(error).__name__)
     is_own = type(error).__module__.startswith(("sweep.", "trainables."))  # its message already says what to change
     place = None if is_own else where_raised(error)
@@ -201,10 +208,11 @@ def where_raised(error: BaseException) -> str | None:
 
 
 def folded_traceback(error: BaseException) -> str:
-    """Format a traceback with each run of library frames folded into one line.
+    """Return the traceback of an error and its causes, with each run of library frames folded into one line.
 
-    If no line of the author's is in the traceback, all frames are kept, except those that TensorFlow writes into the
-    message of a graph execution error. The environment variable ``SWEEP_FULL_TRACEBACKS`` turns folding off.
+    An error in this chain keeps all its frames if none is the author's. From the message of a graph execution error,
+    the library frames that TensorFlow lists are folded in any case. Nothing is folded if the environment variable
+    ``SWEEP_FULL_TRACEBACKS`` is set.
     """
     told = traceback.TracebackException.from_exception(error)
     for one in () if os.environ.get(WHOLE) else _list_chained_errors(told):
@@ -218,7 +226,10 @@ def folded_traceback(error: BaseException) -> str:
 
 
 def _find_cause(text: str, kind: str) -> str:
-    """Return the line of an error message that states the cause, without what Keras and TensorFlow add."""
+    """Return the line of the message ``text`` that states the cause, without what Keras and TensorFlow add.
+
+    ``kind`` is the name of the error's type. Return "" for an empty message.
+    """
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = lines[0].strip()
     if first == _USER_CODE:  # this message ends with the error itself
@@ -242,7 +253,10 @@ def _find_cause(text: str, kind: str) -> str:
 
 
 def _remove_library_frames(message: str) -> str:
-    """Return the message of a graph execution error without its library frames."""
+    """Return the message of a graph execution error with each run of library frames replaced by their number.
+
+    The label values that TensorFlow appends to a line are removed, too.
+    """
     lines = list[str]()
     hidden = 0
     for line in [*message.split("\n"), None]:
@@ -262,7 +276,7 @@ def _remove_library_frames(message: str) -> str:
 
 
 def _list_chained_errors(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """Yield an error and then, one after another, the errors that caused it (``__cause__`` or ``__context__``)."""
+    """Yield an error and then, one after another, the errors that caused it, as far as a traceback shows them."""
     one: traceback.TracebackException | None = told
     while one is not None:
         yield one
@@ -274,7 +288,7 @@ class _Folded(traceback.StackSummary):
 
     @classmethod
     def fold(cls, stack: traceback.StackSummary) -> _Folded:
-        """Return the frames of a stack with each run of library frames replaced by one frame."""
+        """Return the frames of a stack with each run of library frames replaced by one, which names their packages."""
         found = cls()
         hidden = list[traceback.FrameSummary]()
         for frame in [*stack, None]:

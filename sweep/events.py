@@ -49,7 +49,10 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def as_floats(values: Mapping[str, float]) -> dict[str, float]:
-    """Convert numbers of any type to floats. Raises ValueError naming the first one that is too large."""
+    """Return the values, numbers of any type, as floats by the same names.
+
+    Raises ValueError naming the first one that is too large for a float.
+    """
     floats = {}
     for name, value in values.items():
         try:
@@ -60,7 +63,10 @@ def as_floats(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def trial_epochs(params: Params, epochs: int) -> int:
-    """Return the epochs that a trial trains: its parameter ``epochs`` if it has one, else the sweep's ``epochs``."""
+    """Return the epochs that a trial trains: its parameter ``epochs`` if it has one, else the sweep's ``epochs``.
+
+    Raises TypeError if the parameter is not an int, such as 2.0 or None.
+    """
     given = params.get("epochs", epochs)
     if not isinstance(given, int):
         raise TypeError(f"epochs must be a whole number, got {given!r}")
@@ -124,7 +130,11 @@ TRIED_AGAIN = "tried again"
 
 
 def describe_status(status: Status, reason: str) -> str:
-    """Return the status of a trial in words: ``stopped by hand``, ``failed, tried again``, or the status itself."""
+    """Return the status of a trial in words; ``reason`` is that of its end (`TrialEnded.reason`).
+
+    It is ``stopped by hand`` for a trial that a user has stopped, ``failed, tried again`` for an interrupted trial that
+    is retried after a failure, and otherwise the status itself.
+    """
     if status is Status.PRUNED and reason == ON_REQUEST:
         return "stopped by hand"
     if status is Status.INTERRUPTED and (reason == TRIED_AGAIN or f"; {TRIED_AGAIN}, " in reason):
@@ -384,7 +394,8 @@ def decode(line: bytes) -> Event:
 
     Raises:
         NotJson: if the line is damaged.
-        StoreError: if the line is valid JSON but no event that this version knows.
+        StoreError: if the line is valid JSON but no event that this version knows, or begins a session in a later
+            format.
     """
     if b'nan"' not in line and b'inf"' not in line and line.isascii():
         with suppress(ValueError, RecursionError):  # a lone surrogate, a huge number, or invalid
@@ -409,9 +420,10 @@ def decode(line: bytes) -> Event:
 
 
 def convert_to_json_types(value: object) -> object:
-    """Return ``value`` as standard JSON types, with NaN and infinities as strings.
+    """Return ``value`` as standard JSON types: mappings as dicts, NaN and infinities as strings.
 
-    Raises TypeError for values that JSON would lose or change, such as tuples and NumPy numbers.
+    A string that would be read as one of these gets a backslash in front. Raises TypeError for values that JSON would
+    lose or change, such as tuples, NumPy numbers and keys that are not strings.
     """
     if type(value) is float:
         return value if math.isfinite(value) else repr(value)
@@ -429,7 +441,7 @@ def convert_to_json_types(value: object) -> object:
 
 
 def convert_from_json_types(value: object) -> object:
-    """Return the value that `convert_to_json_types` has converted to ``value``."""
+    """Return the value that `convert_to_json_types` has converted to ``value``, with mappings as dicts."""
     if isinstance(value, str):
         if value in _NON_FINITE:
             return float(value)
@@ -449,7 +461,7 @@ def _looks_non_finite(text: str) -> bool:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    """Raise ValueError for ``NaN`` and ``Infinity``, which Python's decoder accepts but JSON does not allow."""
+    """Raise ValueError, as ``NaN`` and ``Infinity`` are not JSON, although Python's decoder accepts them."""
     raise ValueError(f"{constant} is not standard JSON")
 
 
@@ -457,7 +469,10 @@ _JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _check_format(number: object, version: object) -> None:
-    """Raise StoreError if the format of a log is not a number, or is higher than this release can read."""
+    """Raise StoreError if the format ``number`` of a log is not a number, or is higher than this release can read.
+
+    ``version`` is the version of sweep that wrote the log, for the message.
+    """
     if type(number) is not int:
         raise StoreError(f"session_started: format is {number!r}, expected a number up to {FORMAT}")
     if number > FORMAT:
@@ -468,7 +483,7 @@ def _check_format(number: object, version: object) -> None:
 
 
 def _describe_validation_error(error: msgspec.ValidationError) -> str:
-    """Return a validation error of msgspec in words: the field, its type and the expected type.
+    """Return a validation error of msgspec in words, such as ``time: is of type str, expected float``.
 
     The message of msgspec is "Expected `float`, got `str` - at `$.time`".
     """
@@ -478,7 +493,7 @@ def _describe_validation_error(error: msgspec.ValidationError) -> str:
 
 
 def _refuse_type(value: object, expected: str) -> NoReturn:
-    """Raise TypeError: the value has a type that JSON would lose or change."""
+    """Raise TypeError: JSON would lose or change a value of this type. ``expected`` names the types it may have."""
     kind = type(value)
     if kind.__module__ == "builtins":
         name = kind.__name__
@@ -499,7 +514,10 @@ def _check_text(value: object) -> str:
 
 
 def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
-    """Return the fields of an event that differ from their default, as JSON types. Raises TypeError naming a field."""
+    """Return the fields of an event that differ from their default, by name, as JSON types.
+
+    Raises TypeError naming a field whose value JSON would lose or change.
+    """
     record: dict[str, object] = {}
     for name, default in _DEFAULTS[type(source)].items():
         value = getattr(source, name)
@@ -520,7 +538,7 @@ def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
 
 
 def _collect_defaults(cls: type[msgspec.Struct]) -> dict[str, object]:
-    """Return the default of each field; for required fields a marker that equals no value."""
+    """Return the default of each field by its name; for required fields a marker that equals no value."""
     defaults: dict[str, object] = {}
     for struct_field in msgspec.structs.fields(cls):
         if struct_field.default_factory is msgspec.NODEFAULT:

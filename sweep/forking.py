@@ -30,9 +30,10 @@ class ForkServer:
     """A fork server that this process has started, to which it names the modules to import; see `fork_server`."""
 
     def __init__(self, cpus: float) -> None:
-        """Start a server for trials with ``cpus`` CPU cores each.
+        """Start a server for trials with ``cpus`` CPU cores each, without waiting for it. Raises OSError if that fails.
 
-        Libraries get a number of threads that follows from ``cpus``, which they read when they are imported.
+        Libraries get a number of threads that follows from ``cpus``, or is that of ``OMP_NUM_THREADS`` if it is set;
+        they read it when they are imported.
         """
         self.name = f"sweep-{uuid.uuid4().hex}"
         self.threads = _count_threads(cpus)
@@ -51,7 +52,7 @@ class ForkServer:
         self._serves = False
 
     def describe_failure(self) -> str:
-        """Return in one line why the server has ended by itself; ``""`` if it runs."""
+        """Return in one line why the server has ended by itself; ``""`` if it runs. Not to be called after `close`."""
         if self._process.poll() is None:
             return ""
         written = os.pread(self._errors, os.fstat(self._errors).st_size, 0)
@@ -59,7 +60,10 @@ class ForkServer:
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def import_modules(self, modules: Sequence[str]) -> None:
-        """Make the server import ``modules`` too; do nothing after `serve`. Does not wait for the imports."""
+        """Make the server import ``modules`` too; do nothing after `serve`, or if the server has ended.
+
+        Does not wait for the imports.
+        """
         if not self._serves:
             self._send(modules)
 
@@ -77,7 +81,7 @@ class ForkServer:
                 self._process.stdin.flush()
 
     def close(self) -> None:
-        """End the server; the workers that it has started continue."""
+        """End the server at once; the workers that it has started continue. To be called once, and last."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -102,8 +106,9 @@ def can_fork(gpus: float) -> bool:
 def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None]:
     """Start a fork server now for the local Ray that starts inside the block, and end it after the block.
 
-    ``cpus`` and ``gpus`` are those of a trial. Inside another such block, its server is used, or replaced if it was
-    started for other trials. No server is started if workers cannot be forked.
+    ``cpus`` and ``gpus`` are those of a trial. No server is started if workers cannot be forked, or if its start fails.
+    Inside another such block with a server, that server stays if it suits these trials; otherwise it is replaced until
+    the end of the outer block.
     """
     if _early_servers:
         with suppress(OSError):  # as below
@@ -120,7 +125,10 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
 
 
 def _correct_early_server(cpus: float, gpus: float) -> None:
-    """Replace the server that was started early, if there is one, unless it suits trials with ``cpus`` and ``gpus``."""
+    """End the server that was started early unless it suits trials with ``cpus`` and ``gpus``, and start one that does.
+
+    Does nothing if none was started early, and starts none if workers with ``gpus`` cannot be forked.
+    """
     if not _early_servers or (can_fork(gpus) and _early_servers[0].threads == _count_threads(cpus)):
         return
     _end_early_server()
@@ -129,7 +137,7 @@ def _correct_early_server(cpus: float, gpus: float) -> None:
 
 
 def import_early(modules: Sequence[str]) -> None:
-    """Make the server that was started early, if there is one, import ``modules``."""
+    """Make the server that was started early import ``modules``; do nothing if there is none, or if it serves."""
     for server in _early_servers:
         server.import_modules(modules)
 
@@ -141,7 +149,7 @@ def _end_early_server() -> None:
 
 
 def _count_threads(cpus: float) -> int:
-    """Return the number of threads that libraries use for a trial with ``cpus`` CPU cores."""
+    """Return the number of threads that libraries use for a trial with ``cpus`` CPU cores: rounded down, at least 1."""
     return max(int(cpus), 1)
 
 
@@ -149,9 +157,11 @@ def _count_threads(cpus: float) -> int:
 def serving(
     cpus: float, gpus: float, modules: Sequence[str], say: Callable[[str], None]
 ) -> Iterator[ForkServer | None]:
-    """Yield a fork server that imports ``modules``: the one that was started early, or a new one.
+    """Yield a fork server that imports ``modules`` and then starts workers: the one started early, or a new one.
 
-    Yields None if workers cannot be forked. After the block, ``say`` is called with a line if the server has failed.
+    ``cpus`` and ``gpus`` are those of a trial. Yields None if workers cannot be forked. A server started early is
+    replaced if it does not suit the trials; a new one ends with the block. If the server has failed by the end of the
+    block, ``say`` is called with a line for the user. Raises OSError if a server cannot be started.
     """
     if not can_fork(gpus):
         yield None

@@ -103,24 +103,33 @@ class Reporter:
 
     @property
     def restored(self) -> Path | None:
-        """The folder of this trial's checkpoint to continue from; None if the trial starts from the beginning."""
+        """The folder of this trial's checkpoint to continue from; None if the trial starts from the beginning.
+
+        If there is one, it must be read before the first report.
+        """
         self._looked = True
         return self._restored
 
     @property
     def accumulate(self) -> int:
-        """The number of micro-batches to split each batch into; more than 1 after the trial ran out of memory."""
+        """The number of micro-batches to split each batch into; more than 1 after the trial ran out of memory.
+
+        Reading it tells sweep that the function can split its batches.
+        """
         self._splits = True
         return self._accumulate
 
     @property
     def training(self) -> Mapping[str, Value]:
-        """The ``training`` block of the sweep file."""
+        """The ``training`` block of the sweep file; which of its keys are read is recorded in `training_read`."""
         return self._training
 
     @property
     def fold(self) -> int | None:
-        """The number of the fold to leave out of training and to validate with, from 0; None if there are no folds."""
+        """The number of the fold to leave out of training and to validate with, from 0; None if there are no folds.
+
+        If there are folds, it must be read before the first report.
+        """
         self._fold_read = True
         if self._fold is None:
             return None
@@ -143,13 +152,16 @@ class Reporter:
         examples_per_s: float | None = None,
         **more: float,
     ) -> bool:
-        """Report one epoch; return whether to continue training.
+        """Report one epoch, and wait for the decision on it; return whether to continue training.
 
-        Pass metrics by name or as a mapping. ``checkpoint`` saves this epoch if a checkpoint is due.
+        Pass metrics by name or as a mapping. ``checkpoint`` saves this epoch if a checkpoint is due: a callable that
+        writes into the folder passed to it, or the path of a file or folder to copy. After False, the function must
+        return; its next report ends it.
 
         Raises TypeError if no metric is passed or a value is not a number, ValueError if a value is too large for a
         float or ``checkpoint`` is a path that does not exist, RuntimeError if the function has not read the checkpoint
-        that it must continue from, and Incompatible if the file asks for folds and the function has not read `fold`.
+        that it must continue from (`restored`), and Incompatible if the file asks for folds and the function has not
+        read `fold`.
         """
         if self._over:
             raise _TrialOver
@@ -197,7 +209,9 @@ class Reporter:
     def _report_returned(self, value: object) -> None:
         """Report ``value``, which the function returned without having reported: its metrics, or only the objective.
 
-        Other values are ignored. Raises TrainableError if it is a model.
+        A mapping is reported as metrics, and any other value as the objective. None, True and False are ignored, and so
+        is a single value if the sweep has no objective. Raises TrainableError if it is a model, and the errors of a
+        report, such as TypeError for a value that is not a number.
         """
         if callable(getattr(value, "fit", None)) and callable(getattr(value, "compile", None)):
             raise TrainableError(
@@ -237,12 +251,12 @@ class FunctionTrainable:
 
     @property
     def depends_on(self) -> object:
-        """The function's attribute ``depends_on``: the files other than its code that its results depend on."""
+        """The function's attribute ``depends_on``: files other than its code that its results depend on; else None."""
         return getattr(self._function, "depends_on", None)
 
     @property
     def saves(self) -> bool:
-        """Whether the function passed a checkpoint to its last report."""
+        """Whether the function passed a checkpoint to its last report; False before its first report."""
         return self._run is not None and self._run._checkpoint is not None
 
     @property
@@ -257,7 +271,10 @@ class FunctionTrainable:
 
     @property
     def training_read(self) -> frozenset[str]:
-        """The keys of the file's ``training`` block that were read, and those that apply to functions automatically."""
+        """The keys of the file's ``training`` block that the function has read in this trial, and ``patience``.
+
+        ``patience`` applies to all functions automatically.
+        """
         if self._run is None:
             read = set()
         else:
@@ -265,7 +282,10 @@ class FunctionTrainable:
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
-        """End the previous trial and begin a new one, whose first call of `train` calls the function."""
+        """End the previous trial, undo its changes to the author's modules, and begin a new trial.
+
+        The first call of `train` calls the function.
+        """
         self.end_trial()
         self._starting_values.begin_trial(
             lambda: namespaces.list_namespaces_of_function(self._function),
@@ -285,8 +305,8 @@ class FunctionTrainable:
     def train(self, report: Report) -> None:
         """Run the function until it returns, or until ``report`` returns False; it then waits inside its report.
 
-        Raises Stopped if the objective has not improved for ``training.patience`` epochs, and whatever the function
-        raised.
+        A further call lets it continue there. Raises Stopped if the objective has not improved for
+        ``training.patience`` epochs, RuntimeError if no trial has begun, and whatever the function raised.
         """
         run = self._run or self._start_function()
         self._check_patience()
@@ -306,7 +326,7 @@ class FunctionTrainable:
             raise told.error
 
     def _count_epoch(self, epoch: EpochReported) -> None:
-        """Count a reported epoch for ``training.patience``, unless it lacks the objective."""
+        """Count a reported epoch for ``training.patience``, unless it lacks the objective or the sweep has none."""
         if self._assignment is None or self._assignment.objective is None:
             return
         value = epoch.metrics.get(self._assignment.objective)
@@ -320,9 +340,10 @@ class FunctionTrainable:
             raise Stopped(f"no better objective in {self._waited.waited} epochs (training.patience)")
 
     def end_trial(self) -> str:
-        """End the function if it waits in a report, by returning False to it.
+        """End the function if it waits in a report, by returning False to it, and wait until it has ended.
 
-        Return a line about the error that the function then raised, or "".
+        Return a line about the error that the function then raised, or "". If it does not wait, its next report ends
+        it.
         """
         run = self._run
         if run is None or not self._waits:
@@ -341,7 +362,11 @@ class FunctionTrainable:
         return f"its function raised {type(error).__name__} when it was told to end: {error}"
 
     def save(self, folder: Path) -> None:
-        """Write the checkpoint of the last report into ``folder``. Raises RuntimeError if it had none."""
+        """Write the checkpoint of the last report into ``folder``, with a file about the trial's progress.
+
+        Raises RuntimeError if that report had no checkpoint, and the errors of copying or of the function's own
+        callable.
+        """
         run = self._run
         if run is None:
             checkpoint = None
@@ -361,7 +386,10 @@ class FunctionTrainable:
         (folder / _ABOUT).write_text(json.dumps(about))
 
     def restore(self, folder: Path) -> int:
-        """Make a checkpoint available as `Reporter.restored`; return the epoch in which it was saved."""
+        """Make the checkpoint in ``folder`` available as `Reporter.restored`; return the epoch in which it was saved.
+
+        Called after `begin` and before `train`.
+        """
         self._restored = folder
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
@@ -371,7 +399,10 @@ class FunctionTrainable:
         return self._epoch
 
     def facts(self) -> Facts:
-        """Return facts about the trial: node, devices, training time, and the function's attribute ``data``."""
+        """Return facts about the trial: node, devices, training time, and whether it is reproducible.
+
+        The data's fingerprint is the function's attribute ``data`` if that is a text.
+        """
         if self._assignment is None:
             gpus = 0.0
         else:
@@ -399,7 +430,10 @@ class FunctionTrainable:
         )
 
     def _start_function(self) -> Reporter:
-        """Start the function in a new thread; return its reporter."""
+        """Seed the global random generators, and start the function in a new thread; return its reporter.
+
+        Raises RuntimeError if no trial has begun.
+        """
         assignment = self._assignment
         if assignment is None:
             raise RuntimeError("no trial has begun")
@@ -411,7 +445,10 @@ class FunctionTrainable:
         given = (hp, *((run,) if self._takes_report else ()))
 
         def run_function() -> None:
-            """Call the function and put its end, or the error that it raised, into the messages of the reporter."""
+            """Call the function, and report what it returned if it has reported nothing.
+
+            Then put its end, or the error that it raised, into the messages of the reporter.
+            """
             error: BaseException | None = None
             try:
                 returned = self._function(*given)
@@ -428,14 +465,14 @@ class FunctionTrainable:
 
 
 def _make_listener(recorded: RecordedValues) -> imports.Listener:
-    """Return a function that records the starting values of each module that is imported later."""
+    """Return a function that adds the starting values of each module that is imported later to ``recorded``."""
     return lambda module: recorded.record(namespaces.list_namespaces_of_module(module))
 
 
 def takes_report(function: Callable[..., object]) -> bool:
-    """Return True for a function with the parameters ``(hp, report)``, False for ``(hp)``.
+    """Return whether a function can be called with two arguments, ``(hp, report)``; False if only with one, ``(hp)``.
 
-    Raises TrainableError for any other parameters.
+    Return True if its signature is unknown. Raises TrainableError if it can be called with neither.
     """
     name = getattr(function, "__name__", repr(function))
     try:
@@ -453,7 +490,11 @@ def takes_report(function: Callable[..., object]) -> bool:
 
 
 def _convert_to_float(name: object, value: Any) -> float:
-    """Convert a number of any library to a float; NaN is accepted. Raises TypeError or ValueError."""
+    """Convert a number of any library to a float; NaN is accepted, a text is not.
+
+    Raises TypeError for anything else, and ValueError for a number too large for a float; both name the metric
+    ``name``.
+    """
     try:
         if isinstance(value, str | bytes):
             raise TypeError
@@ -480,11 +521,11 @@ RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 def load_trainable(
     trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
 ) -> Callable[[], Trainable]:
-    """Import a class or function and return a callable without arguments that creates trainables of it.
+    """Import the class or function ``module:Name``; return a callable without arguments that creates trainables of it.
 
     ``folders`` are put on the import path. ``seed`` determines the random numbers that modules draw while they are
-    imported. ``given`` is the class or function itself if no module contains it. Raises TrainableError, or whatever the
-    import raises.
+    imported. ``given`` is the class or function itself if no module contains it; then ``trainable`` only names it. Its
+    package counts as the author's from then on. Raises TrainableError, or whatever the import raises.
     """
     garbage.collect_as_usual()
     make_importable(folders)
@@ -499,9 +540,10 @@ def load_trainable(
 
 
 def make_trainable_factory(target: object, name: str) -> Callable[[], Trainable]:
-    """Return a callable without arguments that creates trainables of a class or function.
+    """Return a callable without arguments that creates trainables of a class or function; ``name`` is for messages.
 
-    Raises TrainableError if ``target`` is something else, or a class that lacks methods of `Trainable`.
+    Raises TrainableError if ``target`` is something else, a class that lacks methods of `Trainable`, or a function that
+    cannot be called with ``(hp, report)`` or ``(hp)``.
     """
     if not isinstance(target, type):
         if not callable(target):
@@ -521,7 +563,7 @@ def make_trainable_factory(target: object, name: str) -> Callable[[], Trainable]
 
 
 def list_missing_methods(kind: type) -> list[str]:
-    """Return the methods of `Trainable` that a class lacks; none if its ``__trainable__`` is callable."""
+    """Return the names of the methods of `Trainable` that a class lacks; none if its ``__trainable__`` is callable."""
     if callable(getattr(kind, "__trainable__", None)):
         return []
     missing = []
@@ -532,10 +574,10 @@ def list_missing_methods(kind: type) -> list[str]:
 
 
 def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
-    """Return whether trainables have an optional method of the contract, without creating a trainable.
+    """Return whether trainables have the optional method ``method`` of the contract, without creating a trainable.
 
-    Also returns True if only an instance could show it. The arguments are those of `load_trainable`. Raises whatever
-    the import raises.
+    Also returns True if only an instance could show it. The other arguments are those of `load_trainable`. Raises
+    whatever the import raises.
     """
     make_importable(folders)
     if given is None:
@@ -550,8 +592,9 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
 def load_extension(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
     """Import and return the searcher, scheduler or the like that a sweep file names as ``module:Name``.
 
-    Raises InputError if it cannot be imported or called, or is a class that lacks one of ``methods``. ``where`` is
-    the key of the file and ``contract`` the name of the required interface, both for the message.
+    Raises InputError if it cannot be imported or called, or is a class that lacks one of ``methods``; what a function
+    returns is not checked. ``where`` is the key of the file and ``contract`` the name of the required interface, both
+    for the message.
     """
     found = import_target(target, folders, where)
     missing = []
@@ -570,7 +613,7 @@ def load_extension(target: str, folders: Iterable[Path], where: str, methods: It
 def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
     """Import ``module:Name`` and return the object, after putting ``folders`` on the import path.
 
-    Raises InputError if that fails.
+    Raises InputError about the place ``where`` if that fails.
     """
     try:
         make_importable(folders)
@@ -580,14 +623,20 @@ def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
 
 
 def make_importable(folders: Iterable[Path]) -> None:
-    """Put ``folders`` at the front of ``sys.path``, in their order; `inspection` searches them in the same order."""
+    """Put ``folders`` at the front of ``sys.path``, in their order, each once, also if they are already further behind.
+
+    `inspection` searches them in the same order.
+    """
     first = list(dict.fromkeys(map(str, folders)))
     if sys.path[: len(first)] != first:
         sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
 
 
 def _import_target(target: str) -> Any:
-    """Import ``module:Name`` and return the object. Raises whatever the import raises, or AttributeError."""
+    """Import ``module:Name`` and return the object; from now on, the recorder records what the author's code reads.
+
+    Raises whatever the import raises, or AttributeError if the module lacks the name.
+    """
     recorder.resume()
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)

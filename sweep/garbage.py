@@ -23,7 +23,7 @@ def collect_rarely() -> None:
 
 
 def collect_as_usual() -> None:
-    """Restore the collector's thresholds from before `collect_rarely`; do nothing if that was not called.
+    """Restore the collector's thresholds from before the first `collect_rarely`; do nothing if that was not called.
 
     Needed before a model is trained here, because objects that are garbage may hold tensors of any size.
     """

@@ -27,8 +27,10 @@ class Coverage(Enum):
 def find_coverage(capability: Capability, architectures: Sequence[str]) -> Coverage:
     """Return how a build with code for ``architectures`` supports a GPU of compute capability ``capability``.
 
-    Machine code runs on its own major version, from its minor version on. PTX could be compiled for all later versions,
-    but TensorFlow's fails on later major versions (tensorflow issues 89272, 97387), so the same rule is used for it.
+    ``architectures`` are names such as "sm_80" and "compute_90"; others are ignored. Machine code runs on its own major
+    version, from its minor version on. PTX could be compiled for all later versions, but TensorFlow's fails on later
+    major versions (tensorflow issues 89272, 97387), so the same rule is used for it. A GPU that is not covered and not
+    older than all architectures is `TOO_NEW`, also if there are none.
     """
     machine_code = []
     for name in architectures:
@@ -49,11 +51,14 @@ def find_coverage(capability: Capability, architectures: Sequence[str]) -> Cover
 
 
 def parse_architecture(name: str) -> Capability:
-    """Return the compute capability of an architecture: (8, 0) for "sm_80", (12, 0) for "compute_120"."""
+    """Return the compute capability of an architecture: (8, 0) for "sm_80", (9, 0) for "sm_90a".
+
+    Raises ValueError for a name with fewer than two digits.
+    """
     digits = re.sub(r"\D", "", name)
     return int(digits[:-1]), int(digits[-1])
 
 
 def _covers(versions: Sequence[Capability], capability: Capability) -> bool:
-    """Return whether one of the versions has the GPU's major version and at most its minor version."""
+    """Return whether one of the versions has the major version of ``capability`` and at most its minor version."""
     return any(major == capability[0] and minor <= capability[1] for major, minor in versions)

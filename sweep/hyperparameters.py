@@ -61,8 +61,12 @@ class Declaring:
     ) -> Any:
         """Return an integer: the trial's value, otherwise ``default``, otherwise ``min_value``.
 
-        Return None if the parameter does not apply, because its parent has another value. Raises ValueError if
-        ``sampling`` is neither "linear" nor "log", and TypeError if the value is not a whole number.
+        The bounds, ``step`` and ``sampling`` only describe the parameter; the value is not checked against them. With
+        ``parent_name``, the parameter applies only if that parameter has one of ``parent_values``, a value or a list.
+        Return None if it does not apply and the trial has no value.
+
+        Raises ValueError if ``sampling`` is neither "linear" nor "log" or does not go with ``step`` and the bounds, and
+        TypeError if the value is not a whole number.
         """
         keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
         in_steps = range(_convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1))
@@ -87,7 +91,7 @@ class Declaring:
     ) -> Any:
         """Return a float: the trial's value, otherwise ``default``, otherwise ``min_value``.
 
-        Return None if the parameter does not apply, because its parent has another value. Raises the errors of `Int`.
+        The arguments, the result for a parameter that does not apply, and the errors are those of `Int`.
         """
         keys = _describe_range(name, float(min_value), float(max_value), step, sampling, whole=False)
         first = _convert_scalar(min_value if default is None else default)
@@ -103,9 +107,10 @@ class Declaring:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> Any:
-        """Return one of ``values``: the trial's value, otherwise ``default``, otherwise the first one.
+        """Return the trial's value, otherwise ``default``, otherwise the first one of ``values``.
 
-        Return None if the parameter does not apply, because its parent has another value.
+        Whether the trial's value is one of ``values`` is not checked, and ``ordered`` has no effect. Return None if the
+        parameter does not apply, as in `Int`. Raises IndexError if there are neither ``values`` nor a ``default``.
         """
         plain = [_convert_scalar(value) for value in values]
         if default is None:
@@ -121,8 +126,7 @@ class Declaring:
     ) -> Any:
         """Return the trial's value, True or False, otherwise ``default``.
 
-        Return None if the parameter does not apply, because its parent has another value. Raises TypeError for any
-        other value.
+        Return None if the parameter does not apply, as in `Int`. Raises TypeError for any other value.
         """
         value = self._declare(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
         return None if value is None else _require_bool(name, value)
@@ -130,7 +134,7 @@ class Declaring:
     def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
         """Return the trial's value of this parameter, otherwise ``value``.
 
-        Return None if the parameter does not apply, because its parent has another value.
+        Return None if the parameter does not apply, as in `Int`.
         """
         return self._declare(
             name, {"value": _convert_scalar(value)}, _convert_scalar(value), (), parent_name, parent_values
@@ -140,8 +144,8 @@ class Declaring:
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
         """Make the parameters declared in the block apply only if a parent parameter has one of ``parent_values``.
 
-        If the parent has another value, the declarations return None, as in KerasTuner, unless the trial has the
-        parameter.
+        ``parent_values`` is a value or a list of values. If the parent has another value, the declarations return None,
+        as in KerasTuner, unless the trial has the parameter. A parent without a known value is no condition.
         """
         before = self._within
         self._within = (*before, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
@@ -152,7 +156,7 @@ class Declaring:
 
     @contextmanager
     def name_scope(self, name: str) -> Iterator[None]:
-        """Put ``name`` and a dot in front of the names declared in the block."""
+        """Put ``name`` and a dot in front of the names declared in the block, and of the names of their parents."""
         before = self._prefix
         self._prefix = f"{before}{name}."
         try:
@@ -161,7 +165,10 @@ class Declaring:
             self._prefix = before
 
     def declare_into(self, declared: list[Declaration]) -> None:
-        """Append all later declarations to the list ``declared``."""
+        """Append all later declarations to the list ``declared``.
+
+        From then on, reading a declared parameter that the trial does not have gives its declared default.
+        """
         self._declared = declared
 
     def _declare(
@@ -175,7 +182,8 @@ class Declaring:
     ) -> Any:
         """Record a declaration, if declarations are collected, and return the trial's value or the default.
 
-        Return None if the parameter does not apply and the trial has no value.
+        ``keys`` and ``choices`` are those of `Declaration`; ``name`` and ``parent_name`` lack the prefix of the name
+        scopes. Return None if the parameter does not apply and the trial has no value.
         """
         name = self._prefix + name
         conditions = self._within
@@ -193,7 +201,10 @@ class Declaring:
         return value
 
     def _are_met(self, conditions: Sequence[tuple[str, tuple[Value, ...]]]) -> bool:
-        """Return whether each parent has one of its allowed values; a parent with no known value is ignored."""
+        """Return whether each parent has one of its allowed values; a parent with no known value is ignored.
+
+        ``conditions`` are pairs of a parent's full name and its allowed values.
+        """
         for parent, allowed in conditions:
             value = self.get(parent, self._declared_values.get(parent))
             if value is not None and value not in allowed:
@@ -204,10 +215,11 @@ class Declaring:
 def _describe_range(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
-    """Return the keys of a sweep file that describe a range: its bounds, or a list of all its values with a step.
+    """Return the keys of a sweep file for a range: ``min`` and ``max`` or, with a step, ``values`` as a list.
 
-    All values of the list are equally likely; with ``sampling="log"``, each is ``step`` times the one before. Raises
-    ValueError if ``sampling`` is neither None, "linear" nor "log".
+    A logarithmic range without a step also has a ``distribution``. All values of the list are equally likely; with
+    ``sampling="log"``, each is ``step`` times the one before. Raises ValueError if ``sampling`` is neither None,
+    "linear" nor "log", or if the values would never exceed ``high``. ``name`` is for the messages.
     """
     low = _convert_scalar(low)
     high = _convert_scalar(high)
@@ -231,7 +243,7 @@ def _describe_range(
 def _list_stepped_values(name: str, low: float, high: float, step: float, sampling: str | None) -> list[Decimal]:
     """Return ``low`` and the values up to ``high`` that follow it, by adding ``step`` or, with log, multiplying by it.
 
-    Raises ValueError if the values would never exceed ``high``.
+    Raises ValueError if the values would never exceed ``high``, or if they begin at 0 or below with log.
     """
     # decimal arithmetic gives 0.3 where floats give 0.30000000000000004
     first, size, last = (Decimal(str(number)) for number in (low, step, high))
@@ -253,14 +265,17 @@ def _list_stepped_values(name: str, low: float, high: float, step: float, sampli
 
 
 def _convert_scalar(value: Any) -> Any:
-    """Convert a NumPy scalar to Python's type; return other values unchanged."""
+    """Convert a NumPy scalar (anything with a method ``item``) to Python's type; return other values unchanged."""
     if hasattr(value, "item"):
         return value.item()
     return value
 
 
 def _check_number(name: str, value: Any, kind: str = "a number") -> float:
-    """Return a parameter's value as a float. Raises TypeError if it is not a number; booleans are not."""
+    """Return a parameter's value as a float. Raises TypeError if it is not a number; booleans are not.
+
+    ``kind`` says in the message what was expected.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"parameter {name!r} is {value!r}, expected {kind}")
     return float(value)
@@ -274,7 +289,7 @@ def _check_whole_number(name: str, value: Any) -> int:
 
 
 def _require_bool(name: str, value: Any) -> bool:
-    """Return a parameter's value. Raises TypeError if it is not a bool."""
+    """Return a parameter's value unchanged. Raises TypeError if it is not a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
     return value
@@ -388,7 +403,7 @@ class Hyperparameters(Declaring):
         self._ends_by_time = False
 
     def set_lengths(self, **lengths: int | None) -> None:
-        """Make the trial's length readable as ``hp.epochs`` and ``hp.updates``.
+        """Make the trial's lengths readable by name, as ``hp.epochs`` and ``hp.updates``; lengths set earlier stay.
 
         Parameters of the same names take precedence. None means that the number is unknown because only the minutes end
         the trial; the error of a read then says so.
@@ -399,9 +414,10 @@ class Hyperparameters(Declaring):
                 self._lengths[name] = length
 
     def with_changes(self, changes: Mapping[str, Value]) -> Hyperparameters:
-        """Return a copy with some values changed; a value of None removes the parameter.
+        """Return a copy with some values changed or added; a value of None removes the parameter.
 
-        Reads of the unchanged parameters are recorded for the original as well.
+        Without ``changes``, return this object itself. Parameters that are not changed count as read by the trial when
+        the copy reads them, but the open records of `recording` are those of the original alone.
         """
         if not changes:
             return self
@@ -422,7 +438,7 @@ class Hyperparameters(Declaring):
 
     @property
     def unused_changes(self) -> tuple[str, ...]:
-        """The names of parameters that `with_changes` has changed and that have not been read since."""
+        """The names, sorted, of parameters that `with_changes` has changed for this copy and that it has not read."""
         return tuple(sorted(self._changed - self._used))
 
     def __getitem__(self, name: str) -> Value:
@@ -451,7 +467,10 @@ class Hyperparameters(Declaring):
         return iter(self.to_dict())
 
     def to_dict(self) -> dict[str, Value]:
-        """Return all parameters as a dict, for ``**hp.to_dict()``; all of them count as read."""
+        """Return all parameters as a dict, for ``**hp.to_dict()``; all of them count as read.
+
+        The trial's lengths and declared defaults are not included.
+        """
         for name in self._params:
             self._read(name)
         for record in self._records:
@@ -459,7 +478,11 @@ class Hyperparameters(Declaring):
         return dict(self._params)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the parameter's value, or ``default`` if the trial does not have it; the read is recorded."""
+        """Return the parameter's value, or ``default`` if the trial does not have it; the read is recorded.
+
+        The trial's lengths (`set_lengths`) are values, too. While declarations are collected, a declared default comes
+        first.
+        """
         value = self._read(name)
         if isinstance(value, ReadMark):
             return default
@@ -468,8 +491,9 @@ class Hyperparameters(Declaring):
     def _get_or_default(self, name: str, default: Any, *, standard: bool = False) -> Any:
         """Return the parameter's value or ``default``.
 
-        Raises KeyError if the parameter is absent and there is no default. With ``standard``, raises ValueError if the
-        value is outside the bounds of the standard hyperparameter.
+        Raises KeyError if the parameter is absent and ``default`` is None. With ``standard``, raises ValueError if the
+        value is outside the bounds of the standard hyperparameter of this name, and KeyError if there is none of this
+        name.
         """
         if default is None:
             value = self[name]
@@ -480,15 +504,16 @@ class Hyperparameters(Declaring):
         return value
 
     def number(self, name: str, default: float | None = None, *, standard: bool = False) -> float:
-        """Return the parameter as a float.
+        """Return the parameter as a float, or ``default`` if it is absent.
 
-        Raises TypeError if it is not a number, and KeyError if it is absent and has no default. With ``standard=True``,
-        raises ValueError if it is outside the bounds of the standard hyperparameter of this name.
+        Raises TypeError if it is not a number, and KeyError if it is absent and ``default`` is None. With
+        ``standard=True``, raises ValueError if it is outside the bounds of the standard hyperparameter of this name,
+        and KeyError for a name that is not standard.
         """
         return _check_number(name, self._get_or_default(name, default, standard=standard))
 
     def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
-        """Return the parameter as an int. Raises TypeError if it is not a whole number; otherwise as `number`."""
+        """Return the parameter as an int, also 2.0. Raises TypeError if it is not a whole number; else as `number`."""
         return _check_whole_number(name, self._get_or_default(name, default, standard=standard))
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
@@ -499,7 +524,10 @@ class Hyperparameters(Declaring):
         return value
 
     def below(self, name: str) -> tuple[str, ...]:
-        """Return the names of the parameters nested below ``name``, without this prefix; empty if none exist."""
+        """Return the names of the parameters nested below ``name``, without this prefix; empty if none exist.
+
+        These parameters count as read.
+        """
         names = self._list_below(name)
         self._seen.update(names)
         for record in self._records:
@@ -507,13 +535,13 @@ class Hyperparameters(Declaring):
         return tuple(key.removeprefix(f"{name}.") for key in names)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
-        """Return the parameter as a bool. Raises TypeError if it is not one, KeyError as in `number`."""
+        """Return the parameter as a bool, or ``default``. Raises TypeError if it is none, KeyError as in `number`."""
         return _require_bool(name, self._get_or_default(name, default))
 
     def choice(self, name: str, choices: Sequence[Any], default: Any = ReadMark.ABSENT) -> Any:
-        """Return the parameter's value, which must be one of ``choices``.
+        """Return the parameter's value, or ``default`` if it is absent; either must be one of ``choices``.
 
-        Raises ValueError for any other value, and KeyError if the parameter is absent and has no default.
+        Raises ValueError for any other value, and KeyError if the parameter is absent and no default is passed.
         """
         if default is ReadMark.ABSENT:
             value = self[name]
@@ -537,9 +565,10 @@ class Hyperparameters(Declaring):
         differ only in such parameters share a program, whereas `number` would compile one for each value. In `data`,
         and outside a trial, it is a plain float.
 
-        ``meaning`` maps the choices of a text parameter to numbers. Raises KeyError if the parameter is absent and has
-        no default, TypeError if the value is not a number, and ValueError if it has no meaning or lies outside
-        ``bounds`` (with ``standard``, outside the bounds of the standard hyperparameter of this name).
+        ``meaning`` maps the choices of a text parameter to numbers; ``default`` is one of the numbers then, and
+        ``bounds``, a pair of the lowest and the highest value, do not count. Raises KeyError if the parameter is absent and has no default, TypeError if the
+        value is not a number, and ValueError if it has no meaning or lies outside ``bounds`` (with ``standard``,
+        outside the bounds of the standard hyperparameter of this name; KeyError if there is none).
         """
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
@@ -550,7 +579,10 @@ class Hyperparameters(Declaring):
         )
 
     def serve_live(self, source: Callable[..., Any]) -> None:
-        """Make `live` return the result of ``source``: a number in a variable, which can change between trials."""
+        """Make `live` return the result of ``source``: a number in a variable, which can change between trials.
+
+        ``source`` is called with the name and the meaning, and with default, bounds and standard as keywords.
+        """
         self._live = source
 
     @contextmanager
@@ -564,7 +596,10 @@ class Hyperparameters(Declaring):
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:
-        """Add all reads in the block to ``record``: the value of each parameter by its name."""
+        """Add the reads in the block to ``record``, by name; later reads of a parameter replace earlier ones.
+
+        `peek`, and `live` while a source is served, add nothing.
+        """
         self._records.append(record)
         try:
             yield
@@ -572,13 +607,16 @@ class Hyperparameters(Declaring):
             self._records.pop()
 
     def matches_reads(self, record: Reads) -> bool:
-        """Return whether repeating the reads of ``record`` would give the same values. Adds nothing to any record."""
+        """Return whether repeating the reads of ``record`` would give the same values.
+
+        Adds nothing to the records of `recording`; the parameters count as read by the trial.
+        """
         return all(self._matches_read(name, then) for name, then in record.items())
 
     def peek(self, name: str) -> Value | ReadMark:
         """Return the parameter's value, or `ReadMark.ABSENT`, without adding it to the records of `recording`.
 
-        The parameter still counts as read by the trial.
+        The trial's lengths are values, too; declared defaults are not. The parameter still counts as read by the trial.
         """
         (self._used if name in self._changed else self._seen).add(name)
         return self._params.get(name, self._lengths.get(name, ReadMark.ABSENT))
@@ -593,7 +631,7 @@ class Hyperparameters(Declaring):
         return tuple(key for key in self._params if not name or key.startswith(f"{name}."))
 
     def _record_read(self, name: str, value: Value | ReadMark) -> None:
-        """Add a read to all open records."""
+        """Add a read to all open records; of a group only that it exists, unless the record has an entry for it."""
         for record in self._records:
             if name in self._groups:  # a group: what was read is that parameters exist below this name
                 record.setdefault(name, ReadMark.PRESENT)
@@ -622,7 +660,7 @@ class Hyperparameters(Declaring):
         return value
 
     def _describe_missing(self, name: str) -> str:
-        """Return the message for a parameter that the trial does not have."""
+        """Return the message for a parameter or a length that the trial does not have."""
         if why := table.LENGTHS.get(name):
             if self._ends_by_time:
                 reason = "the sweep file has minutes and no epochs"
@@ -649,5 +687,5 @@ class NestedParameters:
         return found
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a parameter of this group, or ``default`` if the trial does not have it."""
+        """Return the parameter ``name`` of this group, or ``default`` if the trial does not have it."""
         return self._parent.get(f"{self._prefix}.{name}", default)

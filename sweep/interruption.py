@@ -56,7 +56,7 @@ class Interruption:
 
     @property
     def asked(self) -> bool:
-        """Whether a signal has asked this process to end."""
+        """Whether a signal has asked this process to end; False as long as the handlers were not installed."""
         return self._flagged > 0 or self._heard > 0
 
     def check(self, message: str) -> None:
@@ -65,7 +65,7 @@ class Interruption:
             raise InterruptedByUser(message)
 
     def install(self) -> None:
-        """Start to handle signals; call it in the main thread."""
+        """Start to handle signals, and start the thread that acts on them; call it in the main thread."""
         self._main = threading.get_ident()
         self.terminal = os.dup(2)
         self._ears = heard, written = os.pipe()
@@ -75,13 +75,19 @@ class Interruption:
         self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
 
     def restore(self) -> None:
-        """Install the signal handlers again, after a library has replaced them; does nothing before `install`."""
+        """Install the signal handlers again, after a library has replaced them; does nothing before `install`.
+
+        Call it in the main thread.
+        """
         if self._ears is not None:
             for number in _SIGNALS:
                 signal.signal(number, self._handle)
 
     def remove(self) -> None:
-        """Stop handling signals and restore the earlier handlers."""
+        """Stop handling signals and restore the earlier handlers, after waiting up to about 2 s for actions under way.
+
+        Call it in the main thread.
+        """
         self.finish()
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python code
@@ -95,8 +101,8 @@ class Interruption:
     def replacing_actions(self, first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
         """Replace the actions inside the block: ``first`` is for the first signal, ``second`` for each later one.
 
-        They are called in a thread. Signals that came before the block count, so ``second`` may be called without
-        ``first``.
+        They are called in a thread, and the end of the block waits for them for about 2 s at most. Signals that came
+        before the block count, so ``second`` may be called without ``first``.
         """
         with self._lock:  # the action for an earlier signal is finished, or has ended this process
             before = self._acts
@@ -173,7 +179,8 @@ _active: Interruption | None = None
 def start_handling_signals() -> None:
     """Handle signals in this process, which belongs to sweep; the first one ends it, unless other actions are set.
 
-    Does nothing if this process handles signals already.
+    It ends with exit code 130 after printing `Interruption.last_words`. Call it in the main thread. Does nothing if
+    this process handles signals already.
     """
     global _active
     if _active is not None:
@@ -207,9 +214,9 @@ def handle_signals(
 ) -> Iterator[Interruption]:
     """Handle signals inside the block; a thread calls ``first`` at the first one and ``second`` at each later one.
 
-    With ``breaks``, the process survives the second signal, which raises `StoppedAtOnce` inside a `breakable` block
-    instead; ``breaks`` has no effect if signals are handled already. Outside of the main thread, signals are not
-    handled.
+    Yield the `Interruption`, whose `asked` tells whether a signal has come. With ``breaks``, the second signal raises
+    `StoppedAtOnce` inside a `breakable` block. If signals are handled already, only the actions are replaced, earlier
+    signals count, and ``breaks`` has no effect. Outside of the main thread, signals are not handled.
     """
     global _active
     if threading.current_thread() is not threading.main_thread():
@@ -230,7 +237,10 @@ def handle_signals(
 
 @contextmanager
 def breakable() -> Iterator[None]:
-    """Make the second signal raise `StoppedAtOnce` inside the block, if `handle_signals` was called with ``breaks``."""
+    """Make the second signal raise `StoppedAtOnce` inside the block, if `handle_signals` was called with ``breaks``.
+
+    Otherwise the block is run as it is.
+    """
     if _active is None:
         yield
         return
@@ -241,7 +251,8 @@ def breakable() -> Iterator[None]:
 def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
     """Print a last message and end this process at once with exit code 130; never returns.
 
-    It ends even if other threads run or the output is blocked. ``tidy`` clears the terminal before the message.
+    It ends within 2 s even if other threads run or the output is blocked. ``tidy`` clears the terminal before the
+    message. `send_exit_code` is called before the end.
     """
     terminal = _active.terminal if _active else 2
     late = threading.Timer(_PATIENCE_S, os._exit, (CODE,))

@@ -75,7 +75,7 @@ class Server:
         self._until = time.monotonic() + FIRST_S
 
     def serve(self, listener: socket.socket) -> None:
-        """Run the requested command lines one after another; return when the keeper is not needed any more."""
+        """Run the command lines that come in at ``listener`` one after another; return when the keeper has to end."""
         threading.Thread(target=self._accept_connections, args=(listener,), name="keeper-accepts", daemon=True).start()
         while True:
             try:
@@ -96,7 +96,7 @@ class Server:
     # ---- in the main thread
 
     def _run_request(self, request: Request) -> int:
-        """Run a command line with its own streams, environment and signals; return its exit code.
+        """Run a command line with its own streams, folder, environment and signals; return its exit code.
 
         The code is 1 if it raises an exception. Afterwards the streams point to the keeper's log.
         """
@@ -182,7 +182,7 @@ class Server:
     # ---- in a thread for each connection
 
     def _serve_connection(self, connection: socket.socket) -> None:
-        """Answer the request of a connection; close the connection if the request is broken."""
+        """Answer the request of a connection; close the connection if the request is broken or its sender is gone."""
         try:
             self._answer_request(connection)
         except (OSError, ValueError, KeyError):  # it is gone, or speaks something else
@@ -245,8 +245,8 @@ class Server:
     def _find_difference(self, content: dict[str, Any]) -> str:
         """Return why a command cannot use the processes that are kept running; "" if it can or is the first.
 
-        It can if its environment, the settings of its process (`describe_process`) and the packages are those of the
-        first command.
+        ``content`` is its request; that of the first command is kept. A command can if its environment, the settings of
+        its process (`describe_process`) and the packages are those of the first command.
         """
         if self._first is None:
             self._first = content
@@ -276,8 +276,8 @@ class Server:
 def forward_signals(connection: socket.socket, is_over: threading.Event) -> None:
     """Send this process the signals that the command's own process passes on through the connection.
 
-    If the command is gone before it is over, SIGTERM is sent. Returns, and closes the connection, only when the
-    command has closed it, because it may still have to receive the exit code.
+    Runs in a thread. If the command is gone before ``is_over`` is set, SIGTERM is sent. Returns, and closes the
+    connection, only when the command has closed it, because it may still have to receive the exit code.
     """
     with connection:
         received = None
@@ -291,7 +291,7 @@ def forward_signals(connection: socket.socket, is_over: threading.Event) -> None
 
 
 def _set_environment(environment: dict[str, str]) -> None:
-    """Make the environment variables those of a command; variables of Ray and Tune that it lacks stay."""
+    """Make the environment variables those of a command; ``RAY_`` and ``TUNE_`` variables that it lacks stay."""
     for name in os.environ.keys() - environment.keys():
         if not name.startswith(("RAY_", "TUNE_")):
             del os.environ[name]
@@ -320,7 +320,7 @@ def _forget_author_modules() -> None:
 
 
 def _is_memory_short() -> bool:
-    """Return whether less than `LEAST_MEMORY` of the memory is available."""
+    """Return whether less than `LEAST_MEMORY` of the memory is available, on the machine or in its container."""
     return _find_free_share() < LEAST_MEMORY
 
 
@@ -342,7 +342,10 @@ def _find_free_share() -> float:
 
 
 def _read_numbers(path: Path) -> dict[str, int]:
-    """Read a file of lines such as ``MemTotal: 123 kB``; return the number of each line by its first word."""
+    """Read a file of lines such as ``MemTotal: 123 kB``; return the number of each line by its first word.
+
+    The first word keeps its colon: "MemTotal:".
+    """
     found = {}
     for line in path.read_text().splitlines():
         words = line.split()
@@ -362,7 +365,7 @@ def _exit_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def main() -> None:
-    """Run the keeper whose socket path is the first argument, unless another process runs it.
+    """Run the keeper whose socket path is the first argument; return without doing so if another process runs it.
 
     Waits up to 30 s for an earlier keeper that is about to end. Ends this process by `os._exit` after running.
     """

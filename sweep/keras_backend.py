@@ -18,7 +18,10 @@ HINT = (
 
 
 def find_config_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the keras.json that Keras reads with the environment variables ``environ``."""
+    """Return the path of the keras.json that Keras reads with the environment variables ``environ``; it may not exist.
+
+    Without ``KERAS_HOME``, it is in this process's home folder or, if that is not writable, in /tmp.
+    """
     if "KERAS_HOME" in environ:
         return Path(environ["KERAS_HOME"]).expanduser() / "keras.json"
     home = Path("~").expanduser()
@@ -28,7 +31,8 @@ def find_config_file(environ: Mapping[str, str]) -> Path:
 def find_backend(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the backend that Keras would choose in a new process, and where it is set.
 
-    The place is ``KERAS_BACKEND``, the path of keras.json, or ``the default``.
+    ``environ`` has the environment variables of that process. The place is ``KERAS_BACKEND``, the path of keras.json
+    (also if that names no backend), or ``the default`` if there is no readable one.
     """
     if environ.get("KERAS_BACKEND"):
         return environ["KERAS_BACKEND"], "KERAS_BACKEND"

@@ -102,7 +102,10 @@ class _Finder:
     """A finder of modules that replaces the functions in `READERS` as soon as their module has been imported."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        """Return the module's spec from Python's own finder; None if the module is not in `READERS` or not found."""
+        """Return the spec of a module in `READERS` from Python's own finder; None for others, and if not found.
+
+        The spec's loader also replaces the functions once it has executed the module.
+        """
         if name not in READERS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -119,7 +122,10 @@ class _Finder:
 
 
 def _replace_functions(name: str) -> None:
-    """Replace the functions that a module in `READERS` makes available by recording ones; missing ones are skipped."""
+    """Replace the functions that a module in `READERS` makes available by recording ones.
+
+    Missing ones, and those that are replaced already, are skipped.
+    """
     for reader in READERS[name]:
         owner: Any = sys.modules.get(reader.module)
         *outer, function = reader.name.split(".")
@@ -134,7 +140,7 @@ def _replace_functions(name: str) -> None:
 def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
     """Return a function that records the path in its arguments and then calls the original.
 
-    The first ``skipped`` arguments are not the path.
+    The first ``skipped`` arguments are not the path; they include ``self`` of a method.
     """
     names = _list_parameters(original)
 
@@ -161,7 +167,7 @@ def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
-    """Record what the function ``reader`` reads or writes; ``arguments`` begins with the path."""
+    """Record what the function ``reader`` reads or writes; ``arguments`` begins with the path and is not empty."""
     paths = list(_list_paths(arguments[0]))
     match reader.use:
         case "hdf5":
@@ -186,7 +192,7 @@ def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
 
 
 def _note_hdf5(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:
-    """Record the opening of an HDF5 file, as read or as created."""
+    """Record the opening of an HDF5 file, as read or as created; ``paths`` are those in the first of ``arguments``."""
     if _is_writing(arguments):
         recorder.note_native_write(arguments[0])
         return
@@ -196,7 +202,7 @@ def _note_hdf5(arguments: Sequence[Any], paths: Sequence[object], reader: Native
 
 
 def _list_beginning_with(prefix: str) -> list[Path]:
-    """Return the files whose paths begin with the text ``prefix``, such as those of a TensorFlow checkpoint."""
+    """Return the files whose paths begin with the text ``prefix``, sorted, such as those of a TensorFlow checkpoint."""
     folder, name = os.path.split(prefix)
     if not Path(folder).is_dir():
         return []
@@ -204,14 +210,17 @@ def _list_beginning_with(prefix: str) -> list[Path]:
 
 
 def _get_folder(pattern: object) -> object:
-    """Return the folder of a file pattern: ``data`` for ``data/*.csv``. Return values that are not texts unchanged."""
+    """Return the folder of a file pattern: ``data`` for ``data/*.csv``, ``.`` for ``*.csv``.
+
+    Values that are not texts are returned unchanged.
+    """
     if isinstance(pattern, str):
         return os.path.split(pattern)[0] or "."
     return pattern
 
 
 def _is_writing(arguments: Sequence[Any]) -> bool:
-    """Return whether the arguments open an HDF5 file to create or replace it."""
+    """Return whether the arguments of ``h5py.File``, the path and perhaps the mode, create or replace the file."""
     return len(arguments) > 1 and arguments[1] in ("w", "w-", "x")
 
 

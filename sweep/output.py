@@ -33,12 +33,15 @@ class _Recorded(io.TextIOWrapper):
 
 
 def failed_by(error: OSError) -> bool:
-    """Return whether an error came from writing to standard output rather than to a file."""
+    """Return whether an error is one of writing to standard output since `prepare_streams`, rather than to a file."""
     return any(error is failure for failure in _failures)
 
 
 def failure() -> OSError | None:
-    """Return the first error of writing to standard output, except for a closed pipe; None if there is none."""
+    """Return the first error of writing to standard output since `prepare_streams`; None if there is none.
+
+    Errors because of a closed pipe do not count.
+    """
     return next((error for error in _failures if not isinstance(error, BrokenPipeError)), None)
 
 
@@ -63,7 +66,7 @@ def prepare_streams() -> None:
 
 
 def open_closed_streams() -> None:
-    """Redirect closed standard streams to the null device."""
+    """Redirect those of the descriptors 0, 1 and 2 that are closed to the null device."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -72,7 +75,7 @@ def open_closed_streams() -> None:
 
 
 def flush() -> None:
-    """Flush standard output and error; afterwards `failure` does not change any more."""
+    """Flush standard output and error and ignore errors of doing so; afterwards `failure` does not change any more."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # failures of standard error cannot be reported anywhere
             stream.flush()

@@ -21,7 +21,10 @@ class Plateau:
     waited: int = 0
 
     def count_epoch(self, value: float) -> None:
-        """Count an epoch in which the objective is ``value``; `waited` becomes 0 if that is better than `best`."""
+        """Count an epoch in which the objective is ``value``; `waited` becomes 0 if that is better than `best`.
+
+        The first value is better than none; NaN never is.
+        """
         better = self.best is None or (value > self.best if self.maximize else value < self.best)
         if better and not math.isnan(value):
             self.best, self.waited = value, 0

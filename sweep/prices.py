@@ -18,8 +18,9 @@ COST = "cost"
 def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
     """Return the price per GPU-hour on a node with ``labels``; None if there is none for its kind of node.
 
-    The kind is the value of any label, in upper or lower case. If the node's market has no price of its own, the
-    other market's price is used.
+    ``labels`` are Ray's, by name. The kind is the value of any label, in upper or lower case; the first kind in the
+    file that is among them counts. If the node's market has no price of its own, the other market's price is used. A
+    node without a market label is on demand.
     """
     if not isinstance(price, Mapping):
         return price
@@ -32,7 +33,10 @@ def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
 
 
 def find_price_bounds(price: Price) -> tuple[float, float]:
-    """Return the lowest and the highest price per GPU-hour in the file, over all kinds of nodes and markets."""
+    """Return the lowest and the highest price per GPU-hour in the file, over all kinds of nodes and markets.
+
+    Raises ValueError if ``price`` is an empty mapping.
+    """
     every = [*_list_prices(price)]
     return min(every), max(every)
 

@@ -39,7 +39,11 @@ def count_length(epochs: int) -> int:
 
 
 def compute_share(epoch: int, epochs: int, trained_s: float, minutes: float | None) -> float:
-    """Return the used share of a trial's budget: of its epochs or its minutes, whichever is larger, at most 1."""
+    """Return the used share of a trial's budget: of its epochs or its minutes, whichever is larger, at most 1.
+
+    ``epoch`` of ``epochs`` epochs are trained, and ``trained_s`` seconds of ``minutes``, which is None if they are not
+    limited. Raises ZeroDivisionError if ``epochs`` or ``minutes`` is 0.
+    """
     if minutes is None:
         by_time = 0.0
     else:
@@ -50,7 +54,7 @@ def compute_share(epoch: int, epochs: int, trained_s: float, minutes: float | No
 def count_units(epoch: int, share: float | None, length: int) -> int:
     """Return the number of units that a trial has trained.
 
-    Without ``share`` these are its epochs, otherwise the whole units in this share of ``length``.
+    Without ``share`` these are its epochs (``epoch``), otherwise the whole units in this share of ``length``.
     """
     if share is None:
         return epoch
@@ -58,7 +62,7 @@ def count_units(epoch: int, share: float | None, length: int) -> int:
 
 
 def passes_any(units: Iterable[int], before: int, after: int) -> bool:
-    """Return whether one of ``units`` lies after ``before`` and not after ``after``."""
+    """Return whether one of ``units`` lies after ``before`` and at or before ``after``."""
     return any(before < unit <= after for unit in units)
 
 
@@ -82,7 +86,10 @@ class UnitReports:
         self._hidden: dict[int, EpochReported] = {}  # their last reports, if these reached no further unit
 
     def reword(self, reason: str) -> str:
-        """Return a scheduler's reason with "at epoch N", where N is a unit, replaced by the share of the budget."""
+        """Return a scheduler's reason with "at epoch N", where N is a unit, replaced by the share of the budget.
+
+        Examples are ``at 30 % of its budget`` and, for trials with epochs as well, ``at 3/10 of its budget``.
+        """
         if self._length == HUNDREDTHS:
             return _AT_EPOCH.sub(r"at \1 % of its budget", reason)
         return _AT_EPOCH.sub(rf"at \1/{self._length} of its budget", reason)
@@ -90,7 +97,9 @@ class UnitReports:
     def translate(self, event: Event) -> Iterator[Event]:
         """Yield the events, counted in units, that searchers and schedulers observe in place of ``event``.
 
-        A report yields one event for each unit that the trial has reached with it, perhaps none.
+        A report yields one event for each unit that the trial has reached with it, perhaps none; the end of a trial may
+        yield its last report before it; other events are yielded unchanged. Pass all events, in order, and use up each
+        result.
         """
         match event:
             case EpochReported():
@@ -118,7 +127,10 @@ class UnitReports:
         return share
 
     def _translate_end(self, event: TrialEnded) -> Iterator[Event]:
-        """Yield the end of a trial, after its last report if that has reached no unit and the trial is complete."""
+        """Yield the end of a trial; if the trial is complete, after its last report, if that has reached no new unit.
+
+        An interrupted trial is remembered as one that may continue.
+        """
         if event.status is not Status.INTERRUPTED:
             hidden = self._hidden.pop(event.trial, None)
             unit = self._units.pop(event.trial, 0) + 1
@@ -128,5 +140,5 @@ class UnitReports:
 
 
 def get_share(measures: Mapping[str, float]) -> float | None:
-    """Return the share of the budget that a report contains; None if the trial has no minutes."""
+    """Return the share of the budget that a report's ``measures`` contain; None if the trial has no minutes."""
     return measures.get(SHARE)

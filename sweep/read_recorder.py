@@ -62,7 +62,7 @@ class Reads:
         self.by_file: dict[str, Reads] = {}  # reads that lines in each of the author's files led to
 
     def add(self, other: Reads) -> None:
-        """Add the reads of other code; an item that is recorded already keeps its fingerprint."""
+        """Add the reads ``other`` of other code; an item that is recorded already keeps its fingerprint."""
         for name in _KINDS:
             for key, value in getattr(other, name).items():
                 getattr(self, name).setdefault(key, value)
@@ -70,7 +70,10 @@ class Reads:
             self.by_file.setdefault(file, Reads()).add(reads)
 
     def to_json_dict(self) -> dict[str, dict[str, str | None]]:
-        """Return the reads as JSON types, without the author's files that caused them."""
+        """Return the reads as JSON types, without the author's files that caused them.
+
+        The keys are ``files``, ``folders``, ``environment`` and ``unknown``, each with a dict as in the attribute.
+        """
         return {name: dict(getattr(self, name)) for name in _KINDS}
 
     @classmethod
@@ -119,7 +122,7 @@ class ReadRecorder:
         }
 
     def install(self) -> None:
-        """Start to record; further calls do nothing."""
+        """Start to record, for the rest of the process; further calls do nothing."""
         if self._is_installed:
             return
         self._is_installed = True
@@ -142,8 +145,9 @@ class ReadRecorder:
 
         Does nothing if this sweep's trials are the latest already.
 
-        Reads by the trainable's own files, ``modules``, are kept, because these modules stay imported with everything
-        they have read into variables and caches. Reads by cells of a notebook are kept too.
+        Reads by the trainable's own files, whose paths are in ``modules``, are kept, because these modules stay
+        imported with everything they have read into variables and caches. Reads by cells of a notebook are kept too.
+        Which files this process has written is forgotten.
         """
         if name == self._session:
             return
@@ -160,7 +164,7 @@ class ReadRecorder:
     def continue_session(self, name: str) -> None:
         """Keep all reads so far when trials of the sweep ``name`` begin, because they may use data read earlier.
 
-        Files that earlier trials have written count as read from now on, and `exclude` is undone.
+        Files that earlier trials have written and that still exist count as read from now on, and `exclude` is undone.
         """
         self._session = name
         for path in self._written:
@@ -183,7 +187,10 @@ class ReadRecorder:
         self._in_trial += 1
 
     def exclude(self, folder: Path) -> None:
-        """Do not record files in one of sweep's own folders, such as a trial's checkpoints."""
+        """Do not record files in ``folder``, one of sweep's own such as a trial's checkpoints.
+
+        This holds until `continue_session`.
+        """
         prefix = f"{os.path.realpath(folder)}{os.sep}"
         if prefix not in self._excluded:
             self._excluded.append(prefix)
@@ -192,7 +199,7 @@ class ReadRecorder:
     def apart(self) -> Iterator[Reads]:
         """Record reads inside the block separately, not in `reads`; yield the separate record.
 
-        All separate records together are `reads_apart`.
+        It is added to `reads_apart`, which has all separate records, at the end of the block.
         """
         kept = self._reads
         self._reads = Reads()
@@ -207,7 +214,7 @@ class ReadRecorder:
         """Add the reads of another process, such as another worker of the same trial.
 
         A file that has changed between the two reads is a reason why the trial cannot be reused. Files that this
-        process has written do not count.
+        process has written do not count; they are also removed from ``reads``.
         """
         reads.files = {path: found for path, found in reads.files.items() if not self._was_written(path)}
         for path, found in reads.files.items():
@@ -217,7 +224,7 @@ class ReadRecorder:
 
     @property
     def reads(self) -> Reads:
-        """All reads so far, except those inside `apart`."""
+        """All reads so far of the present session, except those inside `apart`."""
         return self._reads
 
     @property
@@ -230,13 +237,17 @@ class ReadRecorder:
         return self._code.get(os.path.realpath(file))
 
     def digest_of_variable(self, name: str) -> str:
-        """Return the digest of an environment variable's value from before the author's code changed it."""
+        """Return the digest of an environment variable's value from before the author's code changed it.
+
+        If the code has not changed it, the value is the present one. Without a value, return `ABSENT`.
+        """
         return self._set_variables.get(name) or digest_environment_variable(name)
 
     def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
-        """Record the reading of files or folders in native code by the function ``reader``.
+        """Record the reading of files or folders by the native function ``reader``, if the author's code caused it.
 
-        A path that is not a text, such as a symbolic tensor, is recorded as an unknown read.
+        With ``folder``, the paths are those of folders that are listed. A path that is not a text, such as a symbolic
+        tensor, is recorded as an unknown read.
         """
         with self._ignoring_nested_events() as is_free:
             if is_free:
@@ -254,19 +265,22 @@ class ReadRecorder:
                     self._add_file(path, place)
 
     def note_native_write(self, path: object) -> None:
-        """Record a file as created by this process, so that reading it later does not count."""
+        """Record a file as created by this process, if the author's code caused it; reading it later does not count."""
         with self._ignoring_nested_events() as is_free:
             if is_free:
                 self._note_written(path)
 
     def note_process(self) -> None:
-        """Record that the author's code starts another process, whose reads cannot be recorded."""
+        """Record that a process was started, whose reads cannot be recorded, if the author's code starts it."""
         self._note_unknown("starts a program")
 
     # ---- events
 
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
-        """Call the handler of an audit event; record an error of the handler as an unknown read."""
+        """Call the handler of an audit event, if it has one; record an error of the handler as an unknown read.
+
+        Nothing is recorded while recording is paused, nor inside another handler.
+        """
         if self._is_paused:
             return
         handle = self._handlers.get(event)
@@ -424,7 +438,10 @@ class ReadRecorder:
         self._note_unknown("speaks to another process or machine")
 
     def _on_exec(self, args: tuple[Any, ...]) -> None:
-        """Record the digest of an author's module when it is executed."""
+        """Record the digest of an author's module when it is executed.
+
+        If a line of the author's caused that, its file is recorded as read, too.
+        """
         code = args[0]
         if not isinstance(code, CodeType) or code.co_name != "<module>" or code.co_filename.startswith("<"):
             return
@@ -438,8 +455,11 @@ class ReadRecorder:
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
 
     def note_environment_read(self, name: object) -> None:
-        """Record an environment variable as read, if the author's code itself reads it rather than a library."""
-        if self._is_paused or not isinstance(name, str) or name in self._reads.environment:
+        """Record an environment variable as read, if the author's code itself reads it rather than a library.
+
+        Of several reads by one of the author's files, the first is recorded.
+        """
+        if self._is_paused or not isinstance(name, str):
             return
         with self._ignoring_nested_events() as is_free:
             if is_free:
@@ -469,11 +489,14 @@ class ReadRecorder:
             self._written.add(resolved)
 
     def _was_written(self, name: str) -> bool:
-        """Return whether this process has created a file or one of the folders that contain it."""
+        """Return whether this process has created the file ``name`` (a path) or one of the folders that contain it."""
         return name in self._written or any(str(parent) in self._written for parent in Path(name).parents)
 
     def _resolve(self, path: object) -> str | None:
-        """Return the absolute path of a file with all links resolved; None if reading the file does not count."""
+        """Return the absolute path of a file with all links resolved; None if reading it does not count.
+
+        None is also returned for anything that is not a path, such as a file descriptor.
+        """
         if not isinstance(path, str | bytes | os.PathLike):
             return None
         name = os.path.realpath(os.fsdecode(path))

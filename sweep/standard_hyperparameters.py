@@ -26,7 +26,7 @@ class Number:
     zero: str = ""  # meaning of 0, if it has a special one
 
     def accepts(self, value: Value) -> bool:
-        """Return whether a value is a number between the bounds; 2.0 counts as whole."""
+        """Return whether a value is a finite number between the bounds; 2.0 counts as whole, True as no number."""
         if not is_number(value) or (self.whole and value != int(value)):
             return False
         if self.above:
@@ -234,7 +234,8 @@ def choose_bounds(name: str, between: tuple[float, float] | None, *, standard: b
 def convert_to_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: Bounds | None) -> float:
     """Return a parameter's value as a float; ``meaning`` maps the choices of a text parameter to numbers.
 
-    Raises TypeError if the value is not a number, and ValueError if it has no meaning or is out of the bounds ``of``.
+    Without ``meaning``, raises TypeError if the value is not a number, and ValueError if it is out of the bounds
+    ``of``. With ``meaning``, raises ValueError if it is not one of the choices; the number is not checked.
     """
     if meaning is not None:
         if not isinstance(value, str) or value not in meaning:
@@ -248,14 +249,20 @@ def convert_to_number(name: str, value: Value, meaning: Mapping[str, float] | No
 
 
 def check_standard_value(name: str, value: Value, of: Bounds | None = None) -> None:
-    """Raise ValueError if a value is outside ``of``, by default the bounds of the standard hyperparameter ``name``."""
+    """Raise ValueError if a value is outside ``of``, by default the bounds of the standard hyperparameter ``name``.
+
+    Raises KeyError if there is no such hyperparameter.
+    """
     of = of or get_standard_bounds(name)
     if not of.accepts(value):
         raise ValueError(f"{name} is {value!r}, expected {expected(of)}")
 
 
 def check_choice(name: str, value: Value, choices: Sequence[object]) -> None:
-    """Raise ValueError if the value is not one of ``choices``."""
+    """Raise ValueError if the value is not one of ``choices``; True is not 1, but a tuple equals a list.
+
+    ``name`` is the parameter's, for the message.
+    """
     if not any(_is_alike(choice, value) for choice in choices):
         are_texts = all(isinstance(choice, str) for choice in choices)
         listed = ", ".join(map(str if are_texts else repr, choices))

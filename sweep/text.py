@@ -13,12 +13,15 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|
 
 
 def printable(text: str) -> str:
-    """Remove terminal escape sequences from a text, and escape other control characters except newline and tab."""
+    """Remove terminal escape sequences from a text, and escape other unprintable characters except newline and tab."""
     return escaped(_ESCAPES.sub("", text), "\n\t")
 
 
 def escaped(text: str, kept: str = "") -> str:
-    """Escape every unprintable character of a text with a backslash, as Python does, except those in ``kept``."""
+    """Escape every unprintable character of a text with a backslash, as Python does, except those in ``kept``.
+
+    Line breaks are unprintable; backslashes of the text stay as they are.
+    """
     characters = []
     for character in text:
         if character.isprintable() or character in kept:
@@ -29,12 +32,12 @@ def escaped(text: str, kept: str = "") -> str:
 
 
 def encodable(text: str, encoding: str = "utf-8") -> str:
-    """Escape the characters that an encoding cannot write, such as half a surrogate pair."""
+    """Escape with a backslash the characters that an encoding cannot write, such as half a surrogate pair."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a count with its noun: ``1 epoch``, ``1,200 epochs``."""
+    """Format a count with its noun: ``1 epoch``, ``1,200 epochs``. The plural is the noun with an s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -44,7 +47,10 @@ def percent(share: float) -> str:
 
 
 def join_words(words: Sequence[str], last: str) -> str:
-    """Join words for a sentence: ``tpe, gp or nsga2`` if ``last`` is "or". Raises ValueError for no words."""
+    """Join words for a sentence: ``tpe, gp or nsga2`` if ``last`` is "or"; a single word is returned as it is.
+
+    Raises ValueError for no words.
+    """
     *others, final = words
     if others:
         return f"{', '.join(others)} {last} {final}"
@@ -52,7 +58,10 @@ def join_words(words: Sequence[str], last: str) -> str:
 
 
 def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> str:
-    """Format numbers in ascending order: ``3, 5``; three or more that are all consecutive as ``3 to 6``."""
+    """Format numbers in ascending order: ``3, 5``; three or more that are all consecutive as ``3 to 6``.
+
+    ``between`` and ``to`` replace the comma and the word. Return "" for no numbers.
+    """
     found = sorted(numbers)
     row = len(found) > 2 and found[-1] - found[0] == len(found) - 1
     if row:
@@ -61,7 +70,7 @@ def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> s
 
 
 def trials_named(numbers: Collection[int]) -> str:
-    """Format trial numbers: ``trial 3``, ``trials 3, 5``, ``trials 3 to 6``."""
+    """Format trial numbers, of which there is at least one: ``trial 3``, ``trials 3, 5``, ``trials 3 to 6``."""
     return f"trial{'' if len(numbers) == 1 else 's'} {numbered(numbers)}"
 
 
@@ -83,7 +92,7 @@ def figure(value: float) -> str:
 def score(value: float | None) -> str:
     """Format a number with four significant digits including trailing zeros, so that columns are easy to compare.
 
-    Returns "" for None.
+    Numbers below 1e-4 or above 1e4 are formatted by `figure`. Returns "" for None.
     """
     if value is None:
         return ""
@@ -93,14 +102,17 @@ def score(value: float | None) -> str:
 
 
 def money(amount: float) -> str:
-    """Format an amount with two decimals, or with two significant digits if it is below 1."""
+    """Format an amount with two decimals, or with two significant digits if it is below 1 and not 0."""
     if amount >= 1 or not amount:
         return f"{amount:,.2f}"
     return f"{amount:.2g}"
 
 
 def format_setting(value: object) -> str:
-    """Format a hyperparameter's value for a table or a line; line breaks and the like in a text are escaped."""
+    """Format a hyperparameter's value for a table or a line; line breaks and the like in a text are escaped.
+
+    Floats have four significant digits; other values that are not texts are written as JSON.
+    """
     if type(value) is float:
         return figure(value)
     if isinstance(value, str):
@@ -132,7 +144,7 @@ def roughly(seconds: float) -> str:
 
 
 def moment(time: float) -> str:
-    """Format a time in seconds since 1970 in UTC, to the minute."""
+    """Format a time in seconds since 1970 in UTC, to the minute: ``2026-01-31 09:05 UTC``."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -151,17 +163,20 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def guess(name: str, known: Iterable[str]) -> str:
-    """Return the hint ``did you mean 'NAME'?`` with the most similar known name, or "" if none is similar."""
+    """Return the hint ``did you mean 'NAME'?`` with the known name most like ``name``, or "" if none is similar."""
     near = nearest(name, known)
     return f"did you mean {near!r}?" if near else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the most similar known name, or with all if none is similar; "" if ``known`` is empty."""
+    """Return a hint with the known name most similar to ``name``, or with all known names if none is similar.
+
+    Return "" if ``known`` is empty.
+    """
     known = sorted(known)
     return guess(name, known) or (f"known: {', '.join(known)}" if known else "")
 
 
 def parse_percent(text: str) -> float:
-    """Convert a text such as ``20%`` to a fraction: 0.2. Raises ValueError if it is not a number."""
+    """Convert a text such as ``20%`` or ``20`` to a fraction: 0.2. Raises ValueError if it is not a number."""
     return float(text.rstrip("% ")) / 100

@@ -25,7 +25,7 @@ class CifarResNet(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return 50,000 training and 10,000 test images as they are stored, as uint8, with int32 labels."""
+        """Return 50,000 training images and, for validation, the 10,000 test images as uint8, with int32 labels."""
         (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
         return (x_train, y_train.ravel().astype(np.int32)), (x_test, y_test.ravel().astype(np.int32))
 
@@ -50,7 +50,10 @@ class CifarResNet(KerasTrainable):
         return keras.Model(inputs, keras.layers.Dense(10, dtype="float32")(x), name=f"resnet{depth}")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Flip half of the images, chosen at random, and shift all of them by a few pixels."""
+        """Flip half of the images, chosen at random, and shift all of them by a few pixels.
+
+        They are unchanged if ``augmentation`` is "none" or missing.
+        """
         if "augmentation" not in hp:
             return x
         padding = tf.convert_to_tensor(hp.live("augmentation", meaning=PADDING))

@@ -48,7 +48,7 @@ class DigitsCNN(KerasTrainable):
         return keras.Sequential(layers, name="digits_cnn")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Rotate, scale and shift the images a little."""
+        """Rotate, scale and shift the images a little; return them unchanged without the parameter ``augmentation``."""
         if "augmentation" not in hp:
             return x
         return augmentation.affine(x, draws, hp.live("augmentation", meaning=STRENGTH))

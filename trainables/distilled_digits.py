@@ -52,7 +52,7 @@ class DistilledDigits(KerasTrainable):
         return x + hp.live("noise", 0.1) * draws.normal((64,))
 
     def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
-        """Return the distillation loss and the distance between student and teacher, per example.
+        """Return the distillation loss ("loss") and the distance between student and teacher ("distance"), per example.
 
         Source: Hinton et al., Distilling the Knowledge in a Neural Network, 2015, section 2.
         """
@@ -68,7 +68,7 @@ class DistilledDigits(KerasTrainable):
 
 @functools.cache  # once per worker
 def taught() -> list[Any]:
-    """Train the teacher with scikit-learn for a few seconds and return its weights.
+    """Train the teacher with scikit-learn for a few seconds and return its weights, each kernel before its bias.
 
     It sees the student's training images and 1,137 more. In your own trainable, load your weights here. The function
     must return the same numbers at each call, and must not draw from `random` or `np.random`, which belong to the

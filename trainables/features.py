@@ -38,14 +38,17 @@ if TYPE_CHECKING:
 
 
 def make_group(session: SuspendableSession) -> Group:
-    """Return a group that trains several trials of one structure together."""
+    """Return a new, empty group that trains several trials of one structure together, with the session's program."""
     from trainables.fused.group import FusedGroup
 
     return FusedGroup(session)
 
 
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
-    """Build the author's model again, without the training loop, and return it with the weights used for validation."""
+    """Build the author's model again, without the training loop, and return it with the weights used for validation.
+
+    Raises NotExportable if the new model cannot take over the weights.
+    """
     from trainables.export import plain_model
 
     return plain_model.rebuild_model(author, trial)
@@ -55,7 +58,7 @@ def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorDa
     """Return ``plain``, a model that was built again, with the frozen model of `features` in front of it.
 
     ``plain`` is returned unchanged if there is no frozen model or, because its outputs were not cached, it is already a
-    part of ``plain``.
+    part of ``plain``. Otherwise, `data` runs once more.
     """
     from trainables.export import plain_model
 
@@ -63,7 +66,7 @@ def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorDa
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
-    """Raise NotExportable if a format is not available here, or if the trial's model has no `call`.
+    """Raise NotExportable if one of ``formats`` is not available here, or if the trial's model has no `call`.
 
     Weights and predictions are not checked, so an export may still fail.
     """
@@ -75,7 +78,8 @@ def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
 def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
     """Write a model that was built again into ``folder`` in each of ``formats``, and verify the files' predictions.
 
-    ``preprocessing`` is the author's text on how inputs are prepared, which is written with the model.
+    ``preprocessing`` is the author's text on how inputs are prepared, which is written with the model. Raises
+    NotExportable if the model cannot be written or a file predicts something else.
     """
     from trainables.export import exporting
 

@@ -112,7 +112,10 @@ DISTRIBUTED_METHODS = (
 
 
 def flatten_layers(layer: Any, *, include_self: bool = True, recursive: bool = True) -> list[Any]:
-    """Return the layers within a layer or model, outer ones first."""
+    """Return the layers within a layer or model, outer ones first, beginning with itself.
+
+    Without ``include_self``, itself is left out; without ``recursive``, the layers inside others are.
+    """
     layers: list[Any] = layer._flatten_layers(include_self, recursive)
     return layers
 
@@ -124,7 +127,7 @@ def seed_generators(layer: Any) -> list[Any]:
 
 
 def nodes_by_depth(model: Any) -> dict[int, list[Any]]:
-    """Return the calls that a functional model consists of."""
+    """Return the calls that a functional model consists of, by their depth: those of the outputs have depth 0."""
     nodes: dict[int, list[Any]] = model._nodes_by_depth
     return nodes
 
@@ -200,7 +203,7 @@ def has_compiled_metrics(model: Any) -> bool:
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:
-    """Return the arguments of a model's `compile`."""
+    """Return the arguments of a model's last `compile` by name; AttributeError is raised if it was never compiled."""
     arguments: dict[str, Any] = model._compile_config.config
     return arguments
 
@@ -237,7 +240,10 @@ def mark_uncompiled(model: Any) -> None:
 
 
 def build_symbolically(model: Any, batch: tuple[Any, ...]) -> None:
-    """Create all variables of model, optimizer, loss and metrics for a batch, without computing anything."""
+    """Create all variables of model, optimizer, loss and metrics without computing anything.
+
+    ``batch`` is (x,), (x, y) or (x, y, sample_weight).
+    """
     model._symbolic_build(data_batch=batch)
 
 
@@ -260,7 +266,7 @@ def replace_gradient_sum(optimizer: Any, summed: Callable[..., Any]) -> None:
 
 
 def clip_gradients(optimizer: Any, gradients: list[Any]) -> Any:
-    """Return gradients as an optimizer's own settings clip them."""
+    """Return gradients as an optimizer's own settings clip them; unchanged if it has none."""
     return optimizer._clip_gradients(gradients)
 
 
@@ -276,7 +282,7 @@ def decay_rule(optimizer: Any) -> Callable[[Any], bool]:
 
 
 def optimizer_variables(optimizer: Any) -> Sequence[Any]:
-    """Return the weights that an optimizer was built for; empty before."""
+    """Return the trainable weights that an optimizer was built for; empty before."""
     variables: Sequence[Any] = getattr(optimizer, "_trainable_variables", ())
     return variables
 
@@ -293,7 +299,10 @@ def strategy_of(optimizer: Any) -> Any:
 
 
 def fix_variable_keys(optimizer: Any) -> None:
-    """Make an optimizer find the key of a variable also by its plain TensorFlow variable."""
+    """Make an optimizer find the key of a variable also by its plain TensorFlow variable.
+
+    It then knows only the variables that it has now; any other raises KeyError.
+    """
     variables = (*optimizer._trainable_variables, *optimizer.variables)
     keys = {}
     for variable in variables:
@@ -302,7 +311,7 @@ def fix_variable_keys(optimizer: Any) -> None:
 
 
 def restore_variable_keys(optimizer: Any) -> None:
-    """Undo `fix_variable_keys`."""
+    """Undo `fix_variable_keys`; AttributeError is raised if that was not called."""
     object.__delattr__(optimizer, "_var_key")
 
 
@@ -320,13 +329,16 @@ def draw_seed(generator: Any) -> Any:
 
 
 def noise_shape(inputs: Any, shape: Any) -> Any:
-    """Return the shape of the random numbers that dropout draws."""
+    """Return the shape of the random numbers that dropout draws.
+
+    It is that of ``inputs`` where ``shape``, or one of its entries, is None.
+    """
     return random_module._get_concrete_noise_shape(inputs, shape)
 
 
 @contextmanager
 def random_replaced(generator: Any) -> Iterator[None]:
-    """Replace Python's `random` inside the block where Keras draws the seeds of initializers and layers."""
+    """Use ``generator`` for Python's `random` inside the block where Keras draws seeds of initializers and layers."""
     before = _seed_generator.python_random
     _seed_generator.python_random = generator
     try:

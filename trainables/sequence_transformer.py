@@ -22,7 +22,7 @@ class SequenceTransformer(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return sequences of shape (examples, 8, 16).
+        """Return sequences of shape (examples, 8, 16) with int32 labels, for training and for validation.
 
         A token has a row's pixels, scaled to [0, 1], and its position as a one-hot vector.
         """

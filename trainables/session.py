@@ -140,6 +140,9 @@ class TrialSession(RankJoining):
         """Prepare a trial for `train`: choose devices, load the data, and build a program or reset a kept one.
 
         Random numbers follow from the seeds in ``assignment``. The state of the previous trial is discarded.
+        Raises: DataError, DeviceError or Incompatible, such as Refused: if the trial cannot be trained as asked.
+        NewProcessNeeded: if it needs other devices than this process has. NotBegun: if the trial is stopped while its
+        data is counted. Any error of the author's code.
         """
         with imports.seed_imports(assignment.data_seed):
             self._begin(assignment)
@@ -181,7 +184,7 @@ class TrialSession(RankJoining):
     def _enter(self, span: Span) -> ReadyTrial:
         """Build or reset the program for one phase of the present trial, and return the trial with initial weights.
 
-        The caller assigns the weights of the previous phase.
+        The caller assigns the weights of the previous phase, and makes the result the present trial.
         """
         setting = self._setting
         assignment, placement = setting.assignment, setting.placement
@@ -261,8 +264,9 @@ class TrialSession(RankJoining):
     def enter_next_phase(self) -> ReadyTrial:
         """Build or reset the program of the next phase, copy weights and progress to it, and return the trial.
 
-        Optimizers start in their initial state. Raises Refused if the model of the next phase has weights of other
-        names or shapes.
+        The result becomes the present trial. Optimizers start in their initial state.
+        Raises: Refused: if the model of the next phase has weights of other names or shapes. IndexError: if there is no
+        next phase.
         """
         trial = self.trial
         carried = CarriedWeights(trial.program)
@@ -276,9 +280,10 @@ class TrialSession(RankJoining):
     def train(self, report: Report) -> None:
         """Train epoch by epoch, through all phases, and call ``report`` after each epoch.
 
-        Returns when the trial is finished (by its epochs, minutes or patience) or ``report`` returns False. Raises
-        Diverged if a loss, a gradient or a weight becomes NaN or infinite, and Stopped if the author's code has ended
-        the trial.
+        Returns when the trial is finished (by its epochs, minutes or patience) or ``report`` returns False; a further
+        call then continues.
+        Raises: Diverged: if a loss, a gradient or a weight becomes NaN or infinite. Stopped: if the author's code has
+        ended the trial. Refused: if the next phase does not fit.
         """
         try:
             self._train(report)
@@ -297,14 +302,17 @@ class TrialSession(RankJoining):
             raise Stopped(trial.stopped)
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copy the state of the trial and return a function that writes it as a checkpoint, from any thread."""
+        """Copy the state of the trial and return a function that writes it as a checkpoint, from any thread.
+
+        Tables on parameter servers are written before this returns.
+        """
         return saving.save(folder, self.trial, copy_memory(self._author.memory), self.data.fingerprint)
 
     def restore(self, folder: Path) -> int:
-        """Restore the present trial from a checkpoint, in the checkpoint's phase, and return the epoch it was saved at.
+        """Restore the present trial from a checkpoint, in the checkpoint's phase; return the number of epochs trained.
 
-        Also restores the author's ``memory``. Raises CheckpointError if the checkpoint does not fit, and OtherData if
-        the trial was trained on other data.
+        Also restores the author's ``memory``.
+        Raises: CheckpointError: if the checkpoint does not fit. OtherData: if the trial was trained on other data.
         """
         trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
         self.data.check_fingerprint(data, folder.name)
@@ -316,7 +324,7 @@ class TrialSession(RankJoining):
         return trial.epoch
 
     def facts(self) -> Facts:
-        """Return where and how the present trial runs."""
+        """Return where and how the present trial runs, and whether and why another run may differ."""
         trial = self.trial
         differs = trial.program.differs or trial.walk.data.differs
         differs = (
@@ -396,8 +404,8 @@ class TrialSession(RankJoining):
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Train one update at each of ``rates`` and yield the loss before each update, for `plan --find-lr`.
 
-        Ends after the first loss that is not finite. The trial cannot be used afterwards. Raises Refused if the loop
-        does not set the learning rate.
+        Ends after the first loss that is not finite. The trial cannot be used afterwards. Raises Refused, at the first
+        step of the iterator, if the loop does not set the learning rate.
         """
         trial = self.trial
         if not trial.program.kept or trial.peak is None or trial.program.sets_no_rate:
@@ -411,7 +419,9 @@ class TrialSession(RankJoining):
     def try_phases(self) -> Iterator[int]:
         """Enter the phases one after the other without training, and yield the number of epochs in each.
 
-        For `plan --time`, which times epochs between the steps of this iterator. The trial cannot be used afterwards.
+        Phases after the trial's last epoch are left out. If only minutes limit the trial, the last phase has
+        `TIMED_EPOCHS`. For `plan --time`, which times epochs between the steps of this iterator. The trial cannot be
+        used afterwards.
         """
         epochs = self.trial.assignment.epochs
         if not self.trial.assignment.counts_epochs:
@@ -425,7 +435,7 @@ class TrialSession(RankJoining):
     def stop(self, reason: str) -> None:
         """End the trial as completed after the present epoch; the author's `on_epoch_end` calls this.
 
-        `train` then raises Stopped with ``reason``.
+        `train` then raises Stopped with ``reason``, or with a standard text if it is empty.
         """
         self.trial.stopped = reason or "on_epoch_end() said so"
 
@@ -455,9 +465,11 @@ class TrialSession(RankJoining):
         return features.export(trial, self._plain(), text, folder, formats)
 
     def test(self) -> dict[str, float] | None:
-        """Return the metrics of the trial's model on the test data, by name; None if there are no test data.
+        """Return loss and metrics of the trial's model on the test data, by name; None if there are no test data.
 
-        Test data are the third part of what the author's `data` returns, which is called again for them.
+        Names have no ``val_`` in front. Test data are the third part of what the author's `data` returns, which is
+        called again for them.
+        Raises: DataError: if the test data cannot be used.
         """
         trial = self.trial
         data = self.data.test(self._author, trial.hp, trial.placement, trial.assignment)
@@ -578,7 +590,7 @@ class TrialSession(RankJoining):
     def _copy_fitted(self) -> dict[str, object]:
         """Replace attributes of the author that are layers fitted in `data` (such as Normalization) by copies.
 
-        Each program gets its own copies. Return the copies by attribute name.
+        Each program gets its own copies. Return the copies by attribute name; empty if there are no such layers.
         """
         copies = author_data.copy_fitted_layers(self.data.bare)
         for name, value in copies.items():

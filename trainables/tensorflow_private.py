@@ -77,8 +77,8 @@ def eager_context() -> Any:
 def seed_tensorflow(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bool]]:
     """Seed `tf.random` inside the block as `tf.random.set_seed` does, and restore what was before.
 
-    Empties the cache of kernels only with ``empty_cache``. Yields a function that returns whether the seed was drawn
-    with or replaced.
+    Empties the cache of kernels only with ``empty_cache``. Yields a function that returns whether any code has drawn
+    with the seed or set another one.
     """
     eager = eager_context()
     kept = (eager._seed, getattr(eager, "_rng", None))
@@ -102,7 +102,7 @@ def seed_tensorflow(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bo
 
 
 def call_before_start(function: Callable[[], None]) -> None:
-    """Call ``function`` once before TensorFlow initializes its devices; never if it has done so already."""
+    """Make TensorFlow call ``function`` once before it initializes its devices; do nothing if that has happened."""
     original = _context.Context.ensure_initialized
 
     def ensure_initialized(self: Any) -> None:
@@ -129,7 +129,10 @@ class _Extended(CollectiveAllReduceExtended):
         super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
 
     def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
-        """Return all devices of this process; TensorFlow's own method takes one CPU device per process."""
+        """Return the names of all devices of this process, and their kind, such as "GPU".
+
+        TensorFlow's own method takes one CPU device per process.
+        """
         kind = self._names[0].partition(":")[0].upper()
         return tuple(f"{worker_device}/device:{name.upper()}" for name in self._names), kind
 
@@ -143,12 +146,16 @@ class RanksStrategy(tf.distribute.MultiWorkerMirroredStrategy):
 
 
 def share_ports() -> None:
-    """Let TensorFlow's servers listen on ports that this process holds already."""
+    """Let TensorFlow's servers listen on ports that this process holds already, by an environment variable."""
     os.environ["TF_GRPC_REUSE_PORT"] = "1"
 
 
 def serve_heartbeats(count: int, *, register_s: float, heartbeat_s: float) -> None:
-    """Make ``count`` processes notice when one of them is gone; the first keeps the list."""
+    """Make ``count`` processes notice when one of them is gone; the first keeps the list.
+
+    All must join within ``register_s`` seconds; one that is silent for ``heartbeat_s`` seconds is gone. Call it before
+    TensorFlow starts.
+    """
     eager_context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",
@@ -160,12 +167,12 @@ def serve_heartbeats(count: int, *, register_s: float, heartbeat_s: float) -> No
 
 
 def report_error_to_cluster(code: int, message: str) -> None:
-    """Tell the other processes that this one has failed."""
+    """Tell the other processes that this one has failed; ``code`` is one of TensorFlow's error codes."""
     eager_context().report_error_to_cluster(code, message)
 
 
 def abort_collective_ops(code: int, message: str) -> None:
-    """Abort all sums that this process takes part in."""
+    """Abort all sums that this process takes part in; ``code`` is one of TensorFlow's error codes."""
     eager_context().abort_collective_ops(code, message)
 
 
@@ -173,7 +180,10 @@ def abort_collective_ops(code: int, message: str) -> None:
 
 
 def draw_words(shape: Any, **arguments: Any) -> Any:
-    """Draw full-range integers by the stateless kernel that TensorFlow has at present, which may be replaced."""
+    """Draw full-range integers by the stateless kernel that TensorFlow has at present, which may be replaced.
+
+    ``arguments`` are the kernel's ``key``, ``counter``, ``dtype`` and ``alg``.
+    """
     return gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(shape, **arguments)
 
 
@@ -181,7 +191,7 @@ def draw_words(shape: Any, **arguments: Any) -> Any:
 
 
 def dataset_inputs(dataset: Any) -> Sequence[Any]:
-    """Return the datasets that a `tf.data.Dataset` is made from."""
+    """Return the datasets that a `tf.data.Dataset` is directly made from; empty for a source."""
     inputs: Sequence[Any] = dataset._inputs()
     return inputs
 
@@ -201,7 +211,7 @@ def map_function(dataset: Any) -> Any:
 
 
 def graph_function(graph: Any, name: str) -> Any:
-    """Return a function of a graph by its name."""
+    """Return a function of a graph by its name; None if the graph has none of this name."""
     return graph._get_function(name)
 
 
@@ -219,9 +229,9 @@ def type_spec(value: Any) -> Any:
 
 
 def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
-    """Replace TensorFlow's batched form of an operation by ``convert(kind, converter, call)``.
+    """Replace, for the process, TensorFlow's batched form of operations of type ``kind``.
 
-    ``converter`` is TensorFlow's own, or None if it has none.
+    The new one is ``convert(kind, converter, call)``; ``converter`` is the one before, or None if there was none.
     """
     before = _pfor._pfor_converter_registry.pop(kind, None)
     if isinstance(before, tuple):
@@ -237,23 +247,26 @@ def wrap_tensor(tensor: Any, stacked: bool) -> Any:
 
 
 def stack_tensor(tensor: Any, trials: Any) -> Any:
-    """Return a tensor repeated for each trial."""
+    """Return a tensor repeated ``trials`` times along a new first axis."""
     return _pfor._stack(tensor, trials).t
 
 
 def create_operation(kind: str, inputs: list[Any], dtypes: list[Any], attributes: Any) -> Any:
-    """Add an operation to the present graph."""
+    """Add an operation of type ``kind`` to the present graph and return it; ``dtypes`` are those of its outputs."""
     return _pfor._create_op(kind, inputs, dtypes, attributes)
 
 
 def while_loop_of(call: Any) -> tuple[Any, Any, Any]:
-    """Return condition and body of the `tf.while_loop` that a converter is called for, and a function of its shapes."""
+    """Return condition and body of the `tf.while_loop` that a converter is called for, and its output shapes."""
     loop = _pfor.WhileV2(call)
     return loop._cond_func, loop._body_func, loop._output_shapes
 
 
 def convert_function(function: Any, call: Any, trials: Any, inputs: list[Any]) -> Any:
-    """Call a function of a graph for all trials at once and return its outputs; ``call`` is that of the converter."""
+    """Call a function of a graph for all ``trials`` at once and return its outputs; ``call`` is that of the converter.
+
+    ``inputs`` and outputs are wrapped, see `wrap_tensor`.
+    """
     count = tf.constant(trials)
     operations = function.graph.get_operations()
     each = _pfor.PFor(call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config)

@@ -37,7 +37,8 @@ class Condition:
 def parse_condition(text: str, where: str) -> Condition:
     """Parse a condition of `wait`, such as ``finished``, ``trials=20`` or ``best<0.1``.
 
-    Raises `InputError`, with ``where`` as the place of the problem, if ``text`` is no such condition.
+    Spaces are ignored, and ``<`` and ``>`` mean the same as ``<=`` and ``>=``. Raises `InputError`, with ``where`` as
+    the place of the problem, if ``text`` is no such condition.
     """
     compact = "".join(text.split())
     if compact == "finished":
@@ -56,7 +57,10 @@ def parse_condition(text: str, where: str) -> Condition:
 
 
 def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], Ranking]) -> bool:
-    """Return whether the events observed so far meet a condition; ``read_ranking`` is only called for a verdict."""
+    """Return whether a sweep in the state ``standing`` meets a condition.
+
+    ``read_ranking`` is only called for a verdict.
+    """
     match condition.kind:
         case "finished":
             return standing.has_finished
@@ -69,7 +73,7 @@ def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], 
 
 
 def _is_good_enough(condition: Condition, best: Best | None) -> bool:
-    """Return whether the best score so far reaches the bound of a condition; False without a score."""
+    """Return whether the best score so far reaches the bound of a condition or is beyond it; False without a score."""
     if best is None:
         return False
     if condition.below:
@@ -91,5 +95,5 @@ def has_verdict(ranking: Ranking) -> bool:
 
 
 def read_ranking(folder: ResultsFolder) -> Ranking:
-    """Read a sweep as it is now and return its ranking. Raises `StoreError`."""
+    """Read a sweep as it is now and return its ranking. Raises `StoreError` if it cannot be read."""
     return rank([read_sweep(folder)])

@@ -101,7 +101,11 @@ class Race:
 
 
 def run_race(runs: Iterable[Run], rules: Rules) -> Race:
-    """Compute the state of the race from the trials of a sweep whose search has ended."""
+    """Return the state of the race, computed from the trials of a sweep whose search has ended.
+
+    ``runs`` are all trials of the sweep: of the search, the baseline and the confirmation. With fewer than two
+    finalists, the race is over.
+    """
     runs = list(runs)
     fresh = find_fresh_repeats(runs, rules)
     allowed = math.inf
@@ -138,7 +142,8 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
 def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
     """Return the repeat numbers of the race: as many consecutive numbers as it has fresh seeds.
 
-    They begin at the lowest repeat of a confirmation trial or, if there is none, after all repeats of the search.
+    They begin at the lowest repeat of a confirmation trial among ``runs`` or, if there is none, after all repeats of
+    the search.
     """
     confirmed = []
     after = rules.repeats
@@ -169,7 +174,10 @@ Candidates: TypeAlias = list[tuple[Racer, list[float]]]
 
 
 def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
-    """Return the configurations that completed all repeats of the search, best first, with their loss in each."""
+    """Return the configurations that completed all repeats of the search, best first, with their loss in each repeat.
+
+    A loss is the mean over the folds, if there are any. Trials of the confirmation do not count.
+    """
     completed: Candidates = []
     for key, group in group_by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
         means = _mean_losses(group, rules)
@@ -182,15 +190,15 @@ def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
 
 
 def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
-    """Choose the finalists among the candidates: the best ones of the search, and the baseline.
+    """Choose the finalists among the candidates: the best ones of the search, in their order, and then the baseline.
 
     If the search had repeats, configurations that are shown to be worse than the best are left out. If the budget
-    allows too few seeds for each, there are fewer finalists.
+    allows too few seeds for each, there are fewer finalists. The baseline is never left out, except by ``without``.
 
     Arguments:
         found: the candidates, best first.
         allowed: epochs that the race may use.
-        without: candidates that are left out.
+        without: keys of candidates that are left out.
     """
     remaining = []
     for candidate in found:
@@ -219,7 +227,7 @@ def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: flo
     finalists in ``costs``.
 
     Arguments:
-        costs: epochs of one seed of each finalist.
+        costs: epochs of one seed of each finalist, best first, without the baseline.
         baseline: epochs of one seed of the baseline, which always takes part; empty if there is none.
         allowed: epochs that all may use.
     """
@@ -234,7 +242,7 @@ def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: flo
 def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
     """Return a configuration's loss for each repeat, averaged over folds; None unless all its trials completed.
 
-    These are the repeats that the sweep asks for, and more if it once asked for more.
+    The repeats are in ascending order: those that the sweep asks for, and more if it once asked for more.
     """
     losses = {}
     for one in group:
@@ -250,7 +258,7 @@ def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
 
 
 def _list_folds(rules: Rules) -> Sequence[int | None]:
-    """Return the folds with which each seed is trained; (None,) if there is no cross-validation."""
+    """Return the numbers of the folds with which each seed is trained; (None,) if there is no cross-validation."""
     if rules.folds:
         return range(rules.folds)
     return (None,)
@@ -262,7 +270,10 @@ def _has_result(one: Run) -> bool:
 
 
 def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
-    """Return the candidates without those that the repeats of the search show to be worse than the best."""
+    """Return the candidates without those that the repeats of the search show to be worse than the best.
+
+    Only repeats that all of them have are compared. With one such repeat, nothing is shown and all are returned.
+    """
     common = min((len(losses) for _, losses in ranked), default=0)  # fewer than some have, if the number was changed
     if len(ranked) < 2 or common < FIRST_SEEDS:
         return ranked
@@ -278,10 +289,10 @@ def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
 def _score_fresh_seeds(
     runs: Iterable[Run], rules: Rules
 ) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
-    """Return the losses of fresh repeats by configuration, and the trials with fresh seeds that have begun.
+    """Return the losses of fresh repeats by configuration and repeat, and the trials with fresh seeds that have begun.
 
     A loss is the mean over folds. If a fold has ended without a finite loss, it is NaN; otherwise it is missing until
-    all folds have ended.
+    all folds have ended. A trial that has begun is (configuration, repeat, fold).
     """
     ended: dict[tuple[Key, int], dict[int | None, float]] = {}
     begun: set[tuple[Key, int, int | None]] = set()
@@ -301,7 +312,10 @@ def _score_fresh_seeds(
 
 
 def _list_fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float, ...]:
-    """Return a configuration's losses with the fresh seeds, in order, up to the first without a loss."""
+    """Return a configuration's losses with the fresh seeds, in order, up to the first without a loss.
+
+    ``scores`` has its losses by repeat, ``fresh`` the repeats of the fresh seeds.
+    """
     losses: list[float] = []
     for repeat in fresh:
         loss = scores.get(repeat, math.nan)
@@ -314,7 +328,10 @@ def _list_fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float
 def _list_not_begun(
     racers: Sequence[Racer], repeat: int, begun: set[tuple[Key, int, int | None]], rules: Rules
 ) -> list[tuple[Params, int, int | None]]:
-    """Return the trials of a seed that have not begun, each as its configuration, repeat and fold."""
+    """Return the trials of the seed ``repeat`` that have not begun, each as its configuration, repeat and fold.
+
+    ``begun`` has those that have begun, with the configuration's key in place of the configuration.
+    """
     trials = []
     for racer in racers:
         for fold in _list_folds(rules):
@@ -326,7 +343,10 @@ def _list_not_begun(
 def _take_scores(
     racers: Sequence[Racer], repeat: int, scores: Mapping[Key, Mapping[int, float]]
 ) -> tuple[list[Racer], list[Racer]]:
-    """Add the loss in ``repeat`` to each racer; return these racers, and separately those that have no finite loss."""
+    """Return the racers that have a loss in ``repeat``, with this loss added, and separately the broken ones without.
+
+    ``scores`` has an entry for each racer and ``repeat``, which is NaN if the training failed.
+    """
     continuing, broken = [], []
     for racer in racers:
         loss = scores[racer.key][repeat]
@@ -349,6 +369,7 @@ def _run_seeds(
 
     All remaining finalists train with a seed; then those that are shown to be worse than the leader drop out. The race
     stops at the first seed that lacks results, whose trials become `Race.wanted`, or that exceeds ``allowed`` epochs.
+    ``scores`` and ``begun`` are those of `_score_fresh_seeds`.
     """
     left = list(racers)
     out: list[Racer] = []
@@ -400,7 +421,10 @@ def _drop_broken(racer: Racer) -> Racer:
 
 
 def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], list[Racer]]:
-    """Return the racers that stay in the race, and those that drop out because they are worse than the leader."""
+    """Return the racers that stay in the race, and those that drop out because they are worse than the leader.
+
+    The latter are in the order of their mean loss, each with its difference to the leader.
+    """
     if len(left) < 2:
         return list(left), []
     look = look_at_race([racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells)
@@ -481,7 +505,8 @@ class Confirmation:
 def of_sweep(sweep: Sweep) -> Confirmation | None:
     """Return the results of a sweep's confirmation.
 
-    Returns None if the sweep has no ``confirm``, no trial with a fresh seed, or no finalist.
+    Returns None if the sweep has no ``confirm``, no trial with a fresh seed, or no finalist. Raises `StoreError` if its
+    sweep.json cannot be read.
     """
     rules = _read_rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
@@ -498,7 +523,7 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
 
 
 def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial], first: Objective) -> Confirmed:
-    """Return the result of a racer; ``trials`` are those with its fresh seeds."""
+    """Return the result of a racer; ``trials`` are those with its fresh seeds, ``first`` is the deciding objective."""
     if math.isnan(racer.mean):
         mean = None
     else:
@@ -559,7 +584,10 @@ def _explain_undecided(racer: Racer, race: Race) -> str:
 
 
 def list_runs(ledger: Ledger, first: Objective) -> list[Run]:
-    """Return the trials of a ledger in the form that `run_race` needs; ``first`` is the objective that decides."""
+    """Return the trials of a ledger in the form that `run_race` needs; ``first`` is the objective that decides.
+
+    The loss of a trial is that of its last epoch, NaN without one.
+    """
     runs = []
     for one in ledger.trials.values():
         loss = first.loss(one.last)
@@ -584,7 +612,10 @@ def make_rules(confirm: Confirm, spec: Spec) -> Rules:
 
 
 def make_run(trial: Trial, first: Objective) -> Run:
-    """Return a trial in the form that `run_race` needs; ``first`` is the objective that decides."""
+    """Return a trial in the form that `run_race` needs; ``first`` is the objective that decides.
+
+    Its loss is NaN if the trial has no value of that objective.
+    """
     loss = first.to_loss(trial.metrics.get(first.name, math.nan))
     return Run(trial.trial, trial.params, trial.role, trial.repeat, trial.fold, trial.status, loss, trial.epochs)
 

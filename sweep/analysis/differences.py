@@ -14,7 +14,10 @@ _ABSENT = object()
 
 
 def require_same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
-    """Return the objectives, which all sweeps must have in common. Raises `InputError` if they differ."""
+    """Return the objectives, which all sweeps, at least one, must have in common.
+
+    Raises `InputError`, with a problem for each sweep whose objectives are not those of the first one.
+    """
     first = sweeps[0]
     problems = []
     for other in sweeps:
@@ -40,7 +43,8 @@ def _describe_objectives(objectives: Objectives) -> str:
 def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
     """Return a warning if trainings differ in more than parameters, such as in code; "" if no difference is known.
 
-    It names sweeps whose code or package versions changed while they ran, and the differences between the sweeps.
+    It names the sweeps, among several, whose code or package versions changed while they ran, and says in what the
+    sweeps differ.
     """
     mixed = []
     for sweep in sweeps:
@@ -64,7 +68,8 @@ def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
 def list_varying_parameters(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     """Return the names of the parameters whose values differ between configurations, or that some of them lack.
 
-    The names are in the order in which they first appear in ``params``.
+    ``params`` has the parameters of each configuration; 1 and 1.0 differ. The names are in the order in which they
+    first appear there.
     """
     names = dict.fromkeys(name for one in params for name in one)
     differing = []

@@ -22,7 +22,8 @@ class LineageStep:
 def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
     """Return which trials trained the epochs of trial ``number``, in order: its ancestors, then the trial itself.
 
-    Ancestors that trained none of the epochs are left out. Raises KeyError if a trial is not among ``trials``.
+    Trials that trained none of the epochs are left out. Raises KeyError if the trial or an ancestor is not in
+    ``trials``.
     """
     known = {trial.trial: trial for trial in trials}
     found: list[LineageStep] = []

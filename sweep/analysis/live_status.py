@@ -69,7 +69,10 @@ class ThinnedCurve:
         self._last = value
 
     def points(self, most: int) -> list[float]:
-        """Return at most ``most`` evenly spaced values, of which the last is the latest."""
+        """Return at most ``most`` evenly spaced ones of the values that are kept, of which the last is the latest.
+
+        The result is empty if there is no value, or if ``most`` is less than 1.
+        """
         if not self._count or most < 1:
             return []
         if (self._count - 1) % self._stride == 0:
@@ -106,7 +109,7 @@ class Open:
 
     @property
     def position(self) -> str:
-        """How far the trial has trained, in words such as 3/10 or 37 %."""
+        """How far the trial has trained, in words such as 3/10 (epochs) or 37 % (of its minutes)."""
         if self.counts_epochs:
             return f"{self.done}/{self.of}"
         return f"{self.done} %"
@@ -167,7 +170,7 @@ class LogReader:
 
     @property
     def share(self) -> float:
-        """The share of the log that has been read, from 0 to 1; 1 if the log is empty or does not exist."""
+        """The share of the log that has been read or skipped, from 0 to 1; 1 if the log is empty or does not exist."""
         try:
             size = self._path.stat().st_size
         except OSError:
@@ -177,7 +180,7 @@ class LogReader:
         return min(self._offset / size, 1.0)
 
     def more(self) -> list[Event] | None:
-        """Return the next events of the log, about a megabyte at most; an empty list if there are none yet.
+        """Return the next events of the log, about a megabyte at most; an empty list if there are none yet, or no log.
 
         Returns None if the log was replaced (repaired, truncated or rewritten): then discard all earlier events; the
         next call starts from the beginning. Raises `StoreError` if the log is damaged.
@@ -260,7 +263,10 @@ class Standing:
 
     @property
     def best(self) -> Best | None:
-        """The best configuration so far: the leader of the confirmation, or else the best of the search."""
+        """The best configuration so far: the leader of the confirmation, or else the best of the search.
+
+        None before a configuration has completed with a finite score.
+        """
         if not self.confirming:
             return self.searched_best
         if not self._knows_confirmed_best:
@@ -285,7 +291,10 @@ class Standing:
 
     @property
     def total(self) -> int | None:
-        """The number of trials in all; None if unknown. Trials with fresh seeds count once they have begun."""
+        """The number of trials of the search and the baseline; None if unknown.
+
+        Trials with fresh seeds are added once they have begun.
+        """
         total = self.outline.total
         if self._present is not None and (self._present.is_steered or self._present.repeats_changed):
             total = self._present.all_trials
@@ -300,7 +309,7 @@ class Standing:
 
     @property
     def finished(self) -> int:
-        """The number of trials that ended for good."""
+        """The number of trials that ended for good, in whatever way."""
         return sum(self.ended.values())
 
     @property
@@ -328,7 +337,10 @@ class Standing:
         return len(self._paused)
 
     def observe(self, event: Event) -> FinishedTrial | None:
-        """Update the state with an event; return the trial that it ended or interrupted, if any."""
+        """Update the state with an event; return the trial that it ended, interrupted or reopened, or None.
+
+        Raises `OutOfOrder` if the event cannot follow the earlier ones.
+        """
         before = self.last
         if not isinstance(event, SteeringEvent):  # a person may steer a sweep that does not run
             self.last = event.time
@@ -359,14 +371,14 @@ class Standing:
         return None
 
     def _steer(self, event: SteeringEvent) -> None:
-        """Apply a person's changes or additions."""
+        """Apply a person's changes or additions; notes and stars change nothing here."""
         if isinstance(event, SweepChanged | ConfigurationsEnqueued):
             self.is_steered_after_end = self.over is not None
         if isinstance(event, SweepChanged) and self._present is not None:
             self._apply_change(event, self._present.spec)
 
     def _apply_change(self, event: SweepChanged, spec: Spec) -> None:
-        """Apply a changed sweep file: its limits, its rule and its repeats.
+        """Apply a changed sweep file, ``spec``: its limits, its rule and its repeats.
 
         If the stopping rule has changed, survivors are no longer predicted by rehearsing the earlier rule.
         """
@@ -386,7 +398,10 @@ class Standing:
         return opened
 
     def active_s(self, now: float) -> float:
-        """Return the seconds of all sessions up to ``now``, without the time between them."""
+        """Return the seconds of all sessions up to ``now``, without the time between them; 0 before the first session.
+
+        Times are in seconds since 1970. If the last session has ended, it counts up to its last event.
+        """
         if self.session is None:
             return 0.0
         if self.over is None or self.last is None:
@@ -396,7 +411,11 @@ class Standing:
         return self._earlier_s + max(end - self.session, 0.0)
 
     def epochs_per_s(self, now: float) -> float:
-        """Return the number of epochs per second over the ten seconds before ``now``."""
+        """Return the number of epochs per second over the ten seconds before ``now``, in seconds since 1970.
+
+        If the present session is younger, its whole time counts. Epochs that were reused from another sweep do not
+        count.
+        """
         if self.session is None:
             since = now - RATE_S
         else:
@@ -406,11 +425,14 @@ class Standing:
 
     @property
     def longest_epoch_s(self) -> float:
-        """The seconds of the longest of the latest epochs; 0 before the first one."""
+        """The seconds of the longest of the latest 256 epochs; 0 before the first one."""
         return max(self._epoch_s, default=0.0)
 
     def rungs(self) -> list[RungStatus]:
-        """Return the epochs at which trials can be or were pruned, ascending."""
+        """Return the status of each epoch at which trials can be or were pruned, ascending.
+
+        Epochs are in the units in which the rule counts.
+        """
         epochs = sorted({*self.outline.decisions, *+self._pruned})
         statuses = []
         for epoch in epochs:
@@ -418,7 +440,10 @@ class Standing:
         return statuses
 
     def survivors(self) -> float | None:
-        """Estimate how many trials will end by training all their epochs; None if the number of trials is unknown."""
+        """Estimate how many trials of the sweep will end by training all their epochs, including those that have.
+
+        Return None if the number of trials is unknown.
+        """
         waiting = self.waiting()
         if waiting is None:
             return None
@@ -427,7 +452,7 @@ class Standing:
         return ended + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:
-        """Return the number of trials that have not started; None if unknown."""
+        """Return the number of trials that have not started; None if the number of all trials is unknown."""
         if self.total is None:
             return None
         return max(self.total - self.started, 0)
@@ -488,7 +513,7 @@ class Standing:
         return self.finished + self.count_trained(self.open.values())
 
     def count_trained(self, trials: Iterable[Open]) -> float:
-        """Return the sum of the trained shares of trials; a trial at half of its epochs counts 0.5."""
+        """Return the sum of the trained shares of ``trials``; a trial at half of its epochs counts 0.5."""
         return sum(min(trial.done / trial.of, 1.0) for trial in trials if trial.of)
 
     @property
@@ -511,7 +536,7 @@ class Standing:
         """Estimate the total cost of the sweep's GPUs; None if no cost was measured yet or nothing limits the sweep.
 
         It is the cost so far, plus the mean cost of an epoch times the epochs expected of open and future trials. It
-        does not exceed the budget in money. If the last session has ended, it is the cost so far.
+        does not exceed the budget in money. If the last session has ended, it is the cost so far, which may be 0.
         """
         if self.over is not None:
             return self.cost
@@ -543,7 +568,8 @@ class Standing:
     def usage(self) -> Mapping[str, float]:
         """Return the resources that the running trials used in their last epochs; empty if they measure none.
 
-        The keys are ``cpu_cores`` and ``memory_peak_bytes``, summed over trials, and ``gpu_utilization``, their mean.
+        The keys, each only if it was measured, are ``cpu_cores`` and ``memory_peak_bytes``, summed over trials, and
+        ``gpu_utilization``, their mean.
         """
         found: dict[str, list[float]] = {}
         for trial in self.running.values():
@@ -575,7 +601,10 @@ class Standing:
         return [(number, trial) for number, trial in self.open.items() if number not in self._paused]
 
     def _count_epoch(self, state: TrialState, event: EpochReported) -> None:
-        """Count an epoch of a running trial: its time, its cost and its score."""
+        """Count an epoch of a trial, which trains from now on: its time, its cost and its score.
+
+        An epoch that was reused from another sweep has no time and no cost.
+        """
         self.has_reported = True
         trial = self.running[state.number] = self.open[state.number]
         trial.heard = event.time
@@ -614,7 +643,7 @@ class Standing:
     def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> FinishedTrial:
         """Update all counts by the end, interruption or reopening of a trial, and return its result.
 
-        An interrupted trial stays open.
+        An interrupted or reopened trial stays open.
         """
         state, event = change
         number = state.number
@@ -663,7 +692,10 @@ class Standing:
             self._lost[epoch] -= 1
 
     def _count_failure(self, event: TrialEnded) -> None:
-        """Count a failed or infeasible trial by the kind of its reason."""
+        """Count a trial without a usable result by its status and, if it failed, the type of its error.
+
+        From `KINDS` kinds on, new ones are counted together as "others".
+        """
         kind = event.status, get_error_type(event.reason) if event.status is Status.FAILED else ""
         if kind not in self.failures and len(self.failures) >= KINDS:
             kind = event.status, "others"
@@ -702,7 +734,10 @@ class Standing:
         self._seconds.clear()
 
     def _compare(self, ended: FinishedTrial) -> None:
-        """Compare a completed trial's configuration with the best one, unless the trial is of the confirmation."""
+        """Compare a completed trial's configuration with the best one.
+
+        Does nothing if the trial has no finite score or is of the confirmation.
+        """
         value = ended.value
         if value is None or not math.isfinite(value) or ended.trial in self.confirming:
             return
@@ -731,13 +766,19 @@ class Standing:
             self._compare_with_best(trials, self._params[key])
 
     def _compare_with_best(self, trials: Mapping[int, float], params: Params) -> None:
-        """Replace the best configuration if the mean of the scores in ``trials`` is better."""
+        """Replace the best configuration of the search by this one, with the scores ``trials``, if it is better.
+
+        More trials are better than fewer; with as many, the better mean counts.
+        """
         best = Best(fmean(trials.values()), tuple(sorted(trials)), params)
         if self.searched_best is None or self._make_sort_key(best) > self._make_sort_key(self.searched_best):
             self.searched_best = best
 
     def _make_sort_key(self, best: Best) -> tuple[int, float]:
-        """Return the sort key of a configuration, higher is better: first the number of trials, then the score."""
+        """Return the sort key of a configuration, higher is better: first the number of trials, then the score.
+
+        If a person has changed the number of repeats, trials beyond that number do not count.
+        """
         count = len(best.trials)
         if self._have_repeats_changed:  # more trials, of an earlier number of repeats, are no merit
             count = min(count, self.outline.repeats)
@@ -752,7 +793,7 @@ def _follow_spec(spec: Spec) -> PresentSpec:
 
 
 def get_error_type(reason: str) -> str:
-    """Return the text before the first colon of an error, such as ``ValueError``, cut to 40 characters.
+    """Return the text before the first colon of an error's reason, such as ``ValueError``, cut to 40 characters.
 
     Returns "failed" if there is no colon.
     """

@@ -53,7 +53,11 @@ class NoticeWatch:
         self._judged = 0  # number of ended trials when the verdict was last looked up
 
     def skip(self, event: Event) -> None:
-        """Observe an event of an earlier session without making notices."""
+        """Observe an event of an earlier session without making notices.
+
+        What it would have announced, such as a best configuration or a budget that is nearly spent, counts as
+        announced.
+        """
         for _ in self._make_notices(event):
             pass
         self._told_best = self._standing.searched_best
@@ -64,7 +68,8 @@ class NoticeWatch:
         """Observe events and return the notices that they call for.
 
         Of several new best configurations, only the last makes a notice. ``has_verdict`` reads the ranking and returns
-        whether the sweep has a verdict; None if no receiver wants to know.
+        whether the sweep has a verdict; None if no receiver wants to know. It is called at most once, only if a trial
+        has ended since it was last called, and never again once it has returned True.
         """
         notices: list[Notice] = []
         for event in events:
@@ -126,7 +131,10 @@ class NoticeWatch:
         return self._make_notice(kind, f"{event.reason}: {ended}")
 
     def _list_spent(self, now: float) -> Iterator[tuple[str, float]]:
-        """Yield each budget of which at least `BUDGET_SHARE` is spent, with the share that is spent."""
+        """Yield each budget of which at least `BUDGET_SHARE` is spent, as its name and the share that is spent.
+
+        The number of trials is one of the budgets.
+        """
         standing, limits = self._standing, self._standing.outline.limits
         budgets = (
             ("trials", standing.finished, standing.total),
@@ -140,7 +148,7 @@ class NoticeWatch:
                 yield name, spent / limit
 
     def _make_notice(self, kind: Kind, text: str) -> Notice:
-        """Return a notice with ``text`` and the present state of the sweep."""
+        """Return a notice with ``text``, after the sweep's name, and the present state of the sweep."""
         standing = self._standing
         best = standing.best
         return Notice(

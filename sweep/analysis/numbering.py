@@ -59,7 +59,7 @@ class Numbering:
         return self.trials_each == 1 and self.earlier is None
 
     def find(self, place: int) -> Slot:
-        """Return the configuration and the trial within it that a place stands for."""
+        """Return the configuration and the trial within it that a place, of this part or an earlier one, stands for."""
         part = self
         while place < part.first and part.earlier is not None:
             part = part.earlier
@@ -83,15 +83,18 @@ class Numbering:
         return self._first_new + new * self.trials_each
 
     def find_end(self, configurations: int) -> int:
-        """Return the place after the last trial, if the search has ``configurations`` configurations in all."""
+        """Return the place after the last trial, if the search has ``configurations`` configurations, begun or not."""
         return self._first_new + max(configurations - len(self.begun), 0) * self.trials_each
 
     def is_lacking(self, place: int) -> bool:
-        """Return whether a place stands for a further trial of a configuration that began in an earlier part."""
+        """Return whether a place stands for a further trial of a configuration that began in an earlier part.
+
+        True also for all places of earlier parts.
+        """
         return place < self._first_new
 
     def count(self, configuration: int) -> int:
-        """Return how many trials a configuration is to have in all."""
+        """Return how many trials the configuration with this number is to have in all."""
         return self.begun.get(configuration, self.trials_each)
 
     def number_search(self, place: int) -> int:
@@ -105,8 +108,8 @@ class Numbering:
     def change(self, trials: Iterable[TrialState], trials_each: int) -> Numbering:
         """Return the numbering from now on, with ``trials_each`` trials for each configuration.
 
-        ``trials`` are all trials that have started. The trials that their configurations now lack get the first places
-        of the new part; new configurations follow.
+        ``trials`` are all trials that have started, of any role. The trials that their configurations now lack get the
+        first places of the new part; new configurations follow. A configuration that has more trials keeps them.
         """
         last_place = -1
         last_number = -1
@@ -152,7 +155,7 @@ def follow_numbering(
 ) -> Numbering:
     """Return the numbering after a change in the log: another one if ``repeats`` has changed, else the same.
 
-    ``trials`` are all trials that have started before the change.
+    ``trials`` are all trials that have started before the change, ``folds`` the number of folds, None without any.
     """
     if isinstance(change, Steered) and isinstance(change.event, SweepChanged) and "repeats" in change.event.settings:
         return numbering.change(trials, change.event.settings["repeats"] * (folds or 1))

@@ -40,7 +40,7 @@ class BudgetLimits:
         )
 
     def gpu_s(self, epoch: EpochReported) -> float:
-        """Return the GPU-seconds of an epoch, over all GPUs of its trial."""
+        """Return the GPU-seconds of an epoch, over all GPUs of its trial; 0 for a trial without GPUs."""
         return epoch.time_s * self.gpus * (epoch.measures.get("gpus", 1.0) if self.shared else 1.0)
 
 
@@ -86,9 +86,12 @@ class Outline:
 
     @property
     def objective(self) -> Objective:
-        """The first objective."""
+        """The first objective, without its constraints."""
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
-        """Return how long a trial with parameters ``params`` trains, in epochs or in hundredths of its minutes."""
+        """Return how long a trial with parameters ``params`` trains, in epochs or in hundredths of its minutes.
+
+        A parameter ``epochs`` takes precedence; raises TypeError if that is not an int.
+        """
         return trial_epochs(params, self.epochs)

@@ -68,7 +68,7 @@ class PresentSpec:
         """Return a copy of the event with the version of the space, and who added the configuration.
 
         For a trial of the baseline, and while nobody has changed the space or added configurations, return the event
-        itself.
+        itself. The version is that at the start of the configuration's first trial.
         """
         if not self.is_steered or started.role is Role.BASELINE:
             return started
@@ -77,16 +77,19 @@ class PresentSpec:
         return structs.replace(started, space_version=version, enqueued_by=self._added.get(text))
 
     def is_added(self, params: Params) -> bool:
-        """Return whether a person has added a configuration."""
+        """Return whether a person has added a configuration, and no later change has dropped it."""
         return key(params) in self._added
 
     def is_known(self, params: Params) -> bool:
-        """Return whether a configuration has begun or a person has added it."""
+        """Return whether a configuration has begun in the search or was added by a person, and was not dropped."""
         return key(params) in self._known
 
     @property
     def trials(self) -> int | None:
-        """The number of configurations to try; None if only time or epochs limit it."""
+        """The number of configurations to try, with those that were added to a finite space; None if unlimited.
+
+        None means that only time or epochs limit it.
+        """
         if not self.is_steered or self.spec.size is None:
             return self.spec.trials
         found = self.spec.size + len(self._beyond)
@@ -146,7 +149,7 @@ class PresentSpec:
             self._look_beyond(params)
 
     def _look_beyond(self, params: Params) -> None:
-        """Remember a configuration if the search would not try it by itself."""
+        """Remember a configuration if the search would not try it by itself; do nothing in an infinite space."""
         if self.spec.size is not None and not _is_enumerated(params, self.spec):
             self._beyond.add(key(params))
 
@@ -163,12 +166,16 @@ class Position:
     began: Spec | None = None  # the sweep as it was when its process began; None if no process runs it
 
     def observe(self, event: SteeringEvent) -> None:
-        """Update the state with a person's act that was logged."""
+        """Update the ledger and the spec with a person's act that was logged. Raises `OutOfOrder` if it cannot be."""
         self.present.observe(self.ledger.observe(event))
 
 
 def _is_enumerated(params: Params, spec: Spec) -> bool:
-    """Return whether the search tries a configuration by itself; a grid search only tries points of its grid."""
+    """Return whether the search tries a configuration of a finite space by itself.
+
+    A grid search tries the points of its grid and its starting points, any other search all configurations in the
+    space.
+    """
     if not spec.space.has(params):
         return False
     if not spec.search_method.enumerates:
@@ -179,12 +186,12 @@ def _is_enumerated(params: Params, spec: Spec) -> bool:
 
 
 def _is_on_grid(params: Params, space: Space) -> bool:
-    """Return whether each value of a configuration is one of the grid's."""
+    """Return whether each drawn value of a configuration is one that the grid has for its parameter."""
     return all(key(value) in values for value, values in _pair_with_grid(params, space))
 
 
 def _pair_with_grid(params: Params, space: Space) -> Iterator[tuple[Value, set[str]]]:
-    """Yield each drawn value of a configuration with the values that the grid has of its parameter."""
+    """Yield each drawn value of a configuration with the keys of the values that the grid has for its parameter."""
     for parameter in space.parameters:
         if parameter.drawn and parameter.name in params:
             yield params[parameter.name], {key(value) for value in grid_values(parameter)}

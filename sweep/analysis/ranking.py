@@ -44,7 +44,10 @@ FRONT = (
 
 
 def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
-    """Return the finite scores of trials by (seed, fold), averaged over trainings with the same seed and fold."""
+    """Return the finite scores of trials by (seed, fold), averaged over trainings with the same seed and fold.
+
+    ``metric`` names the score. Trials without a finite one are left out.
+    """
     found: dict[Hashable, list[float]] = {}
     for trial in trials:
         value = trial.metrics.get(metric, math.nan)
@@ -58,12 +61,15 @@ def judge(
 ) -> dict[int, Compared]:
     """Compare each row with the best ones, seed by seed; return the verdict on each row by its number.
 
-    A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter it.
-    Nor is a configuration without a completed trial. Of a configuration with fresh seeds, only these count.
+    A configuration that diverged or was infeasible with some of its seeds is not compared, since its remaining seeds
+    would flatter it. Nor is a configuration without a completed trial. Of a configuration with fresh seeds, only these
+    count. With a single objective, all are compared with the first row of ``best``.
 
     Arguments:
-        rows: the trials of each configuration, by row.
+        rows: the trials of each configuration, by the number of its row; each has at least one.
+        objectives: pairs of metric and goal.
         best: the rows of the best configuration or the Pareto front.
+        folds: number of folds; 0 without a cross-validation.
     """
     reasons = {}
     for row, trials in rows.items():
@@ -111,7 +117,7 @@ def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) ->
 
 
 def _explain_incomparable(trials: Sequence[Trial], objectives: Objectives) -> str:
-    """Return why the trials of a configuration cannot be compared; "" if they can."""
+    """Return why the trials of a configuration, at least one, cannot be compared; "" if they can."""
     diverged = 0
     for trial in trials:
         has_no_score = trial.status is Status.COMPLETED and not _is_finite(trial, objectives)
@@ -186,7 +192,10 @@ class RankedConfiguration(Struct, frozen=True):
 
     @property
     def seed_changes_nothing(self) -> bool:
-        """True if trainings with different seeds gave identical results, so that repeats do not measure chance."""
+        """True if completed trainings with different seeds gave identical results: repeats do not measure chance.
+
+        Only trainings of the same fold are compared. False if there is only one seed.
+        """
         completed = []
         for trial in self.trials:
             if trial.status is Status.COMPLETED and trial.metrics:
@@ -226,7 +235,7 @@ class Ranking:
     def best(self) -> tuple[RankedConfiguration, ...]:
         """The best configuration, or the Pareto front of several objectives; empty before a trial has completed.
 
-        If no configuration completed all of its repeats, the first one in the order is returned.
+        If no configuration completed all of its repeats, it is the first one in the order with a completed trial.
         """
         rows = []
         for row in self.rows:
@@ -245,8 +254,11 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     Configurations without a completed trial are ordered by epochs first, since values after different numbers of epochs
     are not comparable. Several objectives rank by Pareto front, then by the first objective. If a sweep was confirmed,
     the scores of configurations with fresh seeds use only these, because the configurations were chosen by the other
-    scores; its finalists keep the order and the verdicts of the confirmation. Raises `InputError` if the sweeps'
-    objectives differ.
+    scores; its finalists keep the order and the verdicts of the confirmation.
+
+    ``sweeps`` has at least one sweep; their names must differ. Raises `InputError` if their objectives differ, or if
+    the file of a sweep whose space was changed is not valid in this version, and `StoreError` if a sweep.json cannot be
+    read.
     """
     objectives = require_same_objectives(sweeps)
     rows: list[RankedConfiguration] = []
@@ -288,7 +300,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
 
 
 def _find_confirmations(sweeps: Sequence[Sweep]) -> dict[str, Confirmation]:
-    """Return the confirmations of those sweeps that have trials with fresh seeds, by the name of the sweep."""
+    """Return, by name, the confirmations of those sweeps that have trials with fresh seeds and finalists."""
     found = {}
     for sweep in sweeps:
         if any(trial.role is Role.CONFIRM for trial in sweep.trials):
@@ -306,7 +318,8 @@ def _list_losses_behind_finalists(
     """Return the loss by which each row is ordered, by the id() of the row; infinite without scores.
 
     It is the mean of the first objective. In a sweep that was confirmed, it is at least that of the finalists ahead:
-    the search chose by its scores, so they flatter configurations that have no fresh seeds.
+    the search chose by its scores, so they flatter configurations that have no fresh seeds. ``places`` has the place of
+    each finalist by sweep and configuration.
     """
     losses: dict[int, float] = {}
     for row in rows:
@@ -340,7 +353,7 @@ _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
 
 
 def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
-    """Return a ranking with the verdict on each row."""
+    """Return a ranking with the verdict on each row; ``folds`` is the number of folds, 0 without a cross-validation."""
     best = {row.rank for row in ranking.best}
     several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
     if several:
@@ -358,7 +371,7 @@ def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
 
 
 def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:
-    """Return the ranking with the verdicts of the confirmation; all other rows are undecided."""
+    """Return the ranking with the verdicts of the confirmation; rows that are no finalists are undecided."""
     finalists = {configuration_key(finalist.params): finalist for finalist in confirmation.rows}
     rows = []
     for row in ranking.rows:
@@ -423,8 +436,8 @@ def _keep_verdicts_of_finalists(ranking: Ranking, confirmations: Mapping[str, Co
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
     """Return the number of the Pareto front, from 1, of each point of (points, objectives), all to be minimized.
 
-    Efficient non-dominated sort with sequential search (Zhang, Tian, Cheng, Jin, IEEE TEVC 19(2), 2015): in
-    lexicographic order no point is dominated by a later one.
+    The numbers are in the order of the points. Efficient non-dominated sort with sequential search (Zhang, Tian, Cheng,
+    Jin, IEEE TEVC 19(2), 2015): in lexicographic order no point is dominated by a later one.
     """
     import numpy as np
 
@@ -453,7 +466,10 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 
 
 def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> RankedConfiguration:
-    """Return the row of a configuration: its scores over the trials that count, and its parameters."""
+    """Return the row of a configuration, without rank, front and verdict: its scores over the trials that count.
+
+    It has no scores if an objective has no finite value in these trials.
+    """
     counted = _list_counted(trials)
     scores = []
     for metric, goal in objectives:
@@ -483,7 +499,7 @@ def _list_counted(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials from which a configuration's scores are computed: those with the best status by `ORDER`.
 
     If some of them completed with fresh seeds, return only these, because the others were used to choose the
-    configuration.
+    configuration. ``trials`` must not be empty.
     """
     best = min((trial.status for trial in trials), key=ORDER.__getitem__)
     counted = []
@@ -502,7 +518,8 @@ def _list_counted(trials: Sequence[Trial]) -> list[Trial]:
 def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[float, Status]:
     """Return the share of a configuration's repeats that completed, and the worst status of any repeat.
 
-    Repeats that have not begun count as interrupted.
+    ``statuses`` are those of the repeats that have begun, of which ``completed`` count as completed. If they are fewer
+    than ``repeats``, which is at least 1, the others count as interrupted.
     """
     known = [*statuses, *[Status.INTERRUPTED] * (repeats - len(statuses))]
     return completed / len(known), max(known, key=ORDER.__getitem__)
@@ -514,7 +531,7 @@ def _is_finite(trial: Trial, objectives: Objectives) -> bool:
 
 
 def _list_losses(row: RankedConfiguration) -> list[float]:
-    """Return the mean of each objective of a row as a loss."""
+    """Return the mean of each objective of a row as a loss, in the order of the objectives; empty without scores."""
     losses = []
     for score in row.scores:
         losses.append(objective(score.metric, score.goal).to_loss(score.mean))
@@ -522,7 +539,10 @@ def _list_losses(row: RankedConfiguration) -> list[float]:
 
 
 def _number_fronts(rows: Sequence[RankedConfiguration], objectives: Objectives) -> dict[int, int]:
-    """Return the number of the Pareto front of each completed configuration, by the id() of its row."""
+    """Return the number of the Pareto front of each configuration that completed all repeats, by the id() of its row.
+
+    Empty with a single objective.
+    """
     if len(objectives) < 2:
         return {}
     completed = []
@@ -539,7 +559,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def make_columns(ranking: Ranking) -> Columns:
-    """Return a ranking as columns with a value per row; results/README.md lists them."""
+    """Return a ranking as columns by name, each with its kind and a value per row; results/README.md lists them."""
     rows = ranking.rows
     table: dict[str, tuple[Kind, Sequence[Any]]] = {}
 
@@ -616,10 +636,16 @@ def compute_sampling_error(
 ) -> SamplingError | None:
     """Return the sampling error of a mean score over validation examples; None if it is unknown.
 
-    It is known for accuracies and other shares, and for the loss if its deviation over examples is known. The error is
-    an upper bound: two configurations that agree on many of the same examples differ by less. For a loss it is the
-    ideal bootstrap over examples, which has a closed form for a mean: the deviation over the root of their number
-    (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6).
+    It is known for accuracies and other shares, and for `LOSS` if its deviation over examples is known. The error is an
+    upper bound: two configurations that agree on many of the same examples differ by less. For a loss it is the ideal
+    bootstrap over examples, which has a closed form for a mean: the deviation over the root of their number (Efron and
+    Tibshirani, An Introduction to the Bootstrap, 1993, section 6).
+
+    Arguments:
+        metric: its name.
+        level: the mean score.
+        examples: number of validation examples; 0 if unknown.
+        loss_deviation: standard deviation of the loss over examples.
     """
     if not examples:
         return None
@@ -650,7 +676,7 @@ def is_share(metric: str) -> bool:
 
 
 def limit_interval(metric: str, values: Sequence[float], interval: tuple[float, float]) -> tuple[float, float]:
-    """Return an interval for display: limited to 0 to 1 if the metric is a share and all of its values lie there.
+    """Return an interval for display: limited to 0 to 1 if the metric is a share and all ``values`` lie there.
 
     Verdicts are computed from the interval without this limit.
     """
@@ -669,7 +695,10 @@ def count_needed_examples(difference: float, deviation: float) -> int:
 
 
 def find_sampling_error(ranking: Ranking, read: Tables) -> SamplingError | None:
-    """Return the sampling error of the score of a ranking's best configuration; None if it is unknown."""
+    """Return the sampling error of the first objective of a ranking's best configuration; None if it is unknown.
+
+    ``read`` must have the columns `COLUMNS` of the metrics.
+    """
     if not ranking.best:
         return None
     best = ranking.best[0]
@@ -679,7 +708,7 @@ def find_sampling_error(ranking: Ranking, read: Tables) -> SamplingError | None:
 
 
 def count_examples(read: Tables) -> int:
-    """Return the smallest number of validation examples of any trial; 0 if it was not recorded."""
+    """Return the smallest number of validation examples of any trial in ``read``; 0 if it was not recorded."""
     from sweep.store import reading
 
     counted = reading.numbers(read.metrics, EXAMPLES, missing=math.nan)

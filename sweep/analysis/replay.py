@@ -65,7 +65,7 @@ class ReplayResult:
         return sum(self.epochs.values())
 
     def is_whole(self, place: int) -> bool:
-        """Return whether a trial was trained and the rule did not stop it."""
+        """Return whether the trial at a place was trained and the rule did not stop it."""
         return place in self.epochs and place not in self.stopped
 
 
@@ -116,7 +116,8 @@ class Replay:
 def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[list[Curve], int]:
     """Return the curves of the search's trials in the order of their start, and how many trained at once at most.
 
-    ``length`` returns the number of epochs of a trial from its parameters.
+    ``length`` returns the number of epochs of a trial from its parameters. The second result is at least 1. Reports
+    after a gap in a repaired log are left out.
     """
     by_number: dict[int, Curve] = {}
     running: set[int] = set()
@@ -143,7 +144,7 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
 
 
 def _use_place(event: EpochReported, place: int) -> EpochReported:
-    """Return an event with its trial's place in the search instead of its number."""
+    """Return a report with its trial's place in the search instead of its number."""
     if event.trial == place:
         return event
     return structs.replace(event, trial=place)
@@ -159,7 +160,7 @@ class _PausedTrials:
         self.by_place: dict[int, tuple[Curve, int]] = {}
 
     def pause(self, curve: Curve, epoch: int) -> bool:
-        """Pause a trial after epoch ``epoch`` if the rule holds it; return whether it was paused."""
+        """Pause a trial after epoch ``epoch`` if the rule holds it there; return whether it was paused."""
         if self._rule is None or epoch not in self._rule.decision_epochs(curve.length):
             return False
         if self._rule.holds(curve.place) is None:
@@ -168,7 +169,7 @@ class _PausedTrials:
         return True
 
     def take_ready(self) -> tuple[Curve, int] | None:
-        """Remove the first paused trial that may resume; return it with the epoch of its pause, or None."""
+        """Remove the first paused trial that may resume; return it with the epoch of its pause, or None if none may."""
         if self._rule is None:
             return None
         for place in self.by_place:
@@ -177,7 +178,10 @@ class _PausedTrials:
         return None
 
     def take_last(self) -> tuple[Curve, int] | None:
-        """Remove the paused trial that the rule resumes if no other is left; return it with its epoch, or None."""
+        """Remove the paused trial that the rule resumes if no other is left; return it with its epoch, or None.
+
+        None means that the rule resumes none, or that none is paused.
+        """
         if self._rule is None or not self.by_place:
             return None
         place = self._rule.last()
@@ -186,7 +190,10 @@ class _PausedTrials:
         return self.by_place.pop(place, None)
 
     def end(self, curve: Curve) -> None:
-        """Let a pausing rule observe that a trial has ended by itself; other rules only observe reports."""
+        """Let a pausing rule observe that a trial has ended by itself; other rules only observe reports.
+
+        Does nothing for a trial whose curve is cut.
+        """
         if self._rule is not None and not curve.is_cut:
             self._scheduler.observe(TrialEnded(trial=curve.place, status=curve.status, reason="", time=0.0))
 
@@ -194,7 +201,8 @@ class _PausedTrials:
 def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
     """Return the epochs at which a rule stops trials, by place, if the events come in the log's order.
 
-    Trials that it lets train to their end are left out; those still paused at the end count as stopped. A paused trial
+    ``known`` has the curves of the log; trials without one are ignored. ``make`` makes the rule's scheduler. Trials
+    that the rule lets train to their end are left out; those still paused at the end count as stopped. A paused trial
     that the rule resumes continues with the epochs that the log has of it up to that moment.
     """
     return _LiveReplay(known, make()).run(events)
@@ -211,7 +219,7 @@ class _LiveReplay:
         self._reached: dict[int, int] = {}  # by place: the last epoch that the log has so far
 
     def run(self, events: Iterable[Event]) -> dict[int, int]:
-        """Return by place the epochs at which trials stop or stay paused."""
+        """Return by place the epochs at which trials stop or stay paused. To be called once."""
         for event in events:
             if isinstance(event, EpochReported):
                 self._observe(event)
@@ -237,7 +245,10 @@ class _LiveReplay:
             self._decide(resumed_curve, pause_epoch + 1)
 
     def _decide(self, curve: Curve, epoch: int) -> None:
-        """Let the rule decide about epoch ``epoch`` of a trial and the later ones that the log already has."""
+        """Let the rule decide about epoch ``epoch`` of a trial and the later ones that the log already has.
+
+        It ends with the epoch at which the trial is stopped or pauses.
+        """
         while epoch <= self._reached[curve.place]:
             if self._scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
                 self._stopped[curve.place] = epoch
@@ -249,7 +260,7 @@ class _LiveReplay:
             self._paused.end(curve)
 
     def _resume_rest(self) -> dict[int, int]:
-        """Resume the paused trials after the last event; return by place the epoch of those that stay paused."""
+        """Resume the paused trials after the last event; return by place the epoch of those that have no later one."""
         ended: dict[int, int] = {}
         while (resumed := self._paused.take_ready() or self._paused.take_last()) is not None:
             curve, pause_epoch = resumed
@@ -279,7 +290,10 @@ class _UnknownEpochs:
         self._time_s = median(times) if times else 1.0
 
     def report(self, place: int, epoch: int) -> EpochReported:
-        """Return the report of an unknown epoch."""
+        """Return a report for an unknown epoch of the trial at a place; it takes the median time of all epochs.
+
+        At an epoch that no trial has, the value is the best or the worst one of all epochs.
+        """
         value = self._objective.from_loss(self._losses.get(epoch, self._any))
         return EpochReported(
             trial=place, epoch=epoch, metrics={self._objective.name: value}, time=0.0, time_s=self._time_s
@@ -289,7 +303,8 @@ class _UnknownEpochs:
 def simulate_trials(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> ReplayResult:
     """Train the trials in ``order`` by their logged curves, ``at_once`` at a time; return how far each trained.
 
-    A trial trains until its curve ends or the rule stops it; ``beyond`` has the epochs after the end of cut curves.
+    A trial trains until its curve ends or the rule, whose scheduler ``make`` makes, stops it; ``beyond`` has the epochs
+    after the end of cut curves.
     """
     return _Simulation(order, make(), at_once, beyond).run()
 
@@ -312,7 +327,7 @@ class _Simulation:
         self._clock: list[tuple[float, int, int, Curve, EpochReported]] = []
 
     def run(self) -> ReplayResult:
-        """Train all trials; return how far each trained."""
+        """Train all trials; return how far each trained. To be called once."""
         while True:
             while self._free_workers and self._start_trial():
                 self._free_workers -= 1
@@ -328,7 +343,10 @@ class _Simulation:
             self._free_workers += 1
 
     def _start_trial(self) -> bool:
-        """Let a free worker train its next trial; return False if no trial is left."""
+        """Let a free worker train its next trial; return False if no trial is left.
+
+        Trials without a further epoch are skipped.
+        """
         while True:
             chosen = self._choose_next()
             if chosen is None:
@@ -386,7 +404,7 @@ class _Configuration:
 
     @property
     def place(self) -> tuple[float, int, float]:
-        """Its sort key in a ranking; lower is better."""
+        """Its sort key in a ranking, lower is better: minus the share of completed repeats, the status, the loss."""
         share, status = outcome([curve.status for curve in self.curves], len(self.completed), self.repeats)
         return -share, ORDER[status], self.loss
 
@@ -415,7 +433,7 @@ def _choose_best(
     """Return the configuration that ranks first if only trials with ``is_whole(place)`` count as completed.
 
     Only configurations with the winner's share of repeats and status are compared. As in a ranking, the larger share of
-    whole repeats comes first, then their mean loss. Returns `_NONE` if no trial is whole.
+    whole repeats comes first, then their mean loss; of equals, the winner. Returns `_NONE` if no trial is whole.
     """
     best = _NONE
     best_key: tuple[float, float, bool] | None = None
@@ -434,7 +452,7 @@ def _choose_best(
 
 
 def _count_whole_epochs(curve: Curve) -> int:
-    """Return how many epochs a trial would have trained if no rule had stopped it."""
+    """Return how many epochs a trial would have trained if no rule had stopped it: all, unless it ended by itself."""
     if curve.is_cut:
         return curve.length
     return len(curve.reports)
@@ -449,7 +467,7 @@ def _final_loss(curve: Curve, objective: Objective) -> float:
 
 
 def _list_curves(configurations: Sequence[_Configuration]) -> list[Curve]:
-    """Return the curves of all trials of configurations, in their order."""
+    """Return the curves of all trials of configurations, configuration by configuration."""
     curves: list[Curve] = []
     for one in configurations:
         curves += one.curves
@@ -484,8 +502,13 @@ def replay_rule(
 ) -> Replay | None:
     """Return what ``rule`` would have done on the curves of a log; None if no configuration completed.
 
-    A rule is a pair of its description and a function that makes its scheduler; ``ran`` is the sweep's own. The
-    orderings are random orders of the configurations.
+    Arguments:
+        events: all events of the log.
+        spec: the sweep; its first objective decides.
+        rule: a description and a function that makes the scheduler.
+        ran: the same for the sweep's own rule; equal descriptions mean the same rule.
+        run_cap: number of configurations, the first ones of each order, that are trained; None: all.
+        orderings: number of random orders of the configurations, at least 1.
     """
     objective = spec.objectives[0]
     known, at_once = curves(events, spec.trial_epochs)
@@ -541,14 +564,17 @@ def replay_rule(
 
 
 def _has_changed_rule(events: Iterable[Event]) -> bool:
-    """Return whether the stopping rule was changed during the sweep."""
+    """Return whether a person has changed the stopping rule during the sweep."""
     return any(isinstance(event, SweepChanged) and "early_terminate" in event.settings for event in events)
 
 
 def _summarize_results(
     courses: Sequence[ReplayResult], orders: Sequence[Sequence[_Configuration]], winner: _Configuration
 ) -> Extreme:
-    """Summarize the results of all orderings under one assumption; ``orders`` are the configurations of each."""
+    """Summarize the results of all orderings under one assumption; ``orders`` are the configurations of each ordering.
+
+    ``winner`` is the best configuration of the sweep as it ran.
+    """
     chosen = []
     for one, order in zip(courses, orders, strict=True):
         chosen.append(_choose_best(order, winner, one.is_whole))
@@ -560,7 +586,7 @@ def _summarize_results(
 
 
 def _measure_spread(values: Sequence[float]) -> Spread:
-    """Return the median and the 95 % range of values."""
+    """Return the median and the 95 % range of values, at least one; the range ends at two of the values."""
     ordered = sorted(values)
     last = len(ordered) - 1
     return Spread(median(ordered), ordered[math.floor(0.025 * last)], ordered[math.ceil(0.975 * last)])

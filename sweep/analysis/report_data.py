@@ -62,7 +62,10 @@ class Costs:
 
 
 def costs_of(sweep: str, read: Tables) -> Costs:
-    """Return the time and cost of all trials of a sweep, added up from its tables."""
+    """Return the time and cost of all trials of a sweep, added up from its tables; ``sweep`` is its name.
+
+    The metrics in ``read`` need the columns `COLUMNS`.
+    """
     from sweep.store import reading
 
     measured = []
@@ -137,8 +140,9 @@ class Curves:
 def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str], points: int = POINTS) -> Curves:
     """Return the curves of ``trials``, in this order, thinned to about ``points`` points in all.
 
-    Epochs with the best and worst value of the first objective and the last epoch of a trial are always kept. All
-    objectives are kept; other metrics only if they fit.
+    ``metrics`` is the table of metrics and ``objectives`` the names of the objectives, the first of which decides.
+    Epochs with the best and worst value of the first objective and the last epoch of a trial are always kept, and at
+    least `LEAST` epochs of each. All objectives that the table has are kept; other metrics only if they fit.
     """
     from sweep.store import reading
 
@@ -184,8 +188,9 @@ def _sum_up(
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return for each row the training time in seconds and the number of examples of its trial up to then, by name.
 
-    If a row has no time, the result is empty; if a row has no examples, the examples are left out. ``order`` sorts the
-    table's rows by trial and epoch; ``row`` has the position of the trial for each sorted row.
+    The names are `TRAINING_TIME` and `EXAMPLES`. If a row has no time, the result is empty; if a row has no examples,
+    the examples are left out. ``order`` sorts the table's rows by trial and epoch; ``row`` has the position of the
+    trial for each sorted row.
     """
     from sweep.store import reading
 
@@ -209,7 +214,7 @@ def _sum_up(
 
 
 def _locate_rows(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return for each row of the table the position of its trial in ``trials``, or -1, and its epoch."""
+    """Return for each row of the table the position of its trial in ``trials``, -1 if it has none, and its epoch."""
     from sweep.store import reading
 
     known = np.asarray(trials, dtype=np.int64)
@@ -225,7 +230,11 @@ def _locate_rows(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[
 def _thin_rows(
     row: npt.NDArray[np.int64], values: npt.NDArray[np.float64], trials: int, most: int
 ) -> npt.NDArray[np.bool_]:
-    """Return which rows to keep: about ``most`` evenly spaced ones of each trial, its extremes and its last row."""
+    """Return for each row whether to keep it: about ``most`` evenly spaced ones of a trial, its extremes and its last.
+
+    ``row`` has the position of the trial for each row, ascending, ``values`` what the extremes are of, and ``trials``
+    is the number of trials.
+    """
     starts = np.searchsorted(row, np.arange(trials + 1))
     length = np.diff(starts)[row]
     place = np.arange(len(row)) - starts[row]
@@ -239,7 +248,10 @@ def _thin_rows(
 
 
 def _find_first_smallest(row: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the row of the smallest value of each trial, the first of equal ones. A trial's rows lie together."""
+    """Return the number of the row with the smallest value of each trial, the first of equal ones.
+
+    ``row`` has the position of the trial for each row; a trial's rows lie together.
+    """
     if not len(row):
         return np.zeros(0, dtype=np.int64)
     begins = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
@@ -280,10 +292,10 @@ class Timeline:
 
 
 def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
-    """Return the timeline of a sweep from its log and its tables.
+    """Return the timeline of a sweep from its log at ``path`` and its tables.
 
-    While the sweep runs, ``now`` is the time up to which its open trials are drawn; without it, they are drawn up to
-    the last event.
+    While the sweep runs, ``now`` is the time, in seconds since 1970, up to which its open trials are drawn; without it,
+    they are drawn up to the last event.
     """
     pauses = _read_pauses(path, read.history)
     known, running = _read_places(read, now)
@@ -317,7 +329,8 @@ Places: TypeAlias = dict[tuple[str, str], list[tuple[float, float, int]]]
 def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
     """Return where and when trials ran, and the rows of the trials that are running.
 
-    Running trials last until ``now``. If it is None, they last until the last event, and no rows are returned.
+    Running trials last until ``now``. If it is None, they last until the last event, and no rows are returned. Trials
+    without a beginning or an end are left out.
     """
     from sweep.store import reading
 
@@ -340,7 +353,10 @@ def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
 
 
 def _place_running_trials(places: Places) -> None:
-    """Move the trials that run to the place in which all others ran, if there is only one."""
+    """Move the trials whose node is not known yet, as they run, to the place of all others, if that is a single one.
+
+    ``places`` is changed.
+    """
     running = (RUNNING_NOW, "")
     others = [place for place in places if place != running]
     if running in places and len(others) == 1 and others[0][0] != NOT_KNOWN:
@@ -357,7 +373,7 @@ def _read_times(read: Tables, name: str) -> list[float | None]:
 
 
 def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:
-    """Yield (lane, begin, end, row) for each trial, with the first lane that is free when it begins.
+    """Yield (lane, begin, end, row) for each trial, with the first lane, from 0, that is free when it begins.
 
     ``trials`` are (begin, end, row), in the order in which they begin. Trials that overlap by at most `SLACK_S` may
     have the same lane.
@@ -370,7 +386,7 @@ def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[
 
 
 def _remove_pauses(pauses: Sequence[tuple[float, float]], begin: float, end: float) -> Iterator[tuple[float, float]]:
-    """Yield the parts of the time from ``begin`` to ``end`` that do not lie in a pause."""
+    """Yield the parts, as (begin, end), of the time from ``begin`` to ``end`` that do not lie in a pause."""
     for paused, resumed in pauses:
         if begin < paused < end:
             yield begin, paused
@@ -381,7 +397,7 @@ def _remove_pauses(pauses: Sequence[tuple[float, float]], begin: float, end: flo
 
 
 def _read_pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
-    """Return the times between the sessions of a log, as (begin, end), when no driver ran."""
+    """Return the times between the sessions of a log, as (begin, end), when no driver ran; empty if there is no log."""
     if not path.is_file():
         return ()
     pauses = []
@@ -410,7 +426,7 @@ class ReportData:
 
     @property
     def counts(self) -> Mapping[Status, int]:
-        """The number of trials by status."""
+        """The number of trials by status; statuses without a trial are missing, and count as 0."""
         return Counter(trial.status for trial in self.sweep.trials)
 
     @property
@@ -422,7 +438,7 @@ class ReportData:
 
     @property
     def question(self) -> tuple[str, ...]:
-        """The comment lines at the start of the sweep file, without those for editors."""
+        """The comment lines at the start of the sweep file, without the #, empty ones and those for editors."""
         lines: list[str] = []
         for line in self.text.lstrip("\ufeff").splitlines():
             if not line.startswith("#"):
@@ -434,9 +450,9 @@ class ReportData:
 
 
 def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:
-    """Read the data of a report on a sweep, optionally under another name. Raises `StoreError`.
+    """Read the data of a report on a sweep; ``name`` replaces its own name. Raises `StoreError` if it cannot be read.
 
-    Curves have at most about ``points`` points.
+    The curves have about ``points`` points in all; see `curves_of`.
     """
     from sweep.store import reading
 
@@ -461,8 +477,9 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
 def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
     """Return the importance of each parameter in ``names`` by objective, from the completed trials of all sweeps.
 
-    The list of an objective is empty if fewer than ten configurations have a finite value. Parameters that no completed
-    trial has are left out.
+    ``accounts`` has at least one sweep; all have the objectives of the first. The list of an objective is sorted,
+    largest first. It is empty if fewer than ten configurations have a finite value. Parameters that no such trial has
+    are left out.
     """
     from sweep.searchers.optuna_study import FEWEST
     from sweep.searchers.optuna_study import compute_importances as of_trials
@@ -488,7 +505,7 @@ def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> di
 
 
 def collect_domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
-    """Return the domain of each parameter, from the first of the sweeps in which it is readable."""
+    """Return the domain of each parameter, by name, from the first of the sweeps in which it is readable."""
     from sweep.spec import parameters
     from sweep.spec.yaml_reader import make_document
 

@@ -24,15 +24,18 @@ class DetectionLimits:
 
     @property
     def least_gain(self) -> float | None:
-        """The smallest gain that can hardly be due to seeds or examples alone; None if neither limit is known."""
+        """The smallest gain that can hardly be due to seeds or examples alone: the larger one of the known limits.
+
+        None if neither limit is known.
+        """
         return max((one for one in (self.by_seeds, self.by_examples) if one is not None), default=None)
 
 
 def compute_detection_limits(ranking: Ranking, read: Tables, seeds: int) -> DetectionLimits:
     """Return the smallest detectable differences to the best configuration, if both train with ``seeds`` seeds.
 
-    The spread over seeds is that of all configurations with repeats; the held-out examples are those of the best one.
-    With fewer than six seeds there is no verdict, and ``by_seeds`` is None.
+    The spread over seeds is that of all configurations with repeats; the held-out examples are those of the best one,
+    from the tables ``read``. With fewer than six seeds there is no verdict, and ``by_seeds`` is None.
     """
     scores = []
     for row in ranking.rows:

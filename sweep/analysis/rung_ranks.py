@@ -49,10 +49,10 @@ class RungRanks:
 
 
 def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
-    """Return how well ranks at each rung agree with those at the last epoch, by rung and objective.
+    """Return how well ranks at each rung agree with those at the last epoch: objective by objective, and rung by rung.
 
-    ``read`` must have the metrics of all epochs. The result is empty if the sweep has no rungs, or no trial that
-    trained to its end.
+    ``read`` must have the metrics of all epochs. Of a rule with many rungs, only `MOST_RUNGS` are measured. The result
+    is empty if the sweep has no rungs, or no trial that trained to its end.
     """
     rungs = _thin_epochs(read_decision_epochs(sweep.info))
     length = _read_timed_length(sweep.info)
@@ -131,7 +131,7 @@ def _read_timed_length(info: SweepInfo) -> int | None:
 
 
 def _thin_epochs(epochs: Sequence[int]) -> tuple[int, ...]:
-    """Return at most `MOST_RUNGS` epochs, evenly spaced on a logarithmic scale."""
+    """Return at most `MOST_RUNGS` of the ascending epochs, evenly spaced on a logarithmic scale, from first to last."""
     if len(epochs) <= MOST_RUNGS:
         return tuple(epochs)
     places = np.geomspace(1, len(epochs), MOST_RUNGS)

@@ -57,6 +57,12 @@ def find_best_by_budget(
 
     A configuration with a NaN loss costs budget and finds nothing. The mean over orders is what a random search among
     the same configurations would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
+
+    Arguments:
+        unit: name of the unit of the costs.
+        losses: one per configuration, in the order in which the search tried them.
+        costs: of each configuration, in the same order.
+        objective: converts losses to scores.
     """
     losses = np.nan_to_num(np.asarray(losses, dtype=np.float64), nan=math.inf)
     spent = np.asarray(costs, dtype=np.float64)
@@ -81,7 +87,8 @@ def find_best_by_budget(
 def compute_correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
     """Return Spearman's rank correlation of two lists of scores; None for fewer than three, or if one is constant.
 
-    Its 95 % interval is None for fewer than five scores, and if the ranks in both lists are equal or reversed.
+    Both lists are equally long, without NaN. The 95 % interval is None for fewer than five scores, and if the ranks in
+    both lists are equal or reversed.
     """
     count = len(one)
     if count < 3:
@@ -103,7 +110,10 @@ def compute_correlation(one: Sequence[float] | Floats, other: Sequence[float] | 
 
 
 def _find_best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats) -> Floats:
-    """Return for each budget the smallest loss among the configurations that are finished by then."""
+    """Return for each budget the smallest loss among the configurations that are finished by then; infinite if none is.
+
+    ``spent`` has the cost of each configuration, and ``order`` the order in which they are trained.
+    """
     done = np.cumsum(spent[order])
     least = np.concatenate([[math.inf], np.minimum.accumulate(losses[order])])
     return np.asarray(least[np.searchsorted(done, budgets * (1 + 1e-9), side="right")])
@@ -155,9 +165,10 @@ class SearchEfficiency:
 
 
 def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
-    """Return the search efficiency of one sweep of a ranking.
+    """Return the search efficiency of the sweep named ``sweep`` in a ranking.
 
-    Returns None if it has fewer than three completed configurations, or no objective.
+    ``read`` has its tables, with the first objective of all epochs. Only trials of the search count. Returns None if it
+    has fewer than three completed configurations, or no objective.
     """
     rows = []
     for row in ranking.rows:
@@ -197,14 +208,18 @@ def _first_trial(row: RankedConfiguration) -> int:
 
 
 def _mean_score(row: RankedConfiguration) -> float:
-    """Return the mean of a configuration's first objective; NaN if it has not completed."""
+    """Return the mean of a configuration's first objective; NaN if none of its repeats completed with a score."""
     if row.completed and row.scores:
         return row.scores[0].mean
     return math.nan
 
 
 def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
-    """Return a copy of a configuration with only the search's trials and their mean score; None if it has none."""
+    """Return a copy of a configuration with only the search's trials and their mean score; None if it has none.
+
+    If all trials are the search's, or there are no scores, the row is returned as it is. The copy has only the score of
+    the first objective, and none if no trial of the search completed.
+    """
     trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
     if not trials or len(trials) == len(row.trials) or not row.scores:
         return row if trials else None
@@ -218,12 +233,12 @@ def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
 
 
 def list_early_epochs(last: int) -> list[int]:
-    """Return the powers of two smaller than ``last``: the epochs whose scores are compared with the final ones."""
+    """Return the powers of two below ``last``, ascending: the epochs whose scores are compared with the final ones."""
     return [2**power for power in range(last.bit_length()) if 2**power < last]
 
 
 def _read_train_s(read: Tables) -> Floats:
-    """Return the training seconds of each trial, as an array indexed by trial number."""
+    """Return the training seconds of each trial, as an array indexed by trial number; 0 if unknown."""
     from sweep.store import reading
 
     trials = reading.numbers(read.trials, "trial").astype(np.int64)
@@ -233,7 +248,8 @@ def _read_train_s(read: Tables) -> Floats:
 def read_metric(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
     """Return the values of a metric as an array (trial number, epoch); NaN where unknown.
 
-    ``epochs`` must be ascending; the array has one column for each.
+    ``metric`` is the name without "metric.". ``epochs`` must be ascending; the array has one column for each, and a row
+    for each number up to the highest one of a trial.
     """
     from sweep.store import reading
 
@@ -250,7 +266,7 @@ def read_metric(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
 
 
 def read_metric_at_units(read: Tables, metric: str, units: Sequence[int], length: int) -> Floats:
-    """Return a metric as an array (trials by number, units), NaN where it is unknown.
+    """Return a metric as an array (trial number, unit), NaN where it is unknown; ``units`` are ascending.
 
     It is for sweeps with ``minutes``, whose trials are ``length`` units long. The value at a unit is that of the epoch
     in which the trial reached the unit, as stopping rules see it. At the units that a trial reached in its last epoch,
@@ -278,7 +294,8 @@ def read_metric_at_units(read: Tables, metric: str, units: Sequence[int], length
 def _average_curves(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
     """Return the mean curve of each configuration's trials, as an array (configuration, epoch).
 
-    An entry is NaN if a trial that began has no value at the epoch. Failed trials are left out.
+    An entry is NaN if a trial that began has no value at the epoch. Failed trials and trials without any value are left
+    out.
     """
     has_value = np.asarray(np.isfinite(curves).any(axis=1))
     trials: list[int] = []  # of all configurations, one after the other
@@ -302,8 +319,9 @@ def _average_curves(rows: Sequence[RankedConfiguration], curves: Floats) -> Floa
 def _measure_prediction(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> RungPrediction:
     """Return how well the losses at an epoch predict the final losses.
 
-    The correlation is over the completed configurations, given as places in ``losses``, best first. The rank of the
-    best one is among all configurations that reached the epoch.
+    ``epoch_losses`` and ``losses`` have an entry per configuration. The correlation is over the completed ones,
+    ``done``, given as places in ``losses``, best first. The rank of the best one is among all configurations that
+    reached the epoch.
     """
     reached = done[np.isfinite(epoch_losses[done])]
     loss_of_best = epoch_losses[done[0]]
@@ -319,8 +337,9 @@ def _measure_control(
 ) -> Control | None:
     """Return the result of training only the configuration to its end that is best after one epoch.
 
-    Returns None if too few configurations have a score after one epoch, or if the best one did not train to its end, so
-    that nobody knows how it would have ended.
+    ``first`` has the losses after one epoch; ``done`` the places of the completed configurations, best first. Returns
+    None if too few of these have a score after one epoch, or if the configuration that is best then did not train to
+    its end, so that nobody knows how it would have ended.
     """
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 def of(folder: ResultsFolder) -> Study:
-    """Read a sweep and return it as an Optuna study. Raises `StoreError`, and `InputError` without an objective."""
+    """Read a sweep and return it as an Optuna study.
+
+    Raises `StoreError` if it cannot be read, and `InputError` if it has no objective.
+    """
     from sweep.store import reading
 
     (first, _), *_ = objectives(folder)
@@ -42,7 +45,8 @@ def convert_sweep(folder: ResultsFolder, read: Tables) -> Study:
 
     Each trial of the sweep becomes a trial of the study, also each repeat of a configuration. Its user attributes hold
     its number, repeat and seed in the sweep, its status with the reason, its other metrics as last reported
-    (``metric.NAME``), and parameters that are computed from others (``param.NAME``). Interrupted trials are WAITING.
+    (``metric.NAME``), and parameters that are computed from others (``param.NAME``). Interrupted trials are WAITING,
+    and running ones too if no process runs the sweep. Raises the errors of `of`.
     """
     sweep = make_sweep(folder, read, as_logged=True)  # `make_study` is told whether it runs
     space = read_space(folder)
@@ -56,7 +60,11 @@ def convert_sweep(folder: ResultsFolder, read: Tables) -> Study:
 
 
 def objectives(folder: ResultsFolder) -> Objectives:
-    """Return the objectives of a sweep. Raises `InputError` if it has none, as a study needs at least one."""
+    """Return the objectives of a sweep as pairs of metric and goal.
+
+    Raises `InputError` if it has none, as a study needs at least one, and `StoreError` if its sweep.json cannot be
+    read.
+    """
     found = folder.read_info().objectives
     if not found:
         raise InputError.one(str(folder.info), "names no objective, and a study has one at least")
@@ -64,7 +72,10 @@ def objectives(folder: ResultsFolder) -> Objectives:
 
 
 def read_space(folder: ResultsFolder) -> Space | None:
-    """Return the search space of a sweep; None if its sweep.json has no sweep file. Raises `InputError`."""
+    """Return the search space of a sweep; None if its sweep.json has no sweep file.
+
+    Raises `InputError` if the sweep file is not valid here, and `StoreError` if sweep.json cannot be read.
+    """
     info = folder.read_info()
     if "parameters" not in info.spec:
         return None
@@ -72,9 +83,10 @@ def read_space(folder: ResultsFolder) -> Space | None:
 
 
 def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
-    """Return the parameters that are searched, with their domains.
+    """Return the parameters that are searched, with their domains, by name.
 
-    If the space is unknown, return the parameters that differ between trials, with None as their domain.
+    ``seen`` has the parameters of the sweep's trials. If the space is unknown, return those of them that differ between
+    trials, with None as their domain.
     """
     if space is None:
         return dict.fromkeys(list_varying_parameters(seen))
@@ -105,7 +117,7 @@ def read_studied_trials(sweep: Sweep, read: Tables, space: Space | None) -> Iter
 
 
 def list_marks(note: str, *, starred: bool) -> dict[str, Value]:
-    """Return the attributes of a study's trial for a person's note and star; empty if it has neither."""
+    """Return the attributes of a study's trial for a person's marks: ``note`` if not empty, and ``starred`` if set."""
     marks: dict[str, Value] = {}
     if note:
         marks["note"] = note
@@ -117,7 +129,11 @@ def list_marks(note: str, *, starred: bool) -> dict[str, Value]:
 def make_trial_attributes(
     space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params
 ) -> dict[str, Value]:
-    """Return the attributes of a study's trial: its number, id, repeat and seed, and its computed parameters."""
+    """Return the attributes of a study's trial: its number, id, repeat and seed, and its computed parameters.
+
+    The names are ``trial``, ``trial_id``, ``repeat``, ``seed`` and ``param.NAME``. If the space is unknown, there are
+    no computed parameters.
+    """
     noted: dict[str, Value] = {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed}
     for parameter in () if space is None else space.parameters:
         if isinstance(parameter.domain, Tied) and parameter.name in params:
@@ -156,7 +172,10 @@ class FollowedSweep:
 
     @property
     def notes(self) -> Mapping[str, Value]:
-        """A description of the sweep: its trainable, method and place, and whether it runs."""
+        """A description of the sweep: its trainable, method, place and the like, and whether it runs (``state``).
+
+        Keys that the sweep file does not have are missing.
+        """
         spec = self._folder.read_info().spec
         keys = ("description", "trainable", "method", "epochs", "repeats")
         described: dict[str, Value] = {}
@@ -172,7 +191,11 @@ class FollowedSweep:
         return described
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials as the log has them now, new ones last."""
+        """Return all trials as the log has them now, new ones last.
+
+        If it cannot be read, they are returned as they were, and ``say`` is called with the error, once for the same
+        error.
+        """
         with self._lock:
             try:
                 self._follow()
@@ -269,7 +292,7 @@ class FollowedSweep:
             self._convert(number)
 
     def _convert_changed(self, changed: set[int]) -> None:
-        """Convert the changed trials, or all trials if a new one may require other axes."""
+        """Convert the trials with the numbers ``changed``, or all trials if a new one may require other axes."""
         new = []
         for number in changed:
             if number not in self._frozen:

@@ -49,13 +49,19 @@ class Survival:
         return share
 
     def share(self, done: int, of: int) -> float:
-        """Return the probability that a trial which continues after ``done`` epochs will train all ``of`` epochs."""
+        """Return the probability that a trial which continues after ``done`` epochs will train all ``of`` epochs.
+
+        It is 1 if it has trained them.
+        """
         if of > done:
             return self.after(of - 1) / self.after(done)
         return 1.0
 
     def epochs(self, done: int, of: int) -> float:
-        """Return how many further epochs a trial that continues after ``done`` epochs will train on average."""
+        """Return how many further epochs, up to ``of``, a trial that continues after ``done`` epochs is to train.
+
+        That is the mean over such trials.
+        """
         if of <= done:
             return 0.0
         start = self.after(done)
@@ -73,7 +79,7 @@ class Survival:
         """Return how far trials are expected to train.
 
         Arguments:
-            going: epochs done and epochs to train of each open trial.
+            going: epochs done and epochs to train of each open trial, as pairs.
             epochs: epochs to train of each new trial.
         """
         whole = sum(self.share(done, of) for done, of in going)
@@ -83,7 +89,8 @@ class Survival:
 def estimate_survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
     """Estimate the share of trials that continue after each epoch.
 
-    By epoch, ``reached`` has the number of trials that trained it, and ``lost`` the number that ended early after it.
+    By epoch, ``reached`` has the number of trials that trained it, and ``lost`` the number that ended early after it;
+    epoch 0 in ``lost`` is before the first one.
     """
     steps = []
     share = 1.0
@@ -106,7 +113,7 @@ def estimate_seconds_left(there: Sequence[float], waiting: int, each_s: float, s
         there: remaining seconds of each running trial.
         waiting: number of waiting trials. Each worker that becomes free takes the next one.
         each_s: seconds of a waiting trial.
-        slots: number of workers.
+        slots: number of workers, at least 1; more if more trials run.
     """
     ends = sorted(there) + [0.0] * max(slots - len(there), 0)
     # whole rounds at once, except the last ones, in which the workers' order matters
@@ -137,8 +144,9 @@ def simulate_reports(
 ) -> Iterator[int]:
     """Simulate a trial that a scheduler observes, and yield each epoch until the scheduler stops the trial.
 
-    Its loss is ``loss + gain / epoch``, so its distance to other trials is constant. Each epoch takes ``epoch_s``
-    seconds.
+    Before each epoch is yielded, the scheduler has observed the earlier ones; the end is observed when the result is
+    used up. The trial's loss is ``loss + gain / epoch``, so its distance to other trials is constant. Each epoch takes
+    ``epoch_s`` seconds. ``epochs``, not empty, are those that it reports, ascending; at the last one, it is complete.
     """
     scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
     status, reason = Status.COMPLETED, ""
@@ -175,7 +183,7 @@ class Foresight:
         self._prospect: Prospect | None = None
 
     def hear(self, trial: int, epoch: int, loss: float | None, epoch_s: float) -> None:
-        """Record an epoch of a trial, its objective, and how long it took."""
+        """Record an epoch of a trial, the loss after it (None if it has no objective), and how long it took."""
         self._timed += 1
         self._timed_s += epoch_s
         if loss is not None and epoch in self._decisions:
@@ -189,14 +197,15 @@ class Foresight:
         self._gone[trial] = epochs
 
     def reopen(self, trial: int) -> None:
-        """Record that an ended trial is open again, because it is retried."""
+        """Record that an ended trial is open again, because it is retried. Raises KeyError if its end is not known."""
         self._events += 1
         del self._gone[trial]
 
     def prospect(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
         """Return how far the open trials ``going`` and ``waiting`` new ones are expected to train.
 
-        ``lost`` counts the failed trials by their last epoch; the same share of future trials is assumed to fail.
+        ``going`` has, by trial, the pair (epochs trained, epochs to train); the result has them in this order. ``lost``
+        counts the failed trials by their last epoch; the same share of future trials is assumed to fail.
         """
         if self._prospect is None or self._events > self._rehearsed * 1.05:
             self._rehearsed = self._events
@@ -245,7 +254,10 @@ class Foresight:
         return Prospect([*left.values()], whole / rehearsals, come / simulated, come_whole / simulated)
 
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
-        """Train a simulated trial; return the last epoch in ``epochs`` that it reports, 0 if ``epochs`` is empty."""
+        """Train a simulated trial; return the last epoch in ``epochs`` that it reports, 0 if ``epochs`` is empty.
+
+        It only reports epochs at which the rule decides, and the last one.
+        """
         if not epochs:
             return 0
         reports = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), epochs[-1]]

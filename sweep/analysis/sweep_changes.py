@@ -28,7 +28,10 @@ class MadeChange:
 
 
 def list_changes(folder: ResultsFolder) -> list[MadeChange]:
-    """Return the changes of the sweep file in a log, in order. Raises `StoreError`."""
+    """Return the changes of the sweep file that the log of a sweep has, in order.
+
+    Raises `StoreError` if the folder cannot be read, and `InputError` if a sweep file is not valid in this version.
+    """
     from sweep.spec import changes, parse_spec
     from sweep.store import log
 
@@ -63,8 +66,9 @@ def describe_to_come(trials: int | None, added: int) -> str:
 def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
     """Return a warning that configurations were chosen from different spaces; "" if all were from the same.
 
-    A sweep that was changed but has tried nothing since counts as changed, too. Configurations had no chance of new
-    values only if a later change has brought any: one that narrows the space brings none.
+    ``rows`` are the configurations of all ``sweeps``. A sweep that was changed but has tried nothing since counts as
+    changed, too. Configurations had no chance of new values only if a later change has brought any: one that narrows
+    the space brings none. Raises `InputError` if a sweep's file is not valid in this version.
     """
     warnings = []
     for sweep in sweeps:
@@ -103,7 +107,7 @@ def _count_chosen_before(searched: Sequence[Sequence[Trial]], space_version: int
 
 
 def _find_last_widening(sweep: Sweep) -> int:
-    """Return how often the space had been changed when it last got new values; 0 if it never did."""
+    """Return which change of the space, counted from 1, was the last to bring new values; 0 if none did."""
     from sweep.spec import changes, parse_spec
 
     info = sweep.folder.read_info()
@@ -121,7 +125,10 @@ def _find_last_widening(sweep: Sweep) -> int:
 
 
 def has_new_values(before: Space, after: Space) -> bool:
-    """Return whether a changed space may have configurations that the earlier space did not; True if in doubt."""
+    """Return whether a changed space may have configurations that the earlier space did not; True if in doubt.
+
+    Conditions and constraints that differ are a doubt, except constraints that are only added.
+    """
     known = {parameter.name: parameter for parameter in before.parameters}
     if set(known) != set(after.names) or not set(before.constraints) <= set(after.constraints):
         return True

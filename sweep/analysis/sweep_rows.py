@@ -78,12 +78,12 @@ class Sweep:
 
     @property
     def space_changes(self) -> int:
-        """How often the space was changed."""
+        """How often a person has changed the space: the parameters, the constraints or the prior."""
         return sum(not _SPACE.isdisjoint(settings) for settings in self.history.changes)
 
     @property
     def state(self) -> str:
-        """``running``, why the last session ended, or ``unfinished`` if its driver was killed."""
+        """``running``, why the last session ended, or ``unfinished`` if its driver was killed or it has not begun."""
         if self.folder.is_running():
             return "running"
         return self.history.ended or "unfinished"
@@ -92,8 +92,8 @@ class Sweep:
 def first_failure(sweep: Sweep) -> str:
     """Return the number, status and reason of the first failed trial, such as ": trial 0 failed, ValueError: ...".
 
-    The text ends a message that no trial has completed. It is about the first trial if none has failed, and "" if there
-    are no trials.
+    The text ends a message that no trial has completed. It is about the first trial if none has the status failed, and
+    "" if there are no trials.
     """
     failed = [trial for trial in sweep.trials if trial.status == Status.FAILED]
     for trial in failed or sweep.trials:
@@ -102,7 +102,7 @@ def first_failure(sweep: Sweep) -> str:
 
 
 def read_sweep(folder: ResultsFolder) -> Sweep:
-    """Read the present state of the sweep in a folder. Raises `StoreError`."""
+    """Read the present state of the sweep in a folder. Raises `StoreError` if it cannot be read."""
     from sweep.store import reading
 
     return make_sweep(folder, reading.read_tables(folder, metrics=()))
@@ -112,7 +112,7 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "", *, as
     """Return the sweep in a folder, made from tables that were read; ``name`` replaces its own name.
 
     If no process runs the sweep, trials that have not ended are interrupted: its process was killed. With
-    ``as_logged``, they are running, as the log says.
+    ``as_logged``, they are running, as the log says. Raises `StoreError` if the folder's sweep.json cannot be read.
     """
     from sweep.store import reading
 
@@ -182,7 +182,7 @@ def _make_trial(row: Sequence[object]) -> Trial:
 def _make_mappings(
     columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int, nulls: Sequence[object] | None = None
 ) -> Sequence[object]:
-    """Return for each row a dict of its values in the columns ``names``, by the name without its prefix.
+    """Return for each of ``count`` rows a dict of its values in the columns ``names``, by the name without its prefix.
 
     An empty cell means that the trial lacks the parameter, which is left out. If the row's entry in ``nulls``, the
     column `NULL_PARAMS`, names the parameter, its value is None.

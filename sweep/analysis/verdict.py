@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def summarize_confirmation(found: Confirmation, named: str) -> list[str]:
-    """Return the results of a confirmation in sentences; ``named`` is the best configuration in words.
+    """Return the results of a confirmation in sentences, one per item; ``named`` is the best configuration in words.
 
-    They say whether the baseline is beaten and by how much, which configuration is best, and how far the search
-    overestimated or underestimated it.
+    They say whether the baseline is beaten and by how much, if there is one, which configuration is best, and how far
+    the search overestimated or underestimated it, if it has a fresh seed.
     """
     told = []
     if found.baseline:
@@ -136,6 +136,7 @@ def summarize_ranking(ranking: Ranking, *, running: bool = False) -> str:
     """Return in plain text which configuration is best, and how certain that is.
 
     It claims no more than the verdicts do; with one training of each configuration, nothing is known about luck.
+    Warnings follow, such as about other code or data. ``running`` says that the sweep still runs.
     """
     found = _format_answer(ranking, running=running) + _warn_about_idle_seed(ranking)
     data = warn_about_different_data(trial for row in ranking.rows for trial in row.trials)
@@ -159,7 +160,7 @@ def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
     """Return a warning that trials have loaded different data, and what to do; "" if none is known to have.
 
     Data that depend on the trials' own parameters differ intentionally, so only trials with equal ``data_reads`` are
-    compared.
+    compared. Trials whose data or ``data_reads`` are unknown are left out.
     """
     seen: dict[str, dict[str, list[TrialData | Trial]]] = {}
     for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
@@ -237,7 +238,7 @@ def _format_answer(ranking: Ranking, *, running: bool) -> str:
 def _compare_with_baseline(ranking: Ranking) -> str:
     """Return a sentence, followed by a space, on how the best configuration compares with the baseline.
 
-    Returns "" if there is no baseline, or if there are several objectives.
+    Returns "" if there is no baseline, or if there are several objectives. A configuration must have completed.
     """
     own = _find_baseline(ranking)
     if own is None or len(ranking.objectives) > 1:
@@ -270,7 +271,10 @@ def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
 
 
 def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
-    """Return the verdict on a row in a few words, for a cell of a table."""
+    """Return the verdict on a row of ``ranking`` in a few words, for a cell of a table.
+
+    If it is undecided, that is the reason, perhaps with the number of seeds that would tell.
+    """
     match row.verdict:
         case Verdict.TIES:
             return "ties with best"
@@ -402,7 +406,10 @@ def _explain_missing_verdict(others: Sequence[RankedConfiguration], ranking: Ran
 
 
 def _describe_nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
-    """Return in words which of the rows comes nearest to the best one, and how far it is behind."""
+    """Return in words which of the rows comes nearest to the best one, and how far it is behind.
+
+    The rows, at least one, are compared ones: they have a difference.
+    """
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
     if len(rows) > 1:
         named = f"the nearest, {_name_configuration(row, ranking)},"
@@ -439,7 +446,10 @@ def _name_trainings(row: RankedConfiguration) -> str:
 
 
 def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
-    """Return a configuration in words: the parameters that vary and the numbers of its trials."""
+    """Return a configuration in words: up to `NAMED` of the parameters that vary, and the numbers of its trials.
+
+    The sweep's name is added if the ranking has several.
+    """
     parts = []
     for name in ranking.varying:
         if name in row.params:
@@ -494,7 +504,10 @@ class SweepSummary:
 
 
 def list_summaries(results_dir: Path) -> list[SweepSummary]:
-    """Return a summary of each sweep in a folder, by the time of its start; those that never began are last."""
+    """Return a summary of each sweep in the folder ``results_dir``, also of damaged ones, by the time of their start.
+
+    Those that never began are last, by name.
+    """
     found = []
     for folder in folders(results_dir):
         found.append(summarize_sweep(folder))
@@ -504,7 +517,8 @@ def list_summaries(results_dir: Path) -> list[SweepSummary]:
 def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
     """Read a sweep and return its summary for a list.
 
-    If the sweep cannot be read (`StoreError`), the summary has the state "damaged" and the error as its reason.
+    If the sweep cannot be read, or its file is refused by this release, the summary has the state "damaged" and the
+    error as its reason.
     """
     name, path = folder.name, folder.place
     try:

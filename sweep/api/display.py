@@ -16,7 +16,7 @@ ROWS = 5
 
 
 def line(sweeps: Sequence[Sweep]) -> str:
-    """Return one line per sweep, with its state, counts and best trial.
+    """Return one line per sweep, with its state, counts and best trial, joined by line feeds.
 
     An example is ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``.
     """
@@ -24,7 +24,10 @@ def line(sweeps: Sequence[Sweep]) -> str:
 
 
 def html(sweeps: Sequence[Sweep]) -> str:
-    """Format the state and the best trial of each sweep, and the first rows of the ranking, as HTML."""
+    """Format the state and the best trial of each sweep, and the first rows of the ranking, as HTML.
+
+    Sweeps with different objectives have no ranking.
+    """
     heads = "".join(
         f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_list_facts(one)))}</div>" for one in sweeps
     )
@@ -32,7 +35,7 @@ def html(sweeps: Sequence[Sweep]) -> str:
 
 
 def _list_facts(one: Sweep) -> Iterator[str]:
-    """Yield the state, the counts, the duration and the best trial of a sweep."""
+    """Yield the state, the counts, the duration and the best trial of a sweep, as far as there are any."""
     yield one.state
     yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
     if one.history.active_s:

@@ -32,7 +32,7 @@ def _convert_as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]
     """Convert the values of a parameter to the types that they have in the frame ``trials``.
 
     ``sweeps`` has the name of the sweep of each value. The values of one sweep become JSON texts if they have no common
-    type.
+    type. The result is in the order of ``values``.
     """
     positions: dict[str | None, list[int]] = {}
     for position, name in enumerate(sweeps):
@@ -45,10 +45,12 @@ def _convert_as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]
 
 
 def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
-    """Return one metric with a row per epoch, from 1, and a column per trial, in the order of the trials.
+    """Return one metric with a row per epoch, from 1, and a column per trial, in the order of ``of_trials``.
 
-    The columns of several sweeps are pairs of sweep and trial. Values are NaN after a trial's last epoch. Raises
-    InputError, which names the known metrics, if no trial has reported this one.
+    ``of_trials`` and ``of_epochs`` are the frames `trials` and `metrics` of a `LoadedSweep` with a column ``sweep``.
+    ``metric`` is the name of a metric or of a measure, with or without ``metric.`` in front. The columns of several
+    sweeps are pairs of sweep and trial. Values are NaN after a trial's last epoch; trials without epochs have a column,
+    too. Raises InputError, which names the known metrics, if no trial has reported this one.
     """
     measured = [name for name in of_epochs.columns if name not in NOT_MEASURED]
     known = {name.removeprefix("metric."): name for name in measured}
@@ -88,7 +90,7 @@ class LoadedSweep:
 
     @property
     def name(self) -> str:
-        """The sweep's name; the names of several sweeps are joined by commas."""
+        """The sweep's name; the names of several sweeps are joined by commas, and become paths if two are equal."""
         return ", ".join(name_uniquely(self.folders))
 
     @property
@@ -106,7 +108,10 @@ class LoadedSweep:
         return rank(self.sweeps)
 
     def configurations(self) -> Frame:
-        """Return the ranking as a frame: one row per configuration with its ``verdict``, p-values and intervals."""
+        """Return the ranking as a frame: one row per configuration with its ``verdict``, p-values and intervals.
+
+        Raises the errors of `ranking`.
+        """
         found = make_columns(self.ranking())
         _, sweeps = found["sweep"]
         dtypes = {"number": "float64", "integer": "Int64", "text": "str"}
@@ -119,7 +124,11 @@ class LoadedSweep:
         return pd.DataFrame(series)
 
     def best(self, n: int = 1) -> Frame:
-        """Return all trials of the ``n`` best configurations, with the column ``rank`` in front."""
+        """Return all trials of the ``n`` best configurations, with the column ``rank`` in front.
+
+        A configuration has several rows if it was trained several times. The other columns are those of ``trials``.
+        Raises the errors of `ranking`.
+        """
         positions: dict[int, int] = {}  # of trials in the table, by id()
         for sweep in self.sweeps:
             for trial in sweep.trials:
@@ -137,7 +146,8 @@ class LoadedSweep:
     def output(self, trial: int) -> str:
         """Return what a trial has printed up to now, as text; "" if nothing, or if it was trained with ``inline``.
 
-        Raises `InputError` if several sweeps are loaded, or if the sweep has no such trial.
+        Raises `InputError` if several sweeps are loaded, or if the sweep had no such trial when it was loaded, and
+        `StoreError` if the log is damaged.
         """
         folder = self._get_only_folder("output()")
         numbers = self.trials["trial"].tolist()
@@ -148,8 +158,9 @@ class LoadedSweep:
     def curves(self, metric: str | None = None) -> Frame:
         """Return one metric, by default the objective: one row per epoch, one column per trial, NaN after its end.
 
-        The columns of several sweeps are pairs of sweep and trial. Raises `InputError`, which names the known metrics,
-        if no trial has reported ``metric``.
+        The default is the first objective. ``metric`` may also be a measure such as ``time_s``. The columns of several
+        sweeps are pairs of sweep and trial. Raises `InputError`, which names the known metrics, if no trial has
+        reported ``metric``.
         """
         if metric is None:
             objectives = self.folders[0].read_info().objectives
@@ -159,8 +170,9 @@ class LoadedSweep:
     def lineage(self, trial: int) -> Frame:
         """Return the ancestry of a trial of a population-based search: one row per trial whose epochs it inherited.
 
-        The columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters. Raises `InputError` if the trial
-        does not exist, or if several sweeps are loaded.
+        The trial itself is the last row, and the only one if it is no copy. The columns are ``trial``, ``first_epoch``,
+        ``last_epoch`` and the parameters, as ``param.NAME``. Raises `InputError` if the trial does not exist, or if
+        several sweeps are loaded.
         """
         folder, trials = self._get_only_folder("lineage()"), self.sweeps[0].trials
         if trial not in (there := {one.trial for one in trials}):
@@ -176,7 +188,8 @@ class LoadedSweep:
     def study(self) -> Study:
         """Return the sweep as an in-memory Optuna study, for Optuna's plots, importances and samplers.
 
-        Raises `InputError` if several sweeps are loaded.
+        It has the trials of the time of loading, and later changes of it have no effect on the sweep. Raises
+        `InputError` if several sweeps are loaded.
         """
         from sweep.analysis import studies
 
@@ -186,10 +199,13 @@ class LoadedSweep:
     def model(
         self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None
     ) -> Any:
-        """Return the Keras model of a trial with its weights, by default of the best trial that kept a checkpoint.
+        """Return the Keras model of a trial with its weights.
 
-        ``trainable`` is needed only for a class that another notebook or script defined; the result of a run in this
-        process knows its class. Raises `InputError` if there is no such checkpoint, or if several sweeps are loaded.
+        By default, it is that of the best trial that kept a checkpoint, among the repeats of the best configuration.
+        ``epoch`` selects the checkpoint, by default the last one. ``trainable`` is needed only for a class that another
+        notebook or script defined; the result of a run in this process knows its class. Warns if something has changed
+        that may make it a different model. Raises `InputError` if there is no such checkpoint, if the trainable makes
+        no Keras model, or if several sweeps are loaded.
         """
         from sweep.api.trainables import model
 
@@ -206,9 +222,10 @@ class LoadedSweep:
         trainable: object = None,
         **how: Unpack[How],
     ) -> LoadedSweep:
-        """Call `sweep.confirm` on this sweep and return its results.
+        """Call `sweep.confirm` on this sweep and return its new results; this object keeps the old ones.
 
-        ``trainable`` defaults to the sweep's own, if this process has run the sweep.
+        ``trainable`` defaults to the sweep's own, if this process has run the sweep; all other arguments are as there.
+        Raises the errors of `sweep.confirm`, and `InputError` if several sweeps are loaded.
         """
         from sweep.api.running import confirm
 
@@ -229,7 +246,8 @@ class LoadedSweep:
     ) -> LoadedSweep:
         """Call `sweep.retrain` on this sweep and return the results of the new one.
 
-        ``trainable`` defaults to the sweep's own, if this process has run the sweep.
+        ``trainable`` defaults to the sweep's own, if this process has run the sweep; all other arguments are as there.
+        Raises the errors of `sweep.retrain`, and `InputError` if several sweeps are loaded.
         """
         from sweep.api.running import retrain
 
@@ -249,8 +267,9 @@ class LoadedSweep:
     def add(self, *configurations: Mapping[str, Any]) -> None:
         """Add configurations to the sweep, which are tried next, as `sweep add` does.
 
-        Fixed parameters, and those that do not apply, may be left out. A sweep that does not run tries them when it is
-        resumed. Raises `InputError` with all mistakes.
+        Each configuration is a mapping from parameters to values. Fixed parameters, and those that do not apply, may be
+        left out. A sweep that does not run tries them when it is resumed; if it runs in another process, the call waits
+        until that process has answered. Raises `InputError` with all mistakes, or if several sweeps are loaded.
         """
         from sweep.runner.steering import Add
         from sweep.runner.steering_requests import steer
@@ -262,8 +281,9 @@ class LoadedSweep:
     def change(self, set: Settings) -> None:
         """Change the space, the limits, the stopping rule or the repeats of the sweep, as `sweep change` does.
 
-        ``set`` is a dict of keys of the sweep file and their values, or a list of texts ``key=value``. Raises
-        `InputError` for what would make the trials so far mean something else.
+        ``set`` is a dict of keys of the sweep file and their values, or a list of texts ``key=value``. If the sweep
+        runs in another process, the call waits until that process has answered. Raises `InputError` for what would make
+        the trials so far mean something else, or if several sweeps are loaded.
         """
         from sweep.api.running import make_assignments
         from sweep.runner.steering import Change
@@ -272,14 +292,22 @@ class LoadedSweep:
         steer(self._get_only_folder("change()"), Change(tuple(make_assignments(set))))
 
     def note(self, text: str, trial: int | None = None) -> None:
-        """Write a note on the sweep, or on one of its trials; it replaces the earlier one, and "" removes it."""
+        """Write a note on the sweep, or on one of its trials; it replaces the earlier one, and "" removes it.
+
+        This object still shows the earlier note. Raises `InputError` if there is no such trial, or if several sweeps
+        are loaded.
+        """
         from sweep.runner.steering import Note
         from sweep.runner.steering_requests import steer
 
         steer(self._get_only_folder("note()"), Note(text, trial))
 
     def star(self, trial: int, *, remove: bool = False) -> None:
-        """Give a trial a star, or with ``remove`` take it away. Raises `InputError` if several sweeps are loaded."""
+        """Give a trial a star, or with ``remove`` take it away.
+
+        This object does not show the change. Raises `InputError` if there is no such trial, or if several sweeps are
+        loaded.
+        """
         from sweep.runner.steering import Star
         from sweep.runner.steering_requests import steer
 
@@ -288,7 +316,7 @@ class LoadedSweep:
     def _get_only_folder(self, what: str) -> ResultsFolder:
         """Return the folder of the sweep.
 
-        If several sweeps are loaded, raises InputError, which names the called method, ``what``.
+        If several sweeps are loaded, raises InputError, which names the called method, ``what``, such as ``"study()"``.
         """
         if len(self.folders) == 1:
             return self.folders[0]

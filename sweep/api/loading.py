@@ -24,9 +24,10 @@ _PATTERN = frozenset("*?[")
 def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSweep:
     """Load the results of one sweep, or of several together; also while they run.
 
-    ``name`` is a name in the results folder or the path of a sweep's folder, or a list of these; ``*``, ``?`` and
-    ``[...]`` are wildcards. The object shows the sweep as it is now; load it again to get newer results. Nothing is
-    written. Raises `InputError` if there is no such sweep, and `StoreError` if one is damaged.
+    ``name`` is a name in the folder ``results`` or the path of a sweep's folder, or a list of these; ``*``, ``?`` and
+    ``[...]`` in the last part are wildcards. A pattern without a folder is looked up in ``results``, then in the
+    current folder. The object shows the sweep as it is now; load it again to get newer results. Nothing is written to
+    the sweeps. Raises `InputError` if there is no such sweep, and `StoreError` if one is damaged.
     """
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
@@ -36,7 +37,7 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
 
 
 def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
-    """Load the results in ``folders`` as one object.
+    """Load the results in ``folders``, at least one, as one object.
 
     If there are several folders, the frames have a column ``sweep``. Raises `StoreError` if a sweep is damaged.
     """
@@ -51,7 +52,10 @@ def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
 
 
 def _join_frames(frames: Sequence[Frame]) -> Frame:
-    """Join the frames of several sweeps, without changing the types of values."""
+    """Join the frames of several sweeps, at least one, without changing the types of values.
+
+    Rows are in the order of ``frames`` and are numbered again.
+    """
     if len(frames) == 1:
         return frames[0]
     # pd.concat turns True into 1 if another frame's column has integers.
@@ -69,7 +73,11 @@ def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:
 
 
 def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
-    """Yield the sweeps' folders that match a name, path, URL or pattern. Raises InputError if none does."""
+    """Yield the sweeps' folders that match a name, path, URL or pattern, those of a pattern sorted by path.
+
+    ``results`` is the results folder. A pattern without a folder is looked up there, and in the current folder only if
+    nothing matches there; any other pattern is relative to the current folder. Raises InputError if nothing matches.
+    """
     pattern = Path(name)
     if is_url(name):
         yield ResultsFolder.open(results, str(name))

@@ -54,7 +54,7 @@ WIDTH, HEIGHT = 100, 24  # characters, lines
 
 
 def is_here() -> bool:
-    """Return whether this process is the kernel of a Jupyter notebook."""
+    """Return whether this process is the kernel of a Jupyter notebook, whose cells can show HTML."""
     if "IPython" not in sys.modules:
         return False
     from IPython import get_ipython
@@ -102,18 +102,24 @@ class NotebookView:
         self._start()
 
     def say(self, text: str) -> None:
-        """Show a message above the picture; the last 20 messages remain visible."""
+        """Show a message above the picture; the last 20 messages remain visible.
+
+        The message appears at once if there is no picture yet, otherwise when the picture is redrawn.
+        """
         self._said.append(text)
         if self._thread is None:
             self._show()
 
     def step(self, text: str) -> None:
-        """Show ``text`` as the state of the session, such as what it is starting, until the first epoch is reported."""
+        """Show ``text`` as the state of the session, such as what it is starting, until the first epoch is reported.
+
+        Redrawing starts if it has not started yet.
+        """
         self._watching.state = text
         self._start()
 
     def close(self) -> None:
-        """Draw the final state and stop redrawing."""
+        """Draw the final state and stop redrawing; waits at most two seconds. Later calls do nothing."""
         if self._over.is_set():
             return
         self._over.set()
@@ -123,7 +129,7 @@ class NotebookView:
         self._show()
 
     def _start(self) -> None:
-        """Start the thread that redraws, unless it is running."""
+        """Start the thread that redraws, unless it was started or the view is closed."""
         if self._thread is None and not self._over.is_set():
             self._thread = threading.Thread(target=self._redraw, name="sweep-notebook", daemon=True)
             self._thread.start()
@@ -144,7 +150,7 @@ class NotebookView:
 
 
 def as_html(lines: Sequence[Text]) -> str:
-    """Convert styled lines of a terminal to HTML."""
+    """Convert styled lines of a terminal to HTML; lines are cut off after 100 characters."""
     console = Console(
         file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, force_jupyter=False, color_system="256"
     )
@@ -155,7 +161,11 @@ def as_html(lines: Sequence[Text]) -> str:
 
 
 def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
-    """Return a function that creates the view of a session, in the cell or on the terminal, which shows the notes."""
+    """Return a function that creates the view of a session, in the cell or on the terminal.
+
+    The view shows ``notes`` and the opening lines of the session when it is created. With the option ``quiet``, it
+    shows nothing.
+    """
 
     def make_view(folder: ResultsFolder, terminal: TextIO) -> View:
         """Create the view of the sweep, in the notebook or on the terminal, and show notes and opening lines in it."""
@@ -203,12 +213,15 @@ def run(
     """Run a sweep to its end and return its results.
 
     ``what`` is a sweep file, or its content as a mapping. ``trainable`` is a class or a function ``train(hp, report)``,
-    which may be defined anywhere, also in a notebook. The other options are those of ``python -m sweep run``; ``how``
-    takes ``address``, ``max_concurrent``, ``reuse``, ``inline``, ``memo``, ``quiet``, ``verbose`` and ``tensorboard``.
-    A mapping without a name gets that of the trainable, with a number appended if it is taken.
+    which may be defined anywhere, also in a notebook, or ``"module:Name"``; it takes precedence over the file's.
+    ``name`` and ``set`` (a dict of keys and values, or texts ``key=value``) change the content. The other options are
+    those of ``python -m sweep run``; ``how`` takes ``address``, ``max_concurrent``, ``reuse``, ``inline``, ``memo``,
+    ``quiet``, ``verbose`` and ``tensorboard``. A mapping without a name gets that of the trainable, with a number
+    appended if it is taken.
 
-    Raises `InputError` with all mistakes before anything starts, KeyboardInterrupt if the sweep was interrupted (its
-    message says how to resume), and `SweepError` if no trial has completed.
+    Raises `InputError` with all mistakes before anything starts, also if another sweep is running in this process,
+    KeyboardInterrupt if the sweep was interrupted (its message says how to resume), `StoreError` if results could not
+    be stored, and `SweepError` if no trial has completed.
     """
     options = replace(_make_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
@@ -251,9 +264,10 @@ def resume(
 ) -> LoadedSweep:
     """Resume a sweep that was interrupted or killed, or extend a finished one; return its results.
 
-    ``trainable`` is needed only if the sweep ran with a class or function that another notebook or script defined; one
-    of this process is looked up by its name. The other options are those of ``python -m sweep resume``. Raises the
-    errors of `run`.
+    ``name`` is its name in ``results`` or its folder. ``set`` and ``run_cap`` change the sweep first, and
+    ``retry_failed`` tries failed trials again. ``trainable`` is needed only if the sweep ran with a class or function
+    that another notebook or script defined; one of this process is looked up by its name. ``how`` is as in `run`.
+    Raises the errors of `run`.
     """
     options = replace(_make_options("resume", how), retry_failed=retry_failed)
     require_locks()
@@ -276,9 +290,9 @@ def confirm(
 ) -> LoadedSweep:
     """Train the best configurations of a sweep with fresh seeds until they can be told apart; return the results.
 
-    Without ``seeds``, ``finalists`` and ``budget`` (``"20%"`` of the search's epochs, or ``"none"`` for no limit), the
-    ``confirm`` block of the sweep's file applies, or else the defaults. The other options are those of `resume`. Raises
-    the errors of `run`.
+    The trials are added to the sweep. Without ``seeds``, ``finalists`` and ``budget`` (``"20%"`` of the search's
+    epochs, or ``"none"`` for no limit), the ``confirm`` block of the sweep's file applies, or else the defaults. The
+    other options are those of `resume`. Raises the errors of `run`.
     """
     options = replace(_make_options("confirm", how), confirming=True)
     require_locks()
@@ -307,8 +321,10 @@ def retrain(
 ) -> LoadedSweep:
     """Train the winner of a sweep again at full length, as a new sweep; return its results.
 
-    ``trial`` selects another trial than the winner, and ``into`` names the new sweep (by default ``NAME-retrain``). The
-    other options are those of ``python -m sweep retrain``. Raises the errors of `run`.
+    ``trial`` selects another trial than the winner, and ``into`` names the new sweep (by default ``NAME-retrain``). It
+    is trained for ``epochs`` epochs, by default as many as the trial, with ``seeds`` seeds, of which the first is the
+    trial's. With ``all_data``, nothing is held out. ``set`` changes the new sweep's file as in `run`; ``trainable`` is
+    as in `resume`, and ``how`` as in `run`. Raises the errors of `run`.
     """
     options = _make_options("retrain", how)
     require_locks()
@@ -347,7 +363,10 @@ def retrain(
 
 
 def _resume_session(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
-    """Run one more session of a sweep and return its results; if ``trainable`` is None, use the recorded one."""
+    """Run one more session of a sweep and return its results; if ``trainable`` is None, use the recorded one.
+
+    Raises the errors of `run`.
+    """
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.accept_trainable(reopened.spec.trainable if trainable is None else trainable)
     folders = _list_import_folders(reopened.import_folders, given)
@@ -363,7 +382,8 @@ def _read_sweep(
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
     """Read a sweep from a file or a mapping; return its spec, its text, its name in messages, and its import folders.
 
-    The trainable ``given`` and the assignments ``changes`` take precedence over the content. Raises InputError.
+    The trainable ``given`` and the assignments ``changes``, texts ``key=value``, take precedence over the content. The
+    text of a mapping is JSON. Raises InputError.
     """
     if isinstance(what, str | Path):
         path = Path(what)
@@ -381,7 +401,10 @@ def _read_sweep(
 
 
 def _list_import_folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
-    """Return the folders ``first``, then those of the trainable's module and the running script, without duplicates."""
+    """Return the folders ``first``, then those of the trainable's module and of the running script, without duplicates.
+
+    With ``python -m``, the running script has no folder here.
+    """
     main = sys.modules["__main__"]
     # with python -m, __main__ is a module and not a script
     script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
@@ -390,19 +413,23 @@ def _list_import_folders(first: Sequence[Path], given: NamedTrainable | None) ->
 
 
 def _choose_free_name(given: NamedTrainable | None, what: Mapping[str, Any], results: Path) -> str:
-    """Return a name for the new sweep that is not used yet: that of the trainable, with a number if it is taken."""
+    """Return a name for the new sweep that is not used in the folder ``results``.
+
+    It is that of the trainable ``given``, or else of the one that ``what`` names, or "sweep", with a number if it is
+    taken.
+    """
     name = given.name if given else str(what.get("trainable", "")).rpartition(":")[2] or "sweep"
     return free_name(results, name)
 
 
 def _refuse_wrong_counts(**counts: int | None) -> None:
-    """Raise InputError for options that are not whole numbers from 1."""
+    """Raise InputError for options that are not whole numbers from 1, by their names; None is allowed."""
     if wrong := list(_list_wrong_counts(**counts)):
         raise InputError(wrong)
 
 
 def _list_wrong_counts(**counts: int | None) -> Iterator[Problem]:
-    """Yield a problem for each option that is not a whole number from 1."""
+    """Yield a problem for each option, by its name, that is neither None nor a whole number from 1."""
     for name, value in counts.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             yield Problem(name, f"{value!r}, expected a whole number from 1")
@@ -411,7 +438,8 @@ def _list_wrong_counts(**counts: int | None) -> Iterator[Problem]:
 def make_assignments(given: Settings) -> list[str]:
     """Convert the argument ``set`` of `run` or `resume` to assignments ``key=value``.
 
-    Raises InputError if ``given`` is a single string.
+    The values of a mapping become JSON; the texts of a list stay as they are. Raises InputError if ``given`` is a
+    single string or has values that a sweep file cannot hold.
     """
     if isinstance(given, Mapping):
         return _format_assignments(given)
@@ -436,7 +464,8 @@ def _format_set_options(**values: object) -> list[str]:
 def _make_options(function: str, how: How) -> Options:
     """Return the options of a session from the keyword arguments ``how`` of the function named ``function``.
 
-    Raises TypeError for an unknown option, as Python does. Ray's address is by default that in ``RAY_ADDRESS``.
+    Raises TypeError for an unknown option, as Python does, and InputError if TensorBoard is asked for and not
+    installed. Ray's address is by default that in ``RAY_ADDRESS``.
     """
     for name in how:
         if name not in How.__annotations__:
@@ -450,8 +479,8 @@ def _make_options(function: str, how: How) -> Options:
 def _run_session(drive: Callable[[], Outcome], folder: ResultsFolder, given: NamedTrainable) -> LoadedSweep:
     """Run a session by calling ``drive``, and return its results together with its trainable.
 
-    Raises KeyboardInterrupt if it was interrupted, StoreError if its results could not be stored, and SweepError if no
-    trial completed.
+    ``folder`` is the sweep's folder, for messages. Raises KeyboardInterrupt if it was interrupted, StoreError if its
+    results could not be stored, SweepError if no trial completed, and all other errors of ``drive``.
     """
     again = f"see sweep.load({folder.called!r}), go on with sweep.resume({folder.called!r})"
     with kept_process():

@@ -39,7 +39,8 @@ class NamedTrainable:
 def accept_trainable(trainable: object) -> NamedTrainable:
     """Return a trainable, given as a class, a function or ``"module:Name"``, together with its name.
 
-    Raises InputError if it cannot be trained.
+    Nothing is imported; a name is not checked, except that of a class or function of the running script or notebook.
+    Raises InputError if a class or function cannot be trained, or if the script or notebook does not define the name.
     """
     if isinstance(trainable, str):
         return find_resumed_trainable(trainable)
@@ -74,7 +75,9 @@ def find_resumed_trainable(target: str) -> NamedTrainable:
 def inspect_and_check(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
     """Return the source of a trainable, after checking the sweep against it as the command line does.
 
-    Raises InputError for a parameter that certainly nothing reads. ``here``: see `checking.check_trainable`.
+    ``where`` names the sweep file in messages; the trainable's module is searched in ``folders``. ``here`` says whether
+    the trials run on this machine (`checking.check_trainable`). Raises InputError with all that certainly fails or has
+    no effect, such as a parameter that nothing reads, or if the source is missing.
     """
     if given.itself is None:
         return checking.check_trainable(spec, where, folders, here=here)
@@ -102,8 +105,9 @@ def _find_import_folder(module: str) -> Path | None:
 def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: object) -> Any:
     """Return the Keras model of a trial, by default of the best one, with its weights after an epoch.
 
-    Warns if something has changed that may make it a different model. Raises `InputError` if there is no such
-    checkpoint, or if the trainable makes no model.
+    If ``trainable`` is None, the one that the sweep names is used. Issues a warning for everything that has changed and
+    may make it a different model. Raises `InputError` if there is no such checkpoint, or if the trainable makes no
+    model. Environment variables and ``sys.path`` are restored.
     """
     kept = restoring.find_checkpoint(folder, trial, epoch)
     target = kept.sweep.spec.trainable
@@ -130,7 +134,7 @@ _running = threading.Lock()
 def claim_process() -> Iterator[None]:
     """Allow only one sweep in this process inside the block, because a process has one Ray and one standard error.
 
-    Raises InputError if another sweep is running.
+    Raises InputError at once if another sweep is running.
     """
     if not _running.acquire(blocking=False):
         raise InputError.one("sweep.run", "a sweep is running in this process", "wait for it, or use another process")
@@ -142,7 +146,10 @@ def claim_process() -> Iterator[None]:
 
 @contextmanager
 def kept_process() -> Iterator[None]:
-    """Restore the environment variables and ``sys.path`` after the block, for the other work of this process."""
+    """Restore the environment variables and ``sys.path`` after the block, also after an error.
+
+    The other work of this process is thus not affected.
+    """
     environment, path = dict(os.environ), list(sys.path)
     try:
         yield

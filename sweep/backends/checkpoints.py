@@ -59,7 +59,7 @@ class Manifest:
 
 
 def get_trial_folder(results_folder: Path, trial: int) -> Path:
-    """Return the folder of a trial's checkpoints."""
+    """Return the path of the folder of a trial's checkpoints on this machine, whether it exists or not."""
     return results_folder / checkpoint_key(trial)
 
 
@@ -74,15 +74,16 @@ def _sort_newest_first(folder: Path) -> list[Path]:
 
 
 def list_newest_first(results_folder: Path, trial: int) -> list[Path]:
-    """Return a trial's checkpoints on this machine, newest first."""
+    """Return the folders of a trial's complete checkpoints on this machine, unverified, the latest epoch first."""
     return _sort_newest_first(get_trial_folder(results_folder, trial))
 
 
 def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
-    """Yield a trial's checkpoints, newest first; one in an object store is first copied into ``results_folder``.
+    """Yield the folders of a trial's checkpoints, unverified, that of the latest epoch first.
 
-    Raises:
-        StoreError: if the store is unavailable for longer than ``patience_s``.
+    If results are in an object store, each one is copied into ``results_folder`` before it is yielded; one that was
+    deleted meanwhile is left out. While iterating, `StoreError` is raised if the store is unavailable for longer than
+    ``patience_s`` seconds, and OSError if this machine's disk cannot be written.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is None:
@@ -91,9 +92,10 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
 
 
 def ensure_local(results_folder: Path, checkpoint: Path) -> None:
-    """Copy a checkpoint from the object store if this machine lacks it, as when rank 0 runs on another machine.
+    """Copy the folder ``checkpoint`` from the object store if this machine lacks it, as when rank 0 runs elsewhere.
 
-    If the store lacks it too, nothing is copied. Raises `StoreError` if the store is unavailable.
+    Later checkpoints of its trial are copied too. If there is no store, or the store lacks it, nothing is raised.
+    Raises `StoreError` at once if the store is unavailable.
     """
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)
@@ -101,7 +103,10 @@ def ensure_local(results_folder: Path, checkpoint: Path) -> None:
 
 
 def list_names(results_folder: Path, trial: int) -> list[str]:
-    """Return the names of a trial's checkpoints, newest first, on this machine or in the object store."""
+    """Return the names of a trial's checkpoints, such as ``epoch-000007``, that of the latest epoch first.
+
+    If results are in an object store, they are those in the store. Raises `StoreAway` if it is unavailable.
+    """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is None:
         return [path.name for path in list_newest_first(results_folder, trial)]
@@ -109,7 +114,11 @@ def list_names(results_folder: Path, trial: int) -> list[str]:
 
 
 def list_trials(results_folder: Path) -> set[int]:
-    """Return the numbers of the trials that have a checkpoint; in an object store, it may be incomplete."""
+    """Return the numbers of the trials that have a checkpoint.
+
+    In an object store, trials with only an incomplete checkpoint count too. Raises `StoreAway` if the store is
+    unavailable.
+    """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
         return stored.list_trials()
@@ -118,7 +127,10 @@ def list_trials(results_folder: Path) -> set[int]:
 
 
 def list_trials_with_files(results_folder: Path) -> set[int]:
-    """Return the numbers of the trials that have any checkpoint files, even of an incomplete checkpoint."""
+    """Return the numbers of the trials that have checkpoint files, even if only of an incomplete checkpoint.
+
+    Without an object store, an empty folder counts too. Raises `StoreAway` if the store is unavailable.
+    """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
         return stored.list_trials()
@@ -130,7 +142,10 @@ def list_trials_with_files(results_folder: Path) -> set[int]:
 
 
 def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str | None:
-    """Return the path of the checkpoint of a trial's epoch, relative to the results folder; None if there is none."""
+    """Return the path of the checkpoint of a trial's epoch, relative to the results folder; None if there is none.
+
+    In an object store it may exist only there. Raises `StoreAway` if the store is unavailable.
+    """
     name = f"epoch-{epoch:06d}"
     if name not in list_names(results_folder, trial):
         return None
@@ -140,10 +155,12 @@ def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str |
 def begin_checkpoint(
     folder: Path, manifest: Manifest, save: Callable[[Path], Callable[[], None] | None], keep: int
 ) -> Callable[[], Path]:
-    """Write a checkpoint: call ``save`` with a temporary folder now, and return a function that completes it.
+    """Begin a checkpoint: call ``save`` with a temporary folder now, and return a function that completes it.
 
-    That function may run in any thread. It calls what ``save`` returned, writes the manifest, renames the folder and
-    deletes all but the best and the ``keep`` newest checkpoints.
+    The returned function may be called once, in any thread. It calls what ``save`` returned, unless that is None,
+    writes the manifest, and renames the folder, which replaces an earlier checkpoint of the same epoch. Then it deletes
+    all but the best and the ``keep`` newest checkpoints of ``folder``, the trial's folder, and returns the checkpoint's
+    folder. If ``save`` or the returned function raises, the temporary folder is deleted.
     """
     final = folder / f"epoch-{manifest.epoch:06d}"
     aside = folder / f"writing-{get_process_name()}"
@@ -165,7 +182,11 @@ def begin_checkpoint(
 
 
 def read_verified_manifest(checkpoint: Path) -> Manifest:
-    """Return the manifest of a checkpoint. Raises `Damaged` if a file is missing or its checksum differs."""
+    """Return the manifest of the checkpoint in the folder ``checkpoint``.
+
+    Raises:
+        Damaged: if the manifest is missing or unreadable, or a file that it names is missing or has changed.
+    """
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
         found = _list_file_checksums(checkpoint)
@@ -178,9 +199,10 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
 
 
 def trim(folder: Path, keep: int) -> None:
-    """Delete a trial's checkpoints except the one with the smallest loss and the ``keep`` newest.
+    """Delete the checkpoints in a trial's local folder except the one with the smallest loss and the ``keep`` newest.
 
-    Incomplete checkpoints of interrupted writes are deleted too.
+    The loss is that in the manifest, infinity if it is damaged. Incomplete checkpoints of interrupted writes are
+    deleted too. What cannot be deleted is left.
     """
     newest = _sort_newest_first(folder)
     spared = select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
@@ -190,7 +212,10 @@ def trim(folder: Path, keep: int) -> None:
 
 
 def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
-    """Return the names of the checkpoint with the smallest loss and of the first ``keep`` in ``newest``."""
+    """Return the names of the checkpoint with the smallest loss and of the first ``keep`` in ``newest``.
+
+    ``newest`` has all names, the latest epoch first; of equal losses, the first in this order counts as the smallest.
+    """
     spared = set(newest[:keep])
     if newest:
         spared.add(min(newest, key=lambda name: losses[name]))
@@ -200,7 +225,7 @@ def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -
 def keep_best(results_folder: Path, trial: int) -> int:
     """Delete an ended trial's checkpoints except the last and the best; return the total bytes that are left.
 
-    Raises `StoreAway` if the object store is unavailable.
+    If results are in an object store, this is done only there. Raises `StoreAway` if the store is unavailable.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
@@ -211,9 +236,10 @@ def keep_best(results_folder: Path, trial: int) -> int:
 
 
 def delete_checkpoints(results_folder: Path, trial: int) -> None:
-    """Delete a trial's checkpoints, even while a worker that is considered lost still writes them.
+    """Delete all checkpoints of a trial in the object store and on this machine.
 
-    Never raises. What cannot be deleted now is left to `finish_deletions` or the next session's `CheckpointKeeper`.
+    This is safe even while a worker that is considered lost still writes them. Never raises. What cannot be deleted now
+    is left to `finish_deletions` or the next session's `CheckpointKeeper`.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
@@ -227,13 +253,13 @@ def delete_checkpoints(results_folder: Path, trial: int) -> None:
 
 
 def finish_deletions(results_folder: Path) -> None:
-    """Delete what `delete_checkpoints` has marked as deleted but could not delete."""
+    """Delete what `delete_checkpoints` has marked as deleted on this machine but could not delete; ignore errors."""
     for path in (results_folder / "checkpoints").glob(f"{_DELETED}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def measure_folder(folder: Path) -> int:
-    """Return the total bytes of all files in a folder."""
+    """Return the total bytes of all files in a folder and below it; 0 if there is no such folder."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):  # just deleted by its writer
@@ -245,7 +271,7 @@ def measure_folder(folder: Path) -> int:
 def upload(results_folder: Path, trial: int) -> None:
     """Upload a trial's checkpoints to the object store and delete the local files; do nothing without a store.
 
-    Raises `StoreError`, and then deletes nothing.
+    An unavailable store is tried again for up to 300 s. Raises `StoreError`, and then deletes nothing.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
@@ -254,13 +280,13 @@ def upload(results_folder: Path, trial: int) -> None:
 
 
 def delete_local_copy(results_folder: Path, trial: int) -> None:
-    """Delete the local files of a trial's checkpoints if the results are in an object store, uploaded or not."""
+    """Delete a trial's local checkpoints, uploaded or not; do nothing if the results are not in an object store."""
     if store_of(results_folder) is not None:
         shutil.rmtree(get_trial_folder(results_folder, trial), ignore_errors=True)
 
 
 def _read_loss(checkpoint: Path) -> float:
-    """Return the loss in a checkpoint's manifest; infinity if the manifest is missing or damaged."""
+    """Return the loss in a checkpoint's manifest; infinity if the manifest is missing or damaged, or has none."""
     try:
         return parse_loss((checkpoint / MANIFEST).read_bytes())
     except OSError:
@@ -268,7 +294,7 @@ def _read_loss(checkpoint: Path) -> float:
 
 
 def parse_loss(manifest: bytes | None) -> float:
-    """Return the loss in the text of a manifest; infinity if ``manifest`` is None or damaged."""
+    """Return the loss in the text of a manifest; infinity if ``manifest`` is None or damaged, or its loss is null."""
     try:
         return _parse_manifest(json.loads(manifest or b"")).loss
     except (ValueError, KeyError, TypeError, AttributeError, StoreError):
@@ -276,7 +302,10 @@ def parse_loss(manifest: bytes | None) -> float:
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a checkpoint, with the checksums of all files in its folder."""
+    """Write the manifest of a checkpoint, with the checksums of all files that are in its folder now.
+
+    Raises OSError if a file cannot be read or written, and `StoreError` if a report is no valid event.
+    """
     about = {
         "epoch": manifest.epoch,
         "accumulate": manifest.accumulate,
@@ -290,7 +319,11 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _parse_manifest(about: dict[str, object]) -> Manifest:
-    """Convert the parsed JSON of a manifest's file to a `Manifest`. Raises `KeyError` if parts are missing."""
+    """Convert the parsed JSON of a manifest's file to a `Manifest`.
+
+    A loss that is null becomes infinity. Raises KeyError if a part is missing or of another type, and `StoreError` or
+    ValueError if a report or the inputs are unreadable.
+    """
     match about:
         case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
             events = [decode(str(line).encode()) for line in lines]
@@ -309,7 +342,7 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
 
 
 def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
-    """Return [size, CRC-32] of every file in a folder except the manifest, by relative path."""
+    """Return [size, CRC-32] of every file in a folder and below it except manifests, by path relative to the folder."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
     checksums = {}
     for path in paths:
@@ -318,7 +351,7 @@ def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
 
 
 def _compute_checksum(path: Path) -> list[int]:
-    """Return [size, CRC-32] of a file."""
+    """Return [size in bytes, CRC-32] of a file. Raises OSError if it cannot be read."""
     size = total = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -356,10 +389,11 @@ class Saver:
     _writing: Future[float] | None = None
 
     def is_due(self, losses: Sequence[float]) -> bool:
-        """Return whether a checkpoint is due, and update `best` from the losses of the epochs in this step.
+        """Return whether a checkpoint is due, and update `best` from ``losses``.
 
-        It is due after `every_s` seconds, and earlier if the last epoch is the best yet and saving takes at most a
-        tenth of the time.
+        ``losses`` are those of the epochs in this step, at least one. A checkpoint is due `every_s` seconds after the
+        last one was saved or this object was created. It is due earlier if the step's last epoch is the best yet, and
+        since then `pause_s` seconds and ten times the duration of the last saving have passed.
         """
         since_s = time.monotonic() - self._at
         before = self.best
@@ -371,9 +405,10 @@ class Saver:
         return is_better and since_s >= cheap_after_s
 
     def save(self, trainable: Trainable, manifest: Manifest, *, beside: bool) -> None:
-        """Save the trainable, unless this epoch is saved already; wait for an earlier checkpoint first.
+        """Save the trainable, unless the epoch of ``manifest`` is saved already; wait for an earlier checkpoint first.
 
-        With ``beside``, the files are completed in a thread while training continues. Raises DiskFault.
+        With ``beside``, the files are completed in a thread while training continues, and errors are raised by the next
+        call of `save`, `settle` or `finish`. Raises DiskFault, and any exception of the trainable's own ``save``.
         """
         self.settle()
         if self.epoch == manifest.epoch:
@@ -392,7 +427,10 @@ class Saver:
         self.blocked_s += time.monotonic() - began
 
     def settle(self) -> None:
-        """Wait until the checkpoint that is being written is complete. Raises DiskFault if it could not be written."""
+        """Wait until the checkpoint that is being written is complete; do nothing if none is.
+
+        Raises DiskFault if it could not be written, and any exception of the trainable's own ``save``.
+        """
         if self._writing is None:
             return
         began = time.monotonic()
@@ -403,7 +441,11 @@ class Saver:
         self.blocked_s += time.monotonic() - began
 
     def finish(self, *, kept: bool = True) -> None:
-        """Wait until the last checkpoint is complete and, if it will be ``kept``, uploaded; then end the upload."""
+        """Wait until the last checkpoint is complete and, if it will be ``kept``, uploaded; then end the uploads.
+
+        The uploads are ended even if an error is raised: those that have not begun are dropped. Raises DiskFault, and
+        any exception of the trainable's own ``save``.
+        """
         try:
             self.settle()
             if self.sender is not None and kept:
@@ -416,7 +458,7 @@ class Saver:
                 self.sender.close()
 
     def _make_uploading_write(self, write: Callable[[], Path]) -> Callable[[], Path]:
-        """Return a function that calls ``write`` and then starts the upload of the checkpoint, if there is a sender."""
+        """Return a function that calls ``write``, starts the upload if there is a sender, and returns its result."""
 
         def written() -> Path:
             path = write()
@@ -429,7 +471,10 @@ class Saver:
 
 @contextmanager
 def raising_disk_faults() -> Iterator[None]:
-    """Raise `DiskFault` instead if the block raises a `StoreError` or an error of a full, broken or read-only disk."""
+    """Raise `DiskFault` instead if the block raises a `StoreError` or an error of a full, broken or read-only disk.
+
+    Other exceptions pass unchanged.
+    """
     try:
         yield
     except Exception as error:
@@ -439,13 +484,13 @@ def raising_disk_faults() -> Iterator[None]:
 
 
 def _time_writing(write: Callable[[], Path], began: float) -> float:
-    """Complete a checkpoint; return the seconds since ``began``."""
+    """Complete a checkpoint by calling ``write``; return the seconds since ``began``, a time of the monotonic clock."""
     write()
     return time.monotonic() - began
 
 
 def is_disk_fault(error: BaseException) -> bool:
-    """Return whether an error says that a disk is full, broken or read-only."""
+    """Return whether an error says that a disk is full, broken or read-only, by its code or its message."""
     known = isinstance(error, OSError) and error.errno in _DISK_ERRORS
     return known or "No space left on device" in str(error)
 
@@ -482,13 +527,17 @@ class CheckpointKeeper:
         self._full = False
 
     def to_beat(self) -> float | None:
-        """Return the loss that a trial must beat for its checkpoint to be kept; None if there is still room."""
+        """Return the loss below which a completed trial's checkpoints are kept; None if there is still room for any."""
         if not self._full:
             return None
         return self._kept[-1].loss
 
     def recall(self, change: Change) -> None:
-        """Remember how a trial ended in an earlier session, until `begin` keeps or deletes its checkpoints."""
+        """Remember how a trial ended in an earlier session, until `begin` keeps or deletes its checkpoints.
+
+        Only trials that had checkpoint files when this object was created count. If the trial was reopened, its end is
+        forgotten; other changes are ignored.
+        """
         match change:
             case Ended(trial) if trial.number in self._past:
                 self._recalled[trial.number] = change
@@ -498,20 +547,27 @@ class CheckpointKeeper:
                 pass
 
     def begin(self) -> None:
-        """Keep or delete the checkpoints of trials that ended in earlier sessions, as passed to `recall`."""
+        """Keep or delete the checkpoints of trials that ended in earlier sessions, as last passed to `recall`."""
         for change in self._recalled.values():
             self.on(change)
         self._recalled.clear()
 
     def close(self) -> None:
-        """Delete checkpoints that workers wrote after the driver had deleted those of their trials."""
+        """Delete checkpoints that workers wrote after the driver had deleted those of their trials.
+
+        Trials for which the object store was unavailable are tried once more. Raises nothing if it still is.
+        """
         self._retry_later_ones()
         with suppress(StoreAway):
             for trial in list_trials_with_files(self._folder) & self._ended:
                 delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
-        """Keep or delete the checkpoints of a trial when it ends permanently; other changes delete none."""
+        """Keep or delete the checkpoints of a trial when it ends permanently; other changes delete none.
+
+        The last and best checkpoints of a trial that has completed and was saved are kept, unless enough others are
+        better. Those of any other trial are deleted. Keeping a trial may delete the checkpoints of worse ones.
+        """
         if isinstance(change, Reopened):
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):
@@ -527,18 +583,21 @@ class CheckpointKeeper:
             self._keep(loss, number)
 
     def _delete(self, trial: int) -> None:
-        """Delete the checkpoints of an ended trial."""
+        """Delete the checkpoints of an ended trial, and remember the trial for `close`."""
         self._ended.add(trial)
         delete_checkpoints(self._folder, trial)
 
     def _retry_later_ones(self) -> None:
-        """Try again to keep checkpoints for which the object store was unavailable."""
+        """Try again to keep checkpoints for which the object store was unavailable; they stay noted if it still is."""
         waiting, self._later = self._later, []
         for loss, trial in waiting:
             self._keep(loss, trial)
 
     def _keep(self, loss: float, trial: int) -> None:
-        """Keep the last and best checkpoints of a completed trial; delete those of worse trials beyond the limits."""
+        """Keep the last and best checkpoints of a completed trial; delete those of worse trials beyond the limits.
+
+        One trial always keeps them. If the object store is unavailable, the trial is noted for `_retry_later_ones`.
+        """
         self._ended.discard(trial)
         try:
             kept = _KeptCheckpoints(loss, trial, keep_best(self._folder, trial))

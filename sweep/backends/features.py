@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def find_stored_checkpoints(results_folder: Path) -> StoredCheckpoints | None:
-    """Return the checkpoints in the store of which ``results_folder`` is a copy; None for an ordinary folder."""
+    """Return the checkpoints in the store of which ``results_folder`` is the local copy; None for an ordinary folder.
+
+    The store is not accessed yet.
+    """
     store = store_of(results_folder)
     if store is None:
         return None
@@ -33,7 +36,10 @@ def find_stored_checkpoints(results_folder: Path) -> StoredCheckpoints | None:
 
 
 def make_sender(job: Job, folder: Path, trial: int) -> Sender | None:
-    """Return a `Sender` that uploads the checkpoints in a trial's ``folder``; None if results are in no store."""
+    """Return a `Sender` for the checkpoints in ``folder``, a trial's local folder; None if results are in no store.
+
+    It uploads when its `send` is called.
+    """
     if job.store is None:
         return None
     from sweep.backends import stored_checkpoints
@@ -44,7 +50,7 @@ def make_sender(job: Job, folder: Path, trial: int) -> Sender | None:
 def start_receiving_messages(job: Job) -> Callable[[], None]:
     """Start a thread that receives the driver's messages through an object store; return a function that stops it.
 
-    If the results are in no store, nothing is started.
+    If the results are in no store, nothing is started, and the returned function does nothing.
     """
     if job.store is None:
         return lambda: None

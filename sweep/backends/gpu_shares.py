@@ -18,9 +18,10 @@ MOVE_S = 15.0
 
 
 def write_shares(job: Job, shares: Mapping[int, float]) -> None:
-    """Write the new GPU shares of running trials, by number, into the file that their workers read.
+    """Write the new GPU shares of running trials, by trial number, in place of all that were written before.
 
-    If that fails, as on a full disk, nothing is raised and the trials keep their shares.
+    Their workers read the file. If writing fails, as on a full disk, nothing is raised and the trials keep their
+    shares.
     """
     with suppress(StoreError), replacing(job.share_file) as aside:  # a full disk: the trials keep their shares
         aside.write_text(json.dumps(shares))
@@ -29,7 +30,9 @@ def write_shares(job: Job, shares: Mapping[int, float]) -> None:
 def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
     """Return whether a trial must continue in another worker, because it has another GPU share now.
 
-    A worker cannot change the share of its process. A trial with less than `MOVE_S` seconds left to train stays.
+    ``epoch`` is its last report. A worker cannot change the share of its process. A trial with less than `MOVE_S`
+    seconds left to train stays, and so does one whose ``order`` has no changing share (`Order.shares`) or for which no
+    new share was written.
     """
     assignment = order.assignment
     left_s = (assignment.epochs - epoch.epoch) * epoch.time_s

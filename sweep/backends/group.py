@@ -36,7 +36,10 @@ class WorkerGroup:
         self._sent_notices: set[str] = set()
 
     def take(self, orders: Iterable[Order]) -> None:
-        """Accept trials from the driver; nothing is trained before the next step."""
+        """Accept trials from the driver; nothing is trained before the next step.
+
+        If trials may be trained together, the first call imports the trainable, and raises what that import raises.
+        """
         for order in orders:
             if self._free:
                 worker = self._free.pop()
@@ -48,7 +51,10 @@ class WorkerGroup:
                 self._members[order.assignment.trial] = worker.trainable
 
     def keep(self, trials: Iterable[int]) -> None:
-        """Release all trials except ``trials``; the workers that become free are used for later trials."""
+        """Release all trials except ``trials``; the workers that become free are used for later trials.
+
+        Numbers of trials that are not here are ignored.
+        """
         kept_trials = set(trials)
         for trial in [trial for trial in self._workers if trial not in kept_trials]:
             worker = self._workers.pop(trial)
@@ -58,9 +64,11 @@ class WorkerGroup:
             self._free.append(worker)
 
     def step(self) -> Steps:
-        """Train one step of all trials and return their progress; a trial that ends in this step is released.
+        """Train one step of all trials, at least one, and return its results, with the progress by trial number.
 
-        An exception of the trainable ends its trial; `StoppedAtOnce` and `WorkerLost` are raised.
+        Trials that end in this step, or that another worker must continue, are released. If there are several trials,
+        the reason why the process must not be used again is only in the result's `spoilt`, because it still trains the
+        others. An exception of the trainable ends its trial; `StoppedAtOnce` and `WorkerLost` are raised.
         """
         progress = self._train_step()
         self._note_spoilt(progress)  # before the reason is removed
@@ -75,11 +83,14 @@ class WorkerGroup:
 
     @property
     def is_idle(self) -> bool:
-        """True if it has no trial to train."""
+        """Whether there is no trial to train."""
         return not self._workers
 
     def _remove_repeated_notices(self, progress: Progress) -> Progress:
-        """Return ``progress`` with the group's notices added and, if there is a `Group`, without those sent before."""
+        """Return ``progress`` with the group's notices added, which are then removed from the group.
+
+        If there is a `Group`, notices that were sent before are left out.
+        """
         new = []
         for text in (*self._notices, *progress.notices):
             if self._group is None or text not in self._sent_notices:
@@ -90,7 +101,7 @@ class WorkerGroup:
 
     @property
     def idle_worker(self) -> Worker | None:
-        """A worker without a trial, which still has the trainable of earlier trials; None if there is none."""
+        """A worker without a trial, which may still have the trainable of earlier trials; None if there is none."""
         return self._free[-1] if self._free else None
 
     def close(self) -> None:
@@ -101,7 +112,11 @@ class WorkerGroup:
     # ---- internals
 
     def _create_worker(self) -> Worker:
-        """Return a new worker; the first call finds out whether trials of the trainable can be trained together."""
+        """Return a new worker, whose trainable is a member of the `Group` if there is one.
+
+        If `Job.together` is above 1, the first call imports the trainable to find out whether it has a ``group``. If
+        not, a notice is added, and trials are trained one at a time.
+        """
         if self._job.together <= 1:
             return self._make(None)
         if self._group is None:
@@ -118,7 +133,7 @@ class WorkerGroup:
         return self._make(self._group.member)
 
     def _train_step(self) -> dict[int, Progress]:
-        """Train one step of each trial, one after another or all together; return the progress of each."""
+        """Train one step of each trial, one after another or all together; return the progress by trial number."""
         if self._group is not None:
             with next(iter(self._workers.values())).surroundings.inside(anyhow=True):
                 return self._train_step_together(self._group)
@@ -128,7 +143,7 @@ class WorkerGroup:
         return progress
 
     def _train_step_together(self, group: Group) -> dict[int, Progress]:
-        """Train one step of all trials together; return the progress of each, in the order in which the steps ended.
+        """Train one step of all trials together; return their progress by number, in the order in which steps ended.
 
         Each worker does what it does in `Worker.step`, except that the group trains the trials. This repeats while
         trials must be trained once more.
@@ -159,9 +174,10 @@ class WorkerGroup:
         return worker.end_training(error)
 
     def _train(self, group: Group, trials: Sequence[int]) -> dict[int, BaseException | None]:
-        """Train ``trials`` together; return for each the exception that it raised, or None.
+        """Train ``trials`` together; return, by trial number, the exception that each raised, or None.
 
-        If the group refuses to train them together, only the first is trained, and the others get `Apart`.
+        If training several raises an exception itself, the result of `_train_apart` is returned. `StoppedAtOnce` and
+        `WorkerLost` are raised.
         """
         reports = {}
         for trial in trials:
@@ -179,10 +195,11 @@ class WorkerGroup:
     def _train_apart(
         self, group: Group, trials: Sequence[int], error: BaseException
     ) -> dict[int, BaseException | None]:
-        """Return the exception of each trial after training ``trials`` together raised ``error``.
+        """Return the exception of each trial after training ``trials``, at least two, together raised ``error``.
 
-        All get `Apart`, so that each continues alone in a process of its own. If ``error`` itself is `Apart`, the group
-        refused them before it trained anything, so the first one is trained here.
+        If ``error`` is `Apart`, the group refused them before it trained anything: the first one is trained here alone,
+        and the others get `Apart`. Otherwise all get `Apart`, so that each continues in another process, and this
+        process must not be used again.
         """
         first, *others = trials
         why = self._ask_for_fewer_trials(len(trials), error)
@@ -195,8 +212,8 @@ class WorkerGroup:
     def _ask_for_fewer_trials(self, count: int, error: BaseException) -> str:
         """Ask for fewer trials from now on, after ``count`` could not be trained together; return the reason.
 
-        Half of them are asked for if memory ran out, otherwise one. The reason is also sent to the driver as a
-        notice.
+        Half of them, at least one, are asked for if memory ran out, otherwise one. The reason is also sent to the
+        driver as a notice.
         """
         if memory.is_out_of_memory(error):
             self._together = max(count // 2, 1)
@@ -208,20 +225,20 @@ class WorkerGroup:
         return why
 
     def _note_spoilt(self, progress: Mapping[int, Progress]) -> None:
-        """Store the first reason in ``progress`` why this process must not be used after its present trials."""
+        """Store the first reason in ``progress`` why this process must not be used again, if none is stored yet."""
         for step in progress.values():
             if self._spoilt is None:
                 self._spoilt = step.spoilt
 
     def _note_apart_trials(self, progress: Mapping[int, Progress]) -> None:
-        """Record whether a trial could not be trained with the others; reset this once no trial is left."""
+        """Record whether a trial has moved because it did not fit with the others; reset this once no trial is left."""
         if not self._workers:
             self._has_apart_trial = False
         elif any(isinstance(step, Moves) for step in progress.values()):
             self._has_apart_trial = True
 
     def _may_join(self) -> bool:
-        """Return whether more trials may join while the present ones train on."""
+        """Return whether more trials may join while the present ones train on; False if there is no `Group`."""
         if self._group is None or self._has_apart_trial or self._spoilt is not None:
             return False
         return self._group.is_open

@@ -18,7 +18,10 @@ QUIET = ("tensorflow", "absl")
 
 @contextmanager
 def _hiding_logs() -> Iterator[None]:
-    """Hide TensorFlow's log records below the level ERROR; Ray's workers write them into files instead."""
+    """Hide log records of TensorFlow and Abseil below the level ERROR inside the block.
+
+    Ray's workers do not need this, because their records go into files.
+    """
 
     def tell(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.ERROR
@@ -42,7 +45,10 @@ class Inline:
     notice: Callable[[str], None] = lambda text: None
 
     def train(self, driver: Driver) -> None:
-        """Train all trials that the driver hands out, in this process, and return when it hands out no more."""
+        """Train all trials that the driver hands out, in this process, and return when it hands out no more.
+
+        Notices go to `notice`. Raises `StoppedAtOnce` if the user stops a running step at once.
+        """
         group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
         together = self.job.together
         with _hiding_logs():
@@ -53,7 +59,7 @@ class Inline:
                 group.close()
 
     def limit(self, most: int | None) -> None:
-        """Do nothing: this process trains one trial at a time."""
+        """Do nothing: this process trains one trial, or one group of trials, at a time."""
 
     def at_once(self, gpus: float) -> int:
         """Return 1: this process trains one trial, or one group of trials, at a time."""
@@ -62,7 +68,8 @@ class Inline:
     def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
         """Train the trials in ``given``, and new ones in place of those that end, until none is left.
 
-        Return how many trials to train together from now on: fewer than ``together`` if more did not fit into memory.
+        Return how many trials to train together from now on: ``together``, or fewer if not so many fit into memory or
+        can be trained as one program.
         """
         group.take(given)
         trials = [order.assignment.trial for order in given]

@@ -21,10 +21,10 @@ _RELATIVE = "./"
 
 
 def record_reads(job: Job, *, is_own_process: bool) -> None:
-    """Start to record which files and variables the trials of a sweep read in this process.
+    """Start to record which files, folders and variables the trials of ``job`` read in this process.
 
-    Arguments:
-        is_own_process: whether the process only trains trials, so that everything it reads belongs to them.
+    What was recorded for an earlier session is discarded, except what the trainable's modules have read. With
+    ``is_own_process``, the process only trains trials, so that everything it reads belongs to them.
     """
     recorder.install()
     native_readers.install()
@@ -35,20 +35,21 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
 
 
 def continue_record(job: Job) -> None:
-    """Continue the record of reads of this process for the session of ``job``, which reuses the loaded data."""
+    """Use all that this process has read so far also for the session of ``job``, because it reuses the loaded data."""
     recorder.continue_session(_name_session(job))
 
 
 def _name_session(job: Job) -> str:
-    """Return a unique name of the job's session."""
+    """Return a name of the job's session that is unique among those of this machine."""
     return f"{job.folder} {job.session}"
 
 
 def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
-    """Return the files, folders and variables that this process has read for its trial, except the trainable's code.
+    """Return the files, folders and variables that this process has read for trials so far.
 
-    ``declared`` are the paths that the trainable names in ``depends_on``, or None. Their fingerprints are added, and
-    the reasons why other reads are unknown are left out, because the author vouches for these paths.
+    The trainable's own modules are left out. ``declared`` are the paths that the trainable names in ``depends_on``, or
+    None. The present fingerprints of these files are added, and the reasons why other reads are unknown are left out,
+    because the author vouches for these paths.
     """
     reads = recorder.reads
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -77,7 +78,10 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 
 
 def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
-    """Return the present fingerprints of the files that the trainable names in ``depends_on``."""
+    """Return the present fingerprints of the files that ``declared``, the trainable's ``depends_on``, names.
+
+    Nothing but these files is in the result; if ``declared`` is None, it is empty.
+    """
     folders = _list_folder_names(job.working_folder, job.import_folders)
     files = {}
     for path in _expand(declared or (), folders):
@@ -86,10 +90,10 @@ def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 
 
 def collect_data_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
-    """Return the files and variables that this process has read to load its data.
+    """Return the files, folders and variables that this process has read to load its data.
 
-    They are not among the inputs of a trial, which have the fingerprint of the data instead. ``declared`` has the
-    same meaning as in `collect_inputs`.
+    They are not among the inputs of a trial, which have the fingerprint of the data instead. If ``declared``, the
+    trainable's ``depends_on``, is not None, the reasons why some reads are unknown are left out.
     """
     reads = recorder.reads_apart
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -102,10 +106,10 @@ def collect_data_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 
 
 def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
-    """Return the paths that a trainable names in ``depends_on``; None if it has no such attribute.
+    """Return the paths and patterns that a trainable names in ``depends_on``; None if it has none or it is None.
 
     Raises:
-        TrainableError: if ``depends_on`` is not a list of strings.
+        TrainableError: if ``depends_on`` is not a list or another iterable of strings.
     """
     paths = getattr(trainable, "depends_on", None)
     if paths is None:
@@ -118,7 +122,10 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
 
 
 def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
-    """Add what a resumed trial has read in an earlier process to the record of this process."""
+    """Add ``inputs``, what a trial has read in an earlier or another process, to the record of this process.
+
+    A file that this process has read with another content is recorded as a reason why the trial cannot be reused.
+    """
     folders = _list_folder_names(job.working_folder, job.import_folders)
     reads = Reads()
     reads.files = {_make_absolute(path, folders): value for path, value in inputs.files.items()}
@@ -129,8 +136,9 @@ def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
 
 
 def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
-    """Return why a result with ``inputs`` cannot be used again, such as a changed file; None if it can.
+    """Return the first reason why a result with ``inputs`` cannot be used again, such as a changed file; None if none.
 
+    It cannot if ``inputs`` is None. Relative paths are looked up in ``working_folder`` and then in ``import_folders``.
     The text is a clause about several trials ("they have read ..."), to be put into a message.
     """
     if inputs is None:
@@ -151,9 +159,9 @@ def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_fo
 
 
 def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
-    """Return the working folder and the import folders, each as given and with symbolic links resolved.
+    """Return the working folder and the import folders, each as an absolute path and with symbolic links resolved.
 
-    A file may have been recorded by either path.
+    A file may have been recorded by either path. No path is returned twice.
     """
     named = [*([working_folder] if working_folder is not None else []), *import_folders]
     both = [path for folder in named for path in (str(Path(folder).absolute()), os.path.realpath(folder))]
@@ -161,7 +169,7 @@ def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Pat
 
 
 def _make_relative(path: str, folders: Sequence[str]) -> str:
-    """Return a path relative to the first of ``folders`` that contains it; unchanged if none does."""
+    """Return a path as ``./`` and its part below the first of ``folders`` that contains it; unchanged if none does."""
     for folder in folders:
         if path.startswith(f"{folder}{os.sep}"):
             return f"{_RELATIVE}{path.removeprefix(folder + os.sep)}"
@@ -171,7 +179,8 @@ def _make_relative(path: str, folders: Sequence[str]) -> str:
 def _make_absolute(path: str, folders: Sequence[str]) -> str:
     """Return the absolute path for ``path``, a result of `_make_relative`: in the first of ``folders`` where it exists.
 
-    If it exists in none, the path in the first folder is returned.
+    If it exists in none, the path in the first folder is returned. A path that is not relative, or any path if there
+    are no folders, is returned unchanged.
     """
     if not path.startswith(_RELATIVE) or not folders:
         return path
@@ -184,7 +193,8 @@ def _make_absolute(path: str, folders: Sequence[str]) -> str:
 def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return the files that the paths and patterns in ``declared`` name; a folder names all files below it.
 
-    Relative paths begin in the first of ``folders``. Links are resolved, and paths that do not exist are kept.
+    Relative paths begin in the first of ``folders``, or in the working folder if there is none. Links are resolved, and
+    paths that do not exist are kept.
     """
     found: list[str] = []
     for named in declared:
@@ -207,7 +217,7 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
 
 
 def list_module_files(job: Job) -> dict[str, str]:
-    """Return the files of the trainable's modules that this process has imported, by the name of the module."""
+    """Return the files of those modules in `Job.code` that this process has imported, by the name of the module."""
     files = {}
     for name in job.code:
         files[name] = getattr(sys.modules.get(name), "__file__", None)
@@ -215,7 +225,10 @@ def list_module_files(job: Job) -> dict[str, str]:
 
 
 def list_changed_modules(job: Job) -> tuple[str, ...]:
-    """Return the names of the author's imported modules whose source has changed since the session began."""
+    """Return the names of the author's imported modules whose source has changed since the session began.
+
+    Modules that were imported before reads were recorded are left out.
+    """
     imported = {}
     for name, file in list_module_files(job).items():
         imported[name] = recorder.digest_of_module(file)
@@ -223,7 +236,7 @@ def list_changed_modules(job: Job) -> tuple[str, ...]:
 
 
 def _list_unobserved_imports(job: Job) -> Iterable[str]:
-    """Yield a reason for each module of the trainable that was imported before reads were recorded."""
+    """Yield a reason in words for each module of the trainable that was imported before reads were recorded."""
     for name, file in list_module_files(job).items():
         if recorder.digest_of_module(file) is None:
             yield f"{name} was imported before sweep, so that what it read then is not known"

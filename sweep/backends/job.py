@@ -51,11 +51,11 @@ class Job:
 
     @property
     def aside(self) -> int:
-        """Number of processes of each trial that do not train: its servers, and the one that coordinates them."""
+        """Number of processes of each trial that do not train: its servers, and one that coordinates them if any."""
         return count_nontraining_processes(self.servers)
 
     def shares(self, devices: Devices) -> tuple[Devices, ...]:
-        """Return the devices of each process of a trial, ordered by rank.
+        """Return the devices of each process of a trial, ordered by rank; each worker gets ``devices``.
 
         With servers, there is one more process, rank 0, before the workers, and the servers come last; rank 0 and the
         servers get no GPU, because they do not train.
@@ -67,25 +67,25 @@ class Job:
 
     @property
     def shared_folder(self) -> Path | None:
-        """Folder in which the workers of this machine share data; None if they share none."""
+        """Folder, perhaps not created yet, in which the workers of this machine share data; None if they do not."""
         if self.shared is None:
             return None
         return Path(tempfile.gettempdir()) / self.shared
 
     @property
     def folder(self) -> Path:
-        """The results folder, or its local copy on this machine."""
+        """The results folder or, if results are in an object store, its local copy on this machine."""
         if self.stand_in is None:
             return self.results_folder
         return Path(tempfile.gettempdir()) / self.stand_in
 
     def prepare(self) -> None:
-        """Create the local copy of the results folder if results are in an object store; otherwise do nothing."""
+        """Create the empty local copy of the results folder if results are in an object store; else do nothing."""
         mark_copy(self.folder, self.store)
 
     @property
     def stop_file(self) -> Path:
-        """File that the driver creates to interrupt this session's trials after their present epoch."""
+        """File on this machine that is created to interrupt this session's trials after their present epoch."""
         return self.folder / f"{STOP_FILE}{self.session}"
 
     @property
@@ -95,5 +95,5 @@ class Job:
 
 
 def checkpoint_key(trial: int) -> str:
-    """Return the path of a trial's checkpoints, relative to a results folder or a store."""
+    """Return the path of a trial's checkpoints below a results folder or a store, such as ``checkpoints/00003``."""
     return f"{CHECKPOINTS}/{trial:05d}"

@@ -35,15 +35,15 @@ def measure_memory() -> int:
 
 
 def divide_memory(workers: int) -> int:
-    """Return the bytes of memory that each of ``workers`` worker processes on this machine may use.
+    """Return the bytes of memory that each of ``workers`` worker processes, at least 1, on this machine may use.
 
-    Together they may use 0.8 of the machine's memory, or of its container's limit.
+    Together they may use 0.8 of the machine's memory, or of its container's limit; without limit if that is unknown.
     """
     return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that a device or the machine is out of memory; a full disk does not count."""
+    """Return whether an error, by its type, says that memory of a device or the machine ran out; disks do not count."""
     if is_disk_fault(error):
         return False
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ in _NAMES
@@ -54,7 +54,10 @@ DEFAULT_BATCH = 32
 
 
 def compute_batch_size(params: Params, replicas: int) -> int | None:
-    """Return the batch size of a trial over all its replicas, 32 by default; None if it is not a whole number."""
+    """Return the batch size of a trial over all its ``replicas``, by its parameters; None if it is not a whole number.
+
+    It is ``per_replica_batch_size`` times ``replicas`` if the trial has that parameter, else ``batch_size``, else 32.
+    """
     if "per_replica_batch_size" in params:
         size = params["per_replica_batch_size"]
         shares = replicas
@@ -67,10 +70,10 @@ def compute_batch_size(params: Params, replicas: int) -> int | None:
 
 
 def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
-    """Return twice the number of micro-batches, to try after a trial ran out of memory.
+    """Return the number of micro-batches to try after a trial ran out of memory with ``accumulate``: twice as many.
 
-    None is returned if the trainable cannot split batches, ``batch`` is None, or a micro-batch would have less than one
-    example.
+    None is returned if the trainable cannot split batches, ``batch``, the number of examples, is None, or a micro-batch
+    would have less than one. A ``trainable`` of None counts as one that can split.
     """
     if can_split(trainable) and batch is not None and 2 * accumulate <= batch:
         return 2 * accumulate

@@ -17,9 +17,9 @@ _SEND_S, _HEAR_S = 0.5, 2.0
 
 @contextmanager
 def sending_messages(job: Job, url: str) -> Iterator[None]:
-    """Copy the driver's stop and share files into an object store for the workers, while the block runs.
+    """Copy the driver's stop and share files into the object store at ``url`` for the workers, while the block runs.
 
-    A thread does this every 0.5 s and ignores failures. The copy is deleted at the end.
+    A thread does this every 0.5 s if they have changed, and ignores failures. The copy is deleted at the end.
     """
     store, key, last = ObjectStore(url), _make_message_key(job), ""
 
@@ -41,7 +41,7 @@ def sending_messages(job: Job, url: str) -> Iterator[None]:
 
 
 def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
-    """Start a thread that copies the driver's stop and share files from an object store every 2 s.
+    """Start a thread that copies the driver's stop and share files from the object store at ``url`` every 2 s.
 
     Returns a function that stops the thread and waits for it. Failures are ignored.
     """
@@ -73,7 +73,7 @@ def _make_message_key(job: Job) -> str:
 
 
 def _read_granted_share(job: Job) -> str:
-    """Return the content of the share file; ``""`` if there is none."""
+    """Return the content of the share file, JSON with the shares of all trials; ``""`` if it cannot be read."""
     try:
         return job.share_file.read_text()
     except OSError:

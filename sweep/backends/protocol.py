@@ -42,7 +42,7 @@ class TrialStep:
 
     @property
     def together(self) -> float:
-        """Number of trials that were trained together in the last epoch."""
+        """Number of trials that were trained together in the last epoch of the step; 1.0 if it has no epochs."""
         if not self.epochs:
             return 1.0
         return self.epochs[-1].measures.get("together", 1.0)
@@ -91,7 +91,7 @@ Progress: TypeAlias = Continues | SameData | Moves | Outgrown | Crowded | Ends
 
 
 def is_released(progress: Progress) -> bool:
-    """Return whether the worker no longer has the trial, whatever the driver decides."""
+    """Return whether the worker no longer has the trial of ``progress``, whatever the driver decides."""
     return not isinstance(progress, Continues | SameData)
 
 
@@ -114,7 +114,7 @@ class Driver(Protocol):
 
     @property
     def running(self) -> int:
-        """Number of trials that were handed out and have not ended."""
+        """Number of trials that are with a worker, or wait for `lose` because their last one must be replaced."""
 
     @property
     def room(self) -> int | None:
@@ -122,43 +122,47 @@ class Driver(Protocol):
 
     @property
     def left(self) -> int | None:
-        """Number of trials that may still be handed out; None if unknown."""
+        """Number of trials that may still be handed out, for the first time or again; None if unknown."""
 
     @property
     def stopping(self) -> str | None:
         """Why no more trials are handed out and running ones end early; None while trials go on."""
 
     def next(self, worker: str = "") -> Order | None:
-        """Return the next trial for the worker with this name; None if there is none to start now.
+        """Return the next trial for the worker named ``worker``, ``""`` if new; None if there is none to start now.
 
-        There may be one later, if a worker is lost.
+        There may be one later while trials are running, as one may pause or lose its worker.
         """
 
     def begun(self, trial: int) -> None:
-        """Record that a worker has begun a trial, and count the trial's timeouts from now."""
+        """Record that a worker has begun the trial with this number, and count the trial's timeouts from now."""
 
     def tick(self) -> list[int]:
-        """Check timeouts and limits; return the trials that this ended, whose workers must be killed.
+        """Check timeouts and limits; return the trials that ended since the last call and whose workers must be killed.
 
         Called in every turn of the backend's loop.
         """
 
     def take(self, trial: int, progress: Progress) -> bool:
-        """Process the progress of a trial's step; return whether the worker is to train the trial further."""
+        """Process the progress of a trial's step; return whether the same worker is to train the trial further.
+
+        It is not if the trial has ended, pauses, continues elsewhere, or is no longer this worker's.
+        """
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
         """Handle that a trial's worker is gone or must not be used again; must be called for each such worker.
 
-        ``lost`` says what was lost, ``reason`` why, and ``output`` is what the worker had printed since its last
-        step. Returns whether the user must be told that another worker retries the trial; False if the worker is not
-        lost but only must not be used again.
+        ``lost`` says what was lost, ``reason`` why, and ``output`` is what the worker had printed since its last step.
+        Returns whether the user must be told that another worker retries the trial. It is False if the trial has ended
+        or ends now, and if the worker is not lost but only must not be used again.
         """
 
 
 def request_orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
     """Request at most ``most`` trials for a worker from the driver and return them.
 
-    If few trials are left, they are divided among the ``idle`` workers.
+    ``worker`` is the worker's name. If few trials are left, they are divided among the ``idle`` workers, this one
+    included. The list is empty if there is no trial to start now.
     """
     left = driver.left
     if left is not None:
@@ -172,8 +176,9 @@ def request_orders(driver: Driver, worker: str, most: int, idle: int) -> list[Or
 def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) -> list[Order]:
     """Return new trials for a worker that trains several together, if at least a quarter of its places are free.
 
-    ``going`` is the number of its trials that continue. If few trials are left to hand out, they are divided among
-    ``workers`` workers. The list is empty if none of its trials continues or no trials may join them.
+    ``steps`` are the results of its last step, and ``going`` is the number of its trials that continue. If few trials
+    are left to hand out, they are divided among ``workers`` workers. The list may be empty, as when none of the trials
+    continues or no trials may join them.
     """
     room = steps.together - going
     if going and steps.is_open and room * 4 >= steps.together:
@@ -185,13 +190,13 @@ class Backend(Protocol):
     """Trains the trials of a session."""
 
     def train(self, driver: Driver) -> None:
-        """Train all trials that the driver hands out, until it hands out no more."""
+        """Train all trials that the driver hands out; return when it hands out no more."""
 
     def at_once(self, gpus: float) -> int:
-        """Return how many trials can run at once if each has ``gpus`` GPUs."""
+        """Return how many trials can run at once now if each has ``gpus`` GPUs, at least 1."""
 
     def limit(self, most: int | None) -> None:
-        """Run at most ``most`` trials at once from now on; None: as many as fit."""
+        """Run at most ``most`` trials at once from now on, None for as many as fit; running trials continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def shared_data_name(results_folder: Path) -> str:
-    """Return a new, unguessable name for the folder of the data that workers share in one session of a sweep."""
+    """Return a new, unguessable name for the folder of the data that a sweep's workers share in one session.
+
+    The folder is not created.
+    """
     return f"{shared_data_prefix(results_folder)}{uuid.uuid4().hex}"
 
 
@@ -24,6 +27,6 @@ def shared_data_prefix(results_folder: Path) -> str:
 
 
 def remove_shared_data(prefix: str) -> None:
-    """Delete the folders of this machine's temporary folder whose names begin with ``prefix``. Never raises."""
+    """Delete the folders in this machine's temporary folder whose names begin with ``prefix``; ignore errors."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         shutil.rmtree(folder, ignore_errors=True)

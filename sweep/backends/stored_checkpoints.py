@@ -32,7 +32,7 @@ class StoredCheckpoints:
     store: ObjectStore
 
     def list_names(self, trial: int) -> list[str]:
-        """Return the names of a trial's complete checkpoints, newest first."""
+        """Return the names of a trial's complete checkpoints, that of the latest epoch first."""
         return list(list_checkpoints(self.store, trial))
 
     def list_trials(self) -> set[int]:
@@ -40,8 +40,9 @@ class StoredCheckpoints:
         return {int(entry.key.split("/")[1]) for entry in self.store.entries(CHECKPOINTS)}
 
     def fetch(self, folder: Path, trial: int, patience_s: float) -> Iterator[Path]:
-        """Yield a trial's checkpoints, newest first, each after copying it into this results folder.
+        """Yield the local folders of a trial's checkpoints, that of the latest epoch first, each once it is copied.
 
+        They are copied below ``folder``, the local results folder. A checkpoint that was deleted meanwhile is left out.
         An unavailable store is tried again for ``patience_s`` seconds; then `StoreError` is raised.
         """
         here = folder / checkpoint_key(trial)
@@ -50,29 +51,32 @@ class StoredCheckpoints:
                 yield here / name
 
     def keep_best(self, trial: int) -> int:
-        """Delete an ended trial's checkpoints except the last and the best; return the total bytes that are left."""
+        """Delete an ended trial's complete checkpoints except the last and the best; return the bytes of the rest."""
         left = trim_in_store(self.store, trial, keep=1)
         return sum(entry.size for files in left.values() for entry in files)
 
     def delete(self, trial: int) -> None:
-        """Delete all files of a trial's checkpoints."""
+        """Delete all files of a trial's checkpoints, also of incomplete ones."""
         self.store.delete(entry.key for entry in self.store.entries(checkpoint_key(trial)))
 
     def upload(self, folder: Path, trial: int) -> None:
-        """Upload the checkpoints in a trial's local folder. Raises `StoreError` if that fails."""
+        """Upload a trial's checkpoints in ``folder``, its local one; raise `StoreError` if that fails for 300 s."""
         sender = Sender(self.store, folder, trial, lambda: None)
         sender.send()
         sender.settle()
 
 
 def make_sender(job: Job, folder: Path, trial: int) -> Sender:
-    """Return a `Sender` for a trial's checkpoints in ``folder``; it also deletes superseded ones in the store."""
+    """Return a `Sender` for a trial's checkpoints in ``folder``.
+
+    After each upload, it deletes all but the best and the `Job.checkpoint_keep` newest checkpoints in the store.
+    """
     store = ObjectStore(job.store or "")
     return Sender(store, folder, trial, partial(trim_in_store, store, trial, job.checkpoint_keep))
 
 
 def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
-    """Return the files of each complete checkpoint of a trial by its name, newest first."""
+    """Return the files of each complete checkpoint of a trial by its name, that of the latest epoch first."""
     checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
     for entry in store.entries(checkpoint_key(trial)):
         _, _, name, *rest = entry.key.split("/")
@@ -87,9 +91,10 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
 
 
 def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:
-    """Copy a checkpoint from the store, unless this machine has it; return False if it was deleted meanwhile.
+    """Copy a checkpoint from the store to the folder ``final``; return False if it was deleted meanwhile.
 
-    A local checkpoint of the same name with another manifest is replaced.
+    ``files`` are its objects in the store. If the folder has the same manifest, nothing is copied; if it has another
+    one, it is replaced.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one
@@ -107,7 +112,10 @@ def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequenc
 
 
 def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
-    """Delete a trial's checkpoints except the best and the ``keep`` newest; return the files left, by checkpoint."""
+    """Delete a trial's checkpoints except the best and the ``keep`` newest; return the files left, by checkpoint name.
+
+    Incomplete checkpoints are neither deleted nor returned.
+    """
     there = list_checkpoints(store, trial)
     if len(there) > keep:
         keys = []
@@ -133,7 +141,10 @@ def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
 
 
 def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
-    """Return whether a local checkpoint has the same manifest as the one in the store."""
+    """Return whether the local checkpoint at ``path`` has the same manifest as that of this name in the store.
+
+    It has not if either is missing.
+    """
     try:
         mine = (path / MANIFEST).read_bytes()
     except OSError:
@@ -162,7 +173,7 @@ class Sender:
     def send(self) -> None:
         """Start to upload the local checkpoints that the store lacks, in a thread.
 
-        Raises `StoreError` if an earlier upload has failed.
+        Raises `StoreError` if an earlier upload has failed, and then starts none.
         """
         done = [upload for upload in self._uploads if upload.done()]
         self._uploads = [upload for upload in self._uploads if upload not in done]
@@ -171,18 +182,25 @@ class Sender:
         self._uploads.append(self._pool.submit(self._upload_patiently))
 
     def settle(self) -> None:
-        """Wait for all uploads that were started. Raises `StoreError` if one has failed."""
+        """Wait for all uploads that were started since the last call. Raises `StoreError` if one has failed."""
         turns, self._uploads = self._uploads, []
         for turn in turns:
             turn.result()
 
     def close(self) -> None:
-        """End the uploads without waiting: those that have not started are dropped, and failed ones are not retried."""
+        """End the uploads without waiting; nothing can be sent afterwards.
+
+        Those that have not started are dropped, failed ones are not retried, and one that runs ends after its
+        checkpoint.
+        """
         self._is_closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _upload_patiently(self) -> None:
-        """Upload the checkpoints; raise `StoreError` if the store is unavailable for `AWAY_S` seconds."""
+        """Upload the checkpoints; raise `StoreError` if the store is unavailable for `AWAY_S` seconds.
+
+        Return, with the upload incomplete, if the sender is closed meanwhile.
+        """
         try:
             call_patiently(self._upload, AWAY_S, self._check_needed)
         except _NoLongerNeeded:
@@ -196,7 +214,7 @@ class Sender:
             raise _NoLongerNeeded
 
     def _upload(self) -> None:
-        """Upload the checkpoints that the store lacks, and delete superseded ones there."""
+        """Upload the checkpoints that the store lacks, oldest first, and delete superseded ones there."""
         here = {}
         for path in self.folder.glob("epoch-*"):
             here[path.name] = path

@@ -41,7 +41,7 @@ class Surroundings:
         self.resisting: list[str] = []  # settings that a trial has changed permanently
 
     def keep_outputs(self) -> None:
-        """Make every later trial begin with the present standard output and standard error."""
+        """Make every later trial begin with the standard output and standard error that this process has now."""
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
@@ -55,8 +55,9 @@ class Surroundings:
     def inside(self, *, anyhow: bool = False) -> Iterator[None]:
         """Use the trial's working folder, streams and settings inside the block; restore the caller's afterwards.
 
-        If the process is only for trials, the folder and settings are kept. Raises FileNotFoundError if the trial's
-        folder is gone, unless ``anyhow`` is set; the caller must call `check` then.
+        If the process is only for trials, the folder and settings are kept. Reads inside the block are recorded as the
+        trial's. Raises FileNotFoundError if the trial's folder and the one in which trials begin are gone. With
+        ``anyhow``, the block runs in the present folder instead, and the caller must call `check`.
         """
         back = None if self._alone else _get_current_folder()
         before = (sys.stdout, sys.stderr)
@@ -87,14 +88,17 @@ class Surroundings:
                 os.chdir(back)
 
     def _open(self, file: TextIO, stream: int) -> TextIO:
-        """Return ``file``, or a new file for this standard stream if the trial has closed it."""
+        """Return ``file``, or a new file for the descriptor ``stream``, 1 or 2, if the trial has closed ``file``."""
         if not getattr(file, "closed", False) or stream not in self._outputs:
             return file
         os.dup2(self._outputs[stream], stream)
         return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
     def keep_import_effects(self) -> None:
-        """Make all later trials begin with the present folder and settings, as the author's modules have left them."""
+        """Make all later trials begin with the present settings and folder, as the author's modules have left them.
+
+        Only the first call takes over the folder. Call it inside `inside`.
+        """
         if not self._imported:
             self._start = Path.cwd()
             self._imported = True
@@ -104,7 +108,11 @@ class Surroundings:
             self._of_import = self._settings.find_changed()
 
     def reset(self) -> None:
-        """Undo what a trial has changed in the working folder, the standard streams and the settings."""
+        """Undo what a trial has changed in the working folder, the standard streams and the settings.
+
+        The working folder, and in a shared process the settings, are those of a new trial only at the next `inside`.
+        Settings that cannot be restored are added to `resisting`.
+        """
         self._at, self._streams = self._start, None
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
@@ -123,7 +131,7 @@ def _get_current_folder() -> Path | None:
 
 
 def _is_open(stream: int) -> bool:
-    """Return whether a file descriptor is open."""
+    """Return whether the file descriptor ``stream`` is open."""
     try:
         os.fstat(stream)
     except OSError:

@@ -118,22 +118,22 @@ class _Trial:
 
     @property
     def share(self) -> float:
-        """The share of the trial's epochs or minutes that is trained."""
+        """Share of the trial's epochs or minutes, whichever is larger, that is trained; from 0 to 1."""
         return self.order.assignment.share_used(self.done, self.trained_s)
 
     @property
     def units(self) -> int:
-        """How far the trial has trained, in the units of the decision epochs."""
+        """Number of units that the trial has trained: epochs or hundredths of its minutes, as decision epochs count."""
         given = self.order.assignment
         return count_units(self.done, None if given.minutes is None else self.share, given.length)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the trial has trained all its epochs, or all its minutes."""
+        """Whether the trial has trained all its epochs or all its minutes."""
         return self.share >= 1
 
     def count(self, epoch: EpochReported) -> None:
-        """Record ``epoch`` as the last one trained, and whether the trial has now passed a decision epoch."""
+        """Record ``epoch`` as the last one trained, and in `decided` whether it has passed a decision epoch."""
         before = self.units
         self.done = epoch.epoch
         if self.order.assignment.minutes is not None:
@@ -141,7 +141,7 @@ class _Trial:
         self.decided = passes_any(self.order.decision_epochs, before, self.units)
 
     def reset(self) -> None:
-        """Reset the trial's progress, before it begins in this process."""
+        """Reset the trial's progress, except the epochs of the present step, before it begins in this process."""
         self.done = 0
         self.trained_s = 0.0
         self.decided = False
@@ -223,7 +223,10 @@ class Worker:
         self._stop_seeding = imports.start_seeding(job.data_seed)
 
     def take(self, order: Order) -> None:
-        """Release the present trial and accept another one; nothing is trained before the next step."""
+        """Release the present trial, if any, and accept ``order``; nothing is trained before the next step.
+
+        If the worker does not reuse its trainable, it is discarded.
+        """
         self.release()
         self.surroundings.reset()
         self._taken += 1
@@ -234,7 +237,7 @@ class Worker:
         self._has_earlier_trials = contract.may_hold_memory(self._trainable)
 
     def find_hindrance(self, job: Job) -> str | None:
-        """Return why another session's trials must not use this process's trainable and data, or None if they may.
+        """Return why trials of another session, ``job``, must not use this process's trainable and data, or None.
 
         They must not if the code, or a file or variable that was read here, has changed. Raises TrainableError for an
         invalid ``depends_on``.
@@ -250,7 +253,10 @@ class Worker:
         return None
 
     def take_over(self, earlier: Worker) -> None:
-        """Use the trainable of ``earlier``, a closed worker of another sweep in this process, instead of a new one."""
+        """Use the trainable of ``earlier``, a closed worker of another session in this process, instead of a new one.
+
+        Its working folder, settings and number of trials are taken over too, but not its standard streams.
+        """
         self._trainable = earlier._trainable
         self.surroundings = earlier.surroundings
         self.surroundings.keep_outputs()  # those of this session
@@ -258,7 +264,7 @@ class Worker:
         self._taken = earlier._taken
 
     def close(self) -> None:
-        """Release the last trial and stop receiving the driver's messages."""
+        """Release the present trial, if there is one, and stop receiving the driver's messages."""
         self.release()
         self._stop_receiving()
         self._stop_seeding()
@@ -272,7 +278,7 @@ class Worker:
 
     @property
     def trainable(self) -> Trainable:
-        """The object that trains the trials, created at its first use."""
+        """Object that trains the trials, created at its first use. Raises what importing or creating it raises."""
         with self.surroundings.inside(anyhow=True):
             return self._get_trainable()
 
@@ -292,7 +298,7 @@ class Worker:
         return progress
 
     def _train(self) -> BaseException | None:
-        """Let the trainable train until it returns; return the exception that it raised, or None."""
+        """Let the trainable train until it returns; return what its creation or training raised, or None."""
         try:
             self._get_trainable().train(self.report)
         except BaseException as error:  # `end_training` handles all exceptions of the user's code
@@ -304,9 +310,10 @@ class Worker:
     def begin_step(self) -> Progress | None:
         """Begin a step; return its progress if it is over already, or None if the caller must train the trial now.
 
-        To train, the caller lets the trainable train with `report` until that returns False. Then it calls
-        `end_training`, which returns the step's progress, or None if the trial must be trained once more. The caller
-        must be inside the trial's surroundings. `_step` does this for one trial, `WorkerGroup` for several.
+        To train, the caller lets the trainable train with `report` until the trainable ends, as it does after `report`
+        has returned False. Then it calls `end_training`, which returns the step's progress, or None if the trial must
+        be trained once more. The caller must be inside the trial's surroundings. `_step` does this for one trial,
+        `WorkerGroup` for several.
         """
         trial = self._get_trial()
         trial.epochs = []
@@ -314,7 +321,7 @@ class Worker:
 
     @property
     def report(self) -> Report:
-        """The function to which the trainable reports the epochs of the present trial."""
+        """Function to which the trainable reports the epochs of the present trial; RuntimeError if there is none."""
         return partial(self._record_epoch, self._get_trial())
 
     def pause(self) -> None:
@@ -326,7 +333,7 @@ class Worker:
         self._get_trial().paused = True
 
     def end_training(self, error: BaseException | None) -> Progress | None:
-        """Conclude the step after the trainable returned or raised ``error``; return the step's progress.
+        """Conclude the step after the trainable returned (``error`` is None) or raised ``error``; return its progress.
 
         None is returned if memory ran out and the trial has begun again; the caller must then train it once more.
         """
@@ -346,6 +353,7 @@ class Worker:
         """Run a part of a step; return the step's progress if it is over, or None if the trial must be trained now.
 
         An exception of the user's code ends the step. It ends the trial too, unless another process can continue it.
+        Only `StoppedAtOnce` and `WorkerLost` are raised.
         """
         facts = Facts()
         try:
@@ -380,7 +388,7 @@ class Worker:
     def _end(self, trial: _Trial, outcome: _Outcome, facts: Facts) -> Ends:
         """Clean up after a trial that has ended or was interrupted; return the progress with its end.
 
-        If it failed, the trainable is discarded, and its facts have only the number of micro-batches.
+        If it ended with an error, the trainable is discarded, and its facts have only the number of micro-batches.
         """
         self._clean_up(trial)
         status = outcome.status
@@ -409,7 +417,10 @@ class Worker:
         )
 
     def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
-        """Release a trial that must continue in another process; return the progress that says so."""
+        """Release a trial that must continue in another process; return the progress that says so.
+
+        It is `Outgrown` for a ``cause`` of type _TooLarge, `Crowded` for _Crowded, and `Moves` for `Apart`.
+        """
         self._clean_up(trial)
         notices = self._take_notices()
         match cause:
@@ -421,7 +432,7 @@ class Worker:
                 return Moves(notices=notices)
 
     def _report_running(self, trial: _Trial, facts: Facts) -> Progress:
-        """Return the progress of a trial that has not ended, which continues here or in another worker."""
+        """Return the progress of a trial that has not ended: `Moves`, after releasing it, `SameData` or `Continues`."""
         epochs = tuple(trial.epochs)
         if trial.moves:
             self._clean_up(trial)
@@ -433,7 +444,7 @@ class Worker:
         return Continues(epochs=epochs, facts=facts, notices=notices)
 
     def _explain_replacement(self, status: Status) -> str | None:
-        """Return why this process must train no other trial after one with this status; None if it may."""
+        """Return why this process must train no other trial after one that ended with ``status``; None if it may."""
         if status in ERRORED:
             return f"its trial ended as {status}"
         reason = self._node.leaving() or self._explain_memory()
@@ -446,12 +457,15 @@ class Worker:
         return trials.describe_stale() or describe_stale_names(self.surroundings.resisting)
 
     def _is_refused_in_all(self, trial: _Trial, error: BaseException) -> bool:
-        """Return whether an error is an `Incompatible` that would refuse every trial of the search alike."""
+        """Return whether an error is an `Incompatible` that would refuse every trial of the search alike.
+
+        This is False for an order that is `whole`, as outside of the search.
+        """
         of_the_search = not trial.order.whole
         return of_the_search and isinstance(error, Incompatible) and self._unread.depends_on_file_alone(error)
 
     def _explain_memory(self) -> str | None:
-        """Return why this process uses too much memory to train another trial; None if it does not."""
+        """Return why this process uses too much memory to train another trial; None if it does not or has no limit."""
         most = self._memory_bytes
         if most is None:
             return None
@@ -461,20 +475,20 @@ class Worker:
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _collect_inputs(self) -> Inputs:
-        """Return what the present trial may have read in this process, in its other ranks and in earlier processes."""
+        """Return what the trials of this process have read so far, in its other ranks and in earlier processes too."""
         absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`
         if absorb_reads is not None:
             absorb_reads()
         return inputs.collect_inputs(self.job, inputs.get_declared_paths(self._trainable))
 
     def _add_earlier_inputs(self, read_before: Inputs | None) -> None:
-        """Add to the record what the trial had read before its checkpoint was written."""
+        """Record what the trial had read before its checkpoint was written; if that is None, record it as unknown."""
         if read_before is None:
             read_before = Inputs(unknown=("what they read before their last checkpoint was not recorded",))
         inputs.add_earlier_inputs(read_before, self.job)
 
     def _note_changed_modules(self) -> None:
-        """Add a notice about modules whose code has changed since the session began, once for each."""
+        """Add a notice about modules whose code has changed since the session began, if there are any new ones."""
         changed = inputs.list_changed_modules(self.job)
         new = []
         for name in changed:
@@ -488,7 +502,7 @@ class Worker:
             )
 
     def _take_notices(self) -> tuple[str, ...]:
-        """Return the notices for the user since the last call, including those about changed code."""
+        """Return the notices for the user since the last call, with those about changed code, and remove them."""
         self._note_changed_modules()
         notices = tuple(self._notices)
         self._notices = []
@@ -497,8 +511,8 @@ class Worker:
     def _clean_up(self, trial: _Trial, *, kept: bool = True) -> None:
         """Wait for the trial's checkpoints, tell its code that it has ended, and undo its changes to the process.
 
-        Unless ``kept``, uploads are not waited for. Local files of checkpoints in an object store are deleted. Errors
-        become notices.
+        Unless ``kept``, uploads are not waited for. Local files of checkpoints in an object store are deleted. In a
+        process that does more than train trials, changes to modules are only recorded. Errors of saving become notices.
         """
         try:
             trial.saver.finish(kept=kept)
@@ -518,7 +532,8 @@ class Worker:
     def _run_within_memory(self, trial: _Trial, part: _Part) -> _Outcome | None:
         """Run a part of a step; if memory runs out, let the trial begin again with less, as `_choose_retry` says.
 
-        Return what the part returns: the outcome of the step, or None if the trial must be trained now.
+        Return what the part returns: the outcome of the step, or None if the trial must be trained now. If the part
+        raises `Diverged`, that is the outcome.
 
         Raises:
             _TooLarge: if the trial must begin again in another process.
@@ -577,7 +592,7 @@ class Worker:
             raise _TooLarge("its trial does not fit")
 
     def _start_step(self, trial: _Trial) -> _Outcome | None:
-        """Check that the working folder exists, then return the result of `_prepare_training`."""
+        """Return the result of `_prepare_training`; raise FileNotFoundError before if the working folder is gone."""
         self.surroundings.check()
         return self._prepare_training(trial)
 
@@ -597,7 +612,11 @@ class Worker:
         return None
 
     def _prepare_trial(self, trial: _Trial) -> _Outcome | None:
-        """Begin the trial; return the outcome of the step if it must not train, otherwise None."""
+        """Begin the trial; return the outcome of the step if it must not train now, otherwise None.
+
+        It must not if it was stopped, must move, has epochs from a checkpoint to report, or has loaded data that the
+        driver knows. None is returned too if the trial is done already.
+        """
         if self.job.stop_file.exists():
             return _Outcome(Status.INTERRUPTED, "stopped before it began")
         if self._node.leaving():
@@ -626,7 +645,7 @@ class Worker:
         return self._conclude_step(trial, stop_reason)
 
     def _note_unread_parameters(self, trial: _Trial) -> None:
-        """Add notices about parameters and settings that the trainable has not read in its epochs."""
+        """Add notices about parameters and settings that no trial of this worker has read, each once."""
         self._notices += self._unread.report_unread(trial.order.assignment.params)
         read = contract.list_read_settings(self._trainable)
         if read is not None:
@@ -635,8 +654,8 @@ class Worker:
     def _conclude_step(self, trial: _Trial, stop_reason: str = "") -> _Outcome:
         """Return the outcome of a step that trains no more epochs, after saving the trial if necessary.
 
-        ``stop_reason`` is the message with which the trainable has raised `Stopped`, or ``""``. Raises RuntimeError
-        if no epoch was ever reported.
+        ``stop_reason`` is the message with which the trainable has raised `Stopped`, or ``""``. Raises RuntimeError if
+        the trial has never reported an epoch, and DiskFault.
         """
         if trial.epochs:
             self._note_unread_parameters(trial)
@@ -678,7 +697,8 @@ class Worker:
     def _begin_trial(self, trial: _Trial) -> None:
         """Begin the trial with the trainable, or continue it from its newest checkpoint that can be restored.
 
-        Raises DiskFault if the checkpoints in an object store cannot be fetched, OtherData if the data have changed.
+        Raises DiskFault if the checkpoints in an object store cannot be fetched, OtherData if the data have changed,
+        and any other error of the trainable's ``begin``.
         """
         declared = inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
         if self._declared is None:
@@ -700,7 +720,11 @@ class Worker:
         trial.begun = True
 
     def _restore(self, trial: _Trial, path: Path) -> bool:
-        """Begin the trial and continue it from a checkpoint; return False, with a notice, if that is unusable."""
+        """Begin the trial and continue it from the checkpoint in the folder ``path``.
+
+        Return False, with a notice, if the checkpoint is unusable. Raises what the trainable's ``begin`` raises,
+        OtherData, and an error of ``restore`` that says that memory is out.
+        """
         try:
             manifest = checkpoints.read_verified_manifest(path)
         except checkpoints.Damaged as error:
@@ -730,7 +754,8 @@ class Worker:
     def _record_epoch(self, trial: _Trial, epoch: EpochReported) -> bool:
         """Check and record an epoch that the trainable has reported; return whether to train another in this step.
 
-        Raises ValueError if its number does not follow the last one, and StoreError if the log could not hold it.
+        Raises ValueError if its number does not follow the last one or a number is too large for a float, and
+        StoreError if the log could not hold it.
         """
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
@@ -751,7 +776,7 @@ class Worker:
         return not trial.paused
 
     def _must_move(self, trial: _Trial, epoch: EpochReported) -> bool:
-        """Return whether another worker must continue the trial after this epoch, which needs a checkpoint."""
+        """Return whether another worker must continue the trial after its last ``epoch``; False if it cannot save."""
         if not contract.can_save(self._trainable):
             return False
         return self._node.leaving() is not None or must_move(self.job, trial.order, epoch)
@@ -773,7 +798,8 @@ class Worker:
     def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:
         """Return the cost of the trial's GPUs since its last epoch, or since this worker got it, as a measure by name.
 
-        If several trials are trained together, each pays an equal part. The mapping is empty if no price is known.
+        If several trials are trained together, each pays an equal part. The mapping is empty if no price is known. Each
+        call begins a new period.
         """
         since = self._held_since
         self._held_since = time.monotonic()
@@ -784,7 +810,7 @@ class Worker:
         return {prices.COST: gpu_hours * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, reason: str) -> _Outcome:
-        """Return the outcome of a completed trial, after saving the trial if its loss is below `Order.to_beat`.
+        """Save a completed trial if its loss is below `Order.to_beat` or that is None; return the trial's outcome.
 
         Otherwise its checkpoint would not be kept, because enough other trials are better.
         """
@@ -798,19 +824,20 @@ class Worker:
         return trial.is_whole or self._describe_target(trial) is not None
 
     def _describe_target(self, trial: _Trial) -> str | None:
-        """Return a text saying that the last epoch of the step has reached the sweep's target; None if it has not."""
+        """Return a text if the last epoch of the step has reached the sweep's target; None if not, or without one."""
         if trial.order.whole or not trial.epochs:
             return None
         return self.job.objective.describe_reached(self.job.target, trial.epochs[-1].metrics)
 
     def _describe_divergence(self, epochs: Sequence[EpochReported]) -> str:
-        """Return a text on the first loss or objective that is not finite; ``""`` if all are finite."""
+        """Return a text on the first loss or objective in ``epochs`` that is not finite; ``""`` if all are finite."""
         return next(filter(None, map(self.job.objective.explain_divergence, epochs)), "")
 
     def _save(self, trial: _Trial, *, beside: bool = False) -> None:
         """Save the trial at its last epoch; do nothing if its trainable cannot save.
 
-        With ``beside``, the files are completed while training continues. Raises DiskFault.
+        With ``beside``, the files are completed while training continues. Raises DiskFault, and errors of the
+        trainable.
         """
         if not contract.can_save(self._trainable):
             return  # such a trial begins again when it is resumed
@@ -824,7 +851,7 @@ class Worker:
         trial.saver.save(self._get_trainable(), manifest, beside=beside)
 
     def _create_saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
-        """Return a new saver of a trial's checkpoints.
+        """Return a new saver of the checkpoints of the trial with the number ``trial``.
 
         If the trial continues from a checkpoint, ``epoch`` is its epoch and ``reports`` are the epochs that it
         contains.
@@ -837,7 +864,7 @@ class Worker:
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:
-        """Return the loss by which checkpoints of the trial are compared."""
+        """Return the loss by which checkpoints of the trial are compared; infinity if the objective is not finite."""
         return self.job.objective.ranking_loss(epoch.metrics)
 
     def _collect_facts(self, trial: _Trial, status: Status) -> Facts:
@@ -888,12 +915,12 @@ class Worker:
         )
 
     def _load_trainable(self) -> Callable[[], Trainable]:
-        """Import the job's class or function; return a function that creates its trainable."""
+        """Return a function that creates the trainable, after importing its code; raise what the import raises."""
         job = self.job
         return load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)
 
     def _get_trainable(self) -> Trainable:
-        """Return the trainable, which the first call creates."""
+        """Return the trainable, which is created if there is none now. Raises what importing or creating it raises."""
         if self._trainable is None:
             self._trainable = (self._make or self._load_trainable())()
             self.surroundings.keep_import_effects()

@@ -26,7 +26,10 @@ NOT_OFFERED = frozenset({"as_json", "detach", "quiet", "verbose", "events", "wat
 
 
 def describe_input(command: click.Command) -> Json:
-    """Return the JSON Schema of the parameters of a command, by the names that `build_command_line` accepts."""
+    """Return the JSON Schema of the parameters of a command, by the names that `build_command_line` accepts.
+
+    Parameters that agents may not set are left out.
+    """
     offered = list_parameters(command)
     schema: Json = {
         "type": "object",
@@ -45,7 +48,7 @@ def describe_input(command: click.Command) -> Json:
 def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
     """Return the parameters of a command that agents may set, by their name in the tool.
 
-    The name is ``run_cap`` for ``--run-cap``.
+    The name is ``run_cap`` for ``--run-cap``. Hidden parameters and those in `NOT_OFFERED` are left out.
     """
     offered = {}
     for parameter in command.params:
@@ -57,7 +60,8 @@ def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
 def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list[str]:
     """Return the words of the command line that runs a command with the values ``given`` by name.
 
-    The options ``--json`` and, for commands that train, ``--detach`` are added.
+    They are the arguments of ``python -m sweep``. A value of None sets nothing. The options ``--json``, if the command
+    has it, and ``--detach``, for the commands in `DETACHED`, are added.
 
     Raises: InputError: naming all parameters that the command does not have.
     """
@@ -121,12 +125,15 @@ def _describe_type(parameter: click.Parameter) -> Json:
 
 
 def _takes_several(parameter: click.Parameter) -> bool:
-    """Return whether a parameter accepts several values."""
+    """Return whether a parameter accepts several values, by its ``nargs`` or because it can be repeated."""
     return parameter.nargs != 1 or bool(getattr(parameter, "multiple", False))
 
 
 def _build_option(option: click.Parameter, value: Any) -> list[str]:
-    """Return the words that set an option to ``value``, a list for several values; [] for a flag that is off."""
+    """Return the words that set an option to ``value``, a list for several values; [] for a flag that is off.
+
+    The word for a value is ``--name=value``.
+    """
     word = max(option.opts, key=len)
     if getattr(option, "is_flag", False):
         return [word] if value else []

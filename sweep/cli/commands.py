@@ -64,7 +64,10 @@ class _Commands(click.Group):
                 formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command. If even the error cannot be written, exit with code 2."""
+        """Run a command and exit. If even the error cannot be written, exit with code 2.
+
+        With the environment variable `WHOLE`, such an OSError is raised instead.
+        """
         try:
             return super().main(*args, **extra)
         except OSError:
@@ -75,7 +78,11 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse the command line; if it is wrong and contains ``--json``, print the error as a document."""
+        """Parse the command line; if it is wrong and contains ``--json``, print the error as a document.
+
+        The error is then raised again, for click to print it. The words of the command line, and whether ``--json`` is
+        among them, are kept in ``ctx.meta``.
+        """
         as_json = _asks_for_json(args)
         given = list(args)  # click takes words away from its list
         try:
@@ -90,9 +97,10 @@ class _Commands(click.Group):
         return ctx
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command, print its errors as lines, and exit with the error's code.
+        """Run a command; print its errors as lines, and exit with the error's code.
 
-        With ``--json``, an error is also printed as a document.
+        Errors of sweep, of the operating system and Ctrl-C are printed; other exceptions pass. With ``--json``, an
+        error is also printed as a document.
         """
         as_json = ctx.meta[AS_JSON]
         try:
@@ -130,7 +138,7 @@ def _print_error_line(text: str) -> None:
 
 
 def _asks_for_json(args: Sequence[str]) -> bool:
-    """Return whether a command line contains ``--json``, even if it cannot be parsed."""
+    """Return whether a command line contains ``--json`` before any ``--``, even if it cannot be parsed."""
     words = list(args)
     if "--" in words:
         words = words[: words.index("--")]
@@ -138,14 +146,17 @@ def _asks_for_json(args: Sequence[str]) -> bool:
 
 
 def _list_lines(error: SweepError) -> list[str]:
-    """Return the lines of an error: one for each mistake in the input."""
+    """Return the lines of an error: one for each mistake in the input, or the only one of any other error."""
     if isinstance(error, InputError):
         return [str(problem) for problem in error.problems]
     return [str(error)]
 
 
 def _exit_with_error(error: SweepError, lines: Sequence[str], *, as_json: bool) -> NoReturn:
-    """Write the lines of an error, with ``as_json`` also its document, and exit with its code."""
+    """Write ``lines`` to standard error, with ``as_json`` also the error's document to standard output, and exit.
+
+    The exit code is that of ``error``.
+    """
     from sweep.documents import mistakes
 
     for line in lines:
@@ -172,9 +183,10 @@ def _print_document(content: ErrorDocument) -> None:
 
 
 def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:
-    """Print an error of the operating system that no command has handled, and exit.
+    """Print an error of the operating system that no command has handled, and exit with the code of a `SweepError`.
 
-    Exits with code 0 if the reader of standard output has closed the pipe.
+    Exits with code 0 if the reader of standard output has closed the pipe. With the environment variable `WHOLE`, the
+    error is raised instead.
     """
     if isinstance(error, BrokenPipeError) and output.failed_by(error):
         sys.exit(0)  # the reader of our output has closed the pipe

@@ -78,7 +78,10 @@ class CheckInputs:
 
 
 def examine(given: CheckInputs) -> Iterator[Finding]:
-    """Run all checks, quick ones first, and yield their findings; end early if TensorFlow cannot be started."""
+    """Run all checks, quick ones first, and yield their findings as they come.
+
+    If TensorFlow cannot be started, the checks of GPUs, Ray and devices are left out.
+    """
     from sweep.doctor import gpu_checks, host_checks, nvidia, probes
 
     machine = host_checks.gather_facts(given.environ)
@@ -107,7 +110,11 @@ def examine(given: CheckInputs) -> Iterator[Finding]:
 
 
 def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
-    """Check Ray: its folder and this machine's resources, or those of the cluster at the given address."""
+    """Check Ray: its folder and this machine's resources, or those of the cluster at the given address.
+
+    ``here`` has the numbers of this machine's CPUs and GPUs. For a cluster, connections between its nodes are also
+    checked.
+    """
     from sweep.backends.ray_tune import ray_folder
     from sweep.doctor import host_checks, probes
 
@@ -125,7 +132,10 @@ def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
 
 
 def _check_devices(given: CheckInputs, gpus: int) -> Iterator[Finding]:
-    """Check each device, then all devices together; without a GPU, check two logical CPU devices."""
+    """Check each of the ``gpus`` devices, then all together; without a GPU, check the CPU and two logical CPU devices.
+
+    With GPUs, a training on one GPU is also checked and, if there are several, compared with the one on all.
+    """
     from sweep.doctor import gpu_checks, probes
 
     tried = {}

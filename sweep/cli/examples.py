@@ -38,7 +38,7 @@ class Example:
 
     @property
     def about(self) -> tuple[str, str]:
-        """The file's first two lines: the question that the sweep answers, and its cost."""
+        """The file's first two lines without ``# ``: the question that the sweep answers, and its cost."""
         question, cost = self.file.read_text(encoding="utf-8").splitlines()[:2]
         return question.removeprefix("# "), cost.removeprefix("# ")
 
@@ -56,13 +56,17 @@ class Example:
 
     @property
     def source(self) -> Path:
-        """The path of the trainable's module."""
+        """The path of the trainable's module: in the folder of the file or, if it is not there, in `ROOT`."""
         ((module_name, _),) = TRAINABLE.findall(self.text)
         module = Path(*module_name.split(".")).with_suffix(".py")
         return next(path for path in (self.file.parent / module, ROOT / module) if path.is_file())
 
     def copy_as(self, name: str) -> dict[str, str]:
-        """Return the contents of NAME.yaml and NAME.py: copies of the sweep file and its trainable with a new name."""
+        """Return the contents of copies of the sweep file and its trainable, by file name: ``name.yaml``, ``name.py``.
+
+        In the sweep file, the module of the trainable, the name of the sweep and mentions of the module's file are
+        changed to the new name. Nothing is written.
+        """
         text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)
         if re.search(r"^name: ", text, re.MULTILINE):
             text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
@@ -73,13 +77,16 @@ class Example:
 
 
 def list_examples() -> dict[str, Example]:
-    """Return the sweep files that come with sweep, by name; those directly in search_spaces/ come first."""
+    """Return the sweep files that come with sweep, by name, without the starters of `init`.
+
+    Those directly in search_spaces/ come first.
+    """
     files = (*sorted(SHIPPED.glob("*.yaml")), *sorted((SHIPPED / "examples").glob("*.yaml")))
     return {file.stem: Example(file) for file in files}
 
 
 def find_example(name: str) -> Example:
-    """Return the sweep file with this name that comes with sweep. Raises `UnknownNameError`."""
+    """Return the sweep file with this name that comes with sweep. Raises `UnknownNameError` if there is none."""
     known = list_examples()
     if name not in known:
         raise UnknownNameError.one(
@@ -89,9 +96,10 @@ def find_example(name: str) -> Example:
 
 
 def write_files(contents: Mapping[str, str], folder: Path) -> None:
-    """Write files into a folder, or none of them if one of them exists.
+    """Write files, given as texts by name, into a folder, or none of them if one of them exists.
 
-    Raises `RefusedError` if one exists, and `InputError` if one cannot be written.
+    A missing folder is created. Raises `RefusedError` if a file exists, and `InputError` if one cannot be written;
+    files written before that stay.
     """
     taken = []
     for name in contents:
@@ -167,7 +175,10 @@ def init(
 
 
 def _check_module_name(name: str, to: Path) -> str:
-    """Return ``name``. Raises `InputError` if it is no identifier, or if an installed module has this name."""
+    """Return ``name``. Raises `InputError` if it is no identifier, or if an installed module has this name.
+
+    A file ``name.py`` in the folder ``to`` is no reason to refuse the name.
+    """
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
     if not (to / f"{name}.py").exists() and find_spec(name) is not None:
@@ -180,7 +191,8 @@ def _write_and_announce(
 ) -> None:
     """Write the files of a sweep into the folder ``to``, and print their names and the commands to type next.
 
-    Raises the errors of `write_files`.
+    ``contents`` are the texts by file name, and ``name`` is the name of the sweep file without ``.yaml``. ``notes`` go
+    to standard error, or into the document with ``as_json``. Raises the errors of `write_files`.
     """
     write_files(contents, to)
     files = [str(to / file) for file in contents]

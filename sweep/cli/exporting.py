@@ -85,7 +85,7 @@ class _Written:
 
 
 def _export_csv(folder: ResultsFolder, target: Path) -> _Written:
-    """Export a sweep as CSV files."""
+    """Export a sweep as CSV files into the folder ``target``."""
     from sweep.export import runs
 
     files = tuple(str(path) for path in runs.export_csv(folder, target))
@@ -93,7 +93,10 @@ def _export_csv(folder: ResultsFolder, target: Path) -> _Written:
 
 
 def _export_mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Written:
-    """Export a sweep as runs of MLflow."""
+    """Export a sweep as runs of MLflow: to the server or database ``uri``, or into the folder ``target`` if it is None.
+
+    Metrics that MLflow cannot name as they are get another name, which a note on standard error tells.
+    """
     from sweep.export import mlflow_runs, runs
 
     if uri is None:
@@ -113,7 +116,7 @@ def _export_mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Wri
 
 
 def _export_tensorboard(folder: ResultsFolder, target: Path) -> _Written:
-    """Export a sweep as event files of TensorBoard."""
+    """Export a sweep as event files of TensorBoard into the folder ``target``."""
     from sweep.export.tensorboard import EventFiles
 
     files = EventFiles(folder, target)
@@ -127,7 +130,7 @@ def _export_tensorboard(folder: ResultsFolder, target: Path) -> _Written:
 
 
 def _export_wandb(folder: ResultsFolder, target: Path) -> _Written:
-    """Export a sweep as offline runs of W&B."""
+    """Export a sweep as offline runs of W&B into the folder ``target``; nothing is sent."""
     from sweep.export import runs, wandb_runs
 
     count = wandb_runs.write_wandb_runs(runs.read_sweep_state(folder), target)

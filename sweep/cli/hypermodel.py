@@ -57,8 +57,10 @@ class WrittenFiles:
 def make_files(target: str, name: str, folder: Path) -> WrittenFiles:
     """Return the texts of a sweep file for ``module:Name``, and of a module with a trainable that wraps it.
 
-    If ``module:Name`` is a trainable, there is no such module. Raises `InputError` if it cannot be imported, builds no
-    model or declares nothing, or if a sweep file cannot express what it declares.
+    ``target`` is ``module:Name``, which is imported and built here, ``folder`` is where it is searched first, and
+    ``name`` is that of the sweep and of both files. If the target is a trainable, there is no such module. Raises
+    `InputError` if it cannot be imported, builds no model or declares nothing, or if a sweep file cannot express what
+    it declares.
     """
     with runner.silence_libraries():
         hypermodel = _load_hypermodel(target, folder)
@@ -106,9 +108,11 @@ class _Builds:
         return MOST - self._count
 
     def run(self, values: Mapping[str, Value]) -> Space | None:
-        """Build a model with ``values``; return what it declares, or None if building fails.
+        """Build a model with ``values`` and the defaults of the others; return what it declares, or None if that fails.
 
-        Raises `InputError` if building fails and no earlier build has succeeded, or if too many models were built.
+        What it declares is kept in `all` and `space`, and a failure in `failed`. Raises `InputError` if building fails
+        and no earlier build has succeeded, if a build returns no Keras model or declares a parameter in two ways, or if
+        too many models were built.
         """
         if not self.left:
             raise InputError.one(self._where, f"has more than {MOST} ways to be built", "write the file by hand")
@@ -148,7 +152,7 @@ class _Builds:
             raise InputError.one(self._where, what, "start from a training function: python -m sweep init --function")
 
     def _check_redeclaration(self, first: Declaration, later: Declaration) -> None:
-        """Raise `InputError` if a parameter is declared twice, with different values and under different conditions."""
+        """Raise `InputError` if the same parameter is declared with other keys and under another condition."""
         if later.keys != first.keys and later.when != first.when:
             first_keys = flow({**first.keys})
             later_keys = flow({**later.keys})
@@ -159,8 +163,9 @@ class _Builds:
 def explore(build: Build, where: str) -> tuple[Space, list[str]]:
     """Build models with the values of each choice; return the declared parameters, and notes on what remains unknown.
 
-    Of a long range only the ends are tried, unless an end changes what is declared. Raises `InputError` if building
-    fails with the defaults, or if there are too many combinations.
+    ``where`` is the ``module:Name`` that messages name. Of a long range only the ends are tried, unless an end changes
+    what is declared. Returned are the parameters by name, each with the condition that was found. Raises `InputError`
+    if building fails with the defaults, or if there are too many combinations.
     """
     builds = _Builds(build, where)
     base = builds.run({}) or {}
@@ -223,7 +228,10 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
 
 
 def _explore_pairs(base: Space, builds: _Builds) -> int:
-    """Build models in which two choices differ from their defaults; return how many pairs were skipped."""
+    """Build models in which two choices differ from their defaults; return how many pairs of values were skipped.
+
+    Only choices in ``base`` with at most `FEW` values are paired. Results are kept in ``builds``.
+    """
     few = []
     for one in base.values():
         if 2 <= len(one.choices) <= FEW:
@@ -276,7 +284,11 @@ def _is_met_by_any(configurations: Iterable[Mapping[str, Value]], conditions: Ma
 
 
 def _load_hypermodel(target: str, folder: Path) -> HyperModel:
-    """Import ``module:Name`` and find out how to build a model with it. Raises `InputError`."""
+    """Import ``module:Name``, searched first in ``folder``, and find out how to build a model with it.
+
+    A class is instantiated. Raises `InputError` if the target cannot be imported, builds no model, or is a class that
+    requires arguments.
+    """
     name = target.partition(":")[2]
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
@@ -335,7 +347,10 @@ def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
 
 
 def _format_module(name: str, hypermodel: HyperModel) -> str:
-    """Return the text of a module with a trainable that wraps the model."""
+    """Return the text of a module with a trainable named after ``name`` that wraps the model.
+
+    The method `data` of the trainable is left to the user.
+    """
     module, _, imported = hypermodel.target.partition(":")
     return f'''"""The model of {module}.py, and its data."""
 
@@ -359,7 +374,10 @@ class {_make_class_name(name)}(KerasTrainable):
 
 
 def _format_sweep_file(name: str, trainable: str, target: str, space: Space) -> str:
-    """Return the text of a sweep file with the parameters ``space``."""
+    """Return the text of a sweep file with the name ``name`` and the parameters ``space``.
+
+    ``trainable`` is its trainable, and ``target`` the ``module:Name`` that declares the space, for a comment.
+    """
     rows = []
     for declaration in space.values():
         rows.append(f"  {flow(declaration.name)}: {flow(_make_keys(declaration))}")

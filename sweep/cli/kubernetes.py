@@ -65,9 +65,10 @@ class Pods:
 
 
 def make_manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, pods: Pods) -> list[Manifest]:
-    """Return the Kubernetes objects of a sweep: its RayJob and, if the code is sent, the ConfigMap of the code.
+    """Return the Kubernetes objects of a sweep: the ConfigMap of the code, if it is sent, and then the RayJob.
 
-    Raises `InputError` if the code is too large for a ConfigMap.
+    ``command`` has the arguments of ``python -m sweep`` that the job runs. With ``package`` None, no code is sent, and
+    the image has it. Raises `InputError` if the code is too large for a ConfigMap.
     """
     name = _make_kubernetes_name(spec.name)
     if package is None:
@@ -111,9 +112,9 @@ def make_manifests(spec: Spec, command: Sequence[str], package: CodePackage | No
 
 
 def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
-    """Return the group of worker pods.
+    """Return the group of worker pods, which begins with none.
 
-    Each pod requests resources for one trial, or for all trials that share its GPU.
+    Each pod requests resources for one worker of a trial, or for all trials that share its GPU by a fixed share.
     """
     asked = spec.resources
     gpus = math.ceil(asked.most_gpus)
@@ -150,7 +151,10 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
 
 
 def _make_pod_template(name: str, resources: Mapping[str, str], code: _Code | None, pods: Pods) -> Manifest:
-    """Return the template of a pod with the resources ``resources``."""
+    """Return the template of a pod whose container ``name`` requests ``resources`` and is limited to them.
+
+    With ``code``, its files are mounted at `CODE`.
+    """
     container: Manifest = {
         "name": name,
         "image": pods.image,
@@ -177,7 +181,10 @@ class _Code:
 
 
 def _pack_code(name: str, package: CodePackage) -> _Code:
-    """Return the files of a project as a ConfigMap. Raises `InputError` if they are too large."""
+    """Return the files of a project as a ConfigMap, whose name begins with ``name`` and ends with a hash of the files.
+
+    Raises `InputError` if they are too large.
+    """
     if package.size > MOST_BYTES:
         what = f"has {package.size / 1e6:.1f} MB of files, Kubernetes takes {MOST_BYTES / 1e6:.1f} MB beside a job"
         hint = "put the code into the image and say where: --workdir /app, or name what need not go along in .gitignore"
@@ -203,7 +210,7 @@ def _pack_code(name: str, package: CodePackage) -> _Code:
 def _make_kubernetes_name(sweep: str) -> str:
     """Convert a sweep's name to a unique one that Kubernetes allows (RFC 1123).
 
-    It has at most 40 characters of a-z, 0-9 and "-". A name that must be changed ends with a hash.
+    It has at most 40 characters of a-z, 0-9 and "-". A name that must be changed ends with a hash of the sweep's name.
     """
     plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
     if plain == sweep and len(sweep) <= 40:

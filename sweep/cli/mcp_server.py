@@ -51,13 +51,13 @@ def mcp(ctx: click.Context) -> None:
 
 
 def list_tools(group: click.Group) -> dict[str, click.Command]:
-    """Return the commands that are offered as tools, by name."""
+    """Return the commands of the group that are offered as tools, by name: those that read, then those that act."""
     names = (*agent_tools.READING, *agent_tools.ACTING)
     return {name: group.commands[name] for name in names}
 
 
 async def _serve(commands: Mapping[str, click.Command]) -> None:
-    """Answer the requests of an agent until standard input ends."""
+    """Answer the requests of an agent with the tools ``commands`` until standard input ends."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
@@ -70,7 +70,7 @@ async def _serve(commands: Mapping[str, click.Command]) -> None:
         return types.ListToolsResult(tools=[_describe_tool(command) for command in commands.values()])
 
     async def call(context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
-        """Answer a call of a tool."""
+        """Answer a call of a tool, with a document of the error if the tool or a parameter does not exist."""
         try:
             if request.name not in commands:
                 raise InputError.one(request.name, "no such tool", f"there are {', '.join(commands)}")
@@ -102,7 +102,8 @@ def _describe_tool(command: click.Command) -> types.Tool:
 async def _run_command_line(words: Sequence[str]) -> types.CallToolResult:
     """Run a sweep command in its own process, and return its output and exit code.
 
-    If the call is cancelled, the process is ended.
+    ``words`` are the arguments of ``python -m sweep``. Standard error is returned if standard output is empty. If the
+    call is cancelled, the process is ended.
     """
     import anyio
 
@@ -115,7 +116,10 @@ async def _run_command_line(words: Sequence[str]) -> types.CallToolResult:
 
 
 def _make_tool_result(text: str, *, code: int) -> types.CallToolResult:
-    """Return the result of a call: the document that the command printed, or its error text, with the exit code."""
+    """Return the result of a call: the document that the command printed, or its error text, with the exit code.
+
+    It is an error of the call unless the code is 0 or 1.
+    """
     import mcp_types as types
 
     try:

@@ -153,7 +153,7 @@ keep_warm = click.option(
 def _apply_keep_warm(given: dict[str, Any]) -> None:
     """Remove ``--keep-warm`` from the arguments ``given``; set how long Ray is kept, if this process keeps it.
 
-    Raises InputError if the option is given where nothing can be kept.
+    In such a process, also set whether it is quiet. Raises InputError if the option is given where nothing can be kept.
     """
     from sweep.backends.ray_tune.kept_ray import get_kept_ray
 
@@ -175,8 +175,8 @@ def _apply_keep_warm(given: dict[str, Any]) -> None:
 def session(command: Callable[..., None]) -> Callable[..., None]:
     """Declare the options of commands that train, and pass them as ``how``, an `Options`, and ``as_json``.
 
-    With ``--json``, no progress is shown, because standard output has the result only. A command with further options
-    of `Options` declares them itself, above this decorator.
+    With ``--json``, no progress is shown, because standard output has the result only; ``--events`` with it raises
+    InputError. A command with further options of `Options` declares them itself, above this decorator.
     """
 
     @functools.wraps(command)
@@ -208,7 +208,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _collect_options(given: dict[str, Any]) -> Options:
-    """Remove the options of a session from the arguments and return them as `Options`."""
+    """Remove the options of a session from the arguments and return them as `Options`; ``as_json`` is not removed."""
     from sweep.runner import Options
 
     return Options(

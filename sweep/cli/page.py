@@ -92,7 +92,10 @@ def _print_address(url: str, *, as_json: bool) -> None:
 
 
 def _list_commands() -> Commands:
-    """Return the option names of each command of this installation, by the command's name."""
+    """Return the option names of each command of this installation, such as ``--json``, by the command's name.
+
+    The names of arguments are included.
+    """
     group = click.get_current_context().find_root().command
     if isinstance(group, click.Group):
         commands = group.commands
@@ -105,10 +108,10 @@ def _list_commands() -> Commands:
 
 
 def _open_browser(url: str) -> None:
-    """Open ``url`` in a browser, if this machine has a screen and standard output is a terminal.
+    """Open ``url`` in a browser, if this machine has a screen and standard output is a terminal; else do nothing.
 
     The browser is passed a temporary file that leads to the address, because the address contains the token and other
-    users of this machine can see command lines.
+    users of this machine can see command lines. The file is not deleted.
     """
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not (has_screen and sys.stdout.isatty()):

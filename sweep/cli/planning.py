@@ -28,7 +28,10 @@ STANDARD_INPUT = Path("/dev/stdin")
 def _parse_machines(
     context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> tuple[pricing.Machine, ...]:
-    """Return the machines that the values of ``--compare-prices`` describe. Raises click's BadParameter."""
+    """Return the machines that the values of ``--compare-prices`` describe. Raises click's BadParameter.
+
+    A value is NAME=GPUS:PRICE or NAME=GPUS:PRICE:SECONDS.
+    """
     from sweep.runner.pricing import Machine
 
     machines = []
@@ -156,7 +159,10 @@ def plan(
 
 
 def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int | None, params: Params) -> Throughput:
-    """Measure the examples per second of different settings, with at most as many replicas as there are GPUs."""
+    """Measure the examples per second of different settings, with at most as many replicas as there are GPUs.
+
+    ``params`` is the configuration that is trained. Without whole GPUs for a trial, there is one replica.
+    """
     from sweep import runner
     from sweep.runner import throughput
     from sweep.store import sweep_info
@@ -170,7 +176,7 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
 
 
 def _describe_plan(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
-    """Return a plan as a `PlanDocument`, with the range tests and the throughput if they were asked for."""
+    """Return a plan as a `PlanDocument`; ``curves`` and ``speeds`` are None if they were not asked for."""
     from sweep.render import plans as drawn
 
     content: dict[str, object] = {"version": 1, **drawn.as_dict(planned), "find_lr": None, "throughput": None}

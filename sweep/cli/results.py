@@ -214,9 +214,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
 
 
 def _replace_rule(spec: Spec, text: str) -> Spec:
-    """Return a copy of the sweep's spec with the stopping rule ``text``, such as ``asha eta=4``.
+    """Return a copy of the sweep's spec with the stopping rule ``text``, such as ``asha eta=4`` or ``module:Name``.
 
-    Raises `InputError`, which names ``--early-terminate``.
+    Raises `InputError`, which names ``--early-terminate``, if the text is no rule or the rule does not fit the sweep.
     """
     from sweep.spec import parse_spec
 
@@ -252,7 +252,7 @@ def _replace_rule(spec: Spec, text: str) -> Spec:
 
 
 def _format_rule(spec: Spec) -> str:
-    """Format the stopping rule of a sweep: ``asha min_iter=1 eta=4``."""
+    """Format the stopping rule of a sweep, as in ``asha min_iter=1 eta=4``, or ``module:Name`` for the user's own."""
     from sweep.spec import sweep_file
 
     rule = sweep_file.rule_to_dict(spec.early_terminate)

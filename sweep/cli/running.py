@@ -71,9 +71,10 @@ def _run_or_resume(
     detach: bool,
     as_json: bool,
 ) -> None:
-    """Check a sweep file; run or resume the sweep and print the result, or start it in the background.
+    """Check a sweep file; run the sweep and print the result, or start it in the background with ``detach``.
 
-    Raises `InputError`.
+    With ``or_resume``, a sweep that exists already is resumed, after its changes are printed. ``ui`` also starts the
+    live page. Raises `InputError`, and ends the process with the exit code of the session unless that is 0.
     """
     require_locks()
     from sweep.runner import sweep_files
@@ -170,7 +171,8 @@ def resume(
 def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
     """Start this command in a background process, and print how to watch it, wait for it and stop it.
 
-    Return the process id. Raises `InputError` with ``--events``.
+    ``folder`` is that of the sweep. Returns the process id once the session has begun. Raises `InputError` with
+    ``--events``.
     """
     from sweep.documents.shapes import DetachedDocument
     from sweep.render import document
@@ -201,7 +203,7 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
 
 
 def _find_command_process() -> int:
-    """Return the id of the process in the user's terminal; this one, unless a keeper of Ray runs the command for it."""
+    """Return the id of the process in the user's terminal: this one, unless a keeper of Ray runs the command for it."""
     from sweep.backends.ray_tune.kept_ray import get_kept_ray
 
     kept = get_kept_ray()
@@ -230,9 +232,10 @@ def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
 
 
 def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool, work: str = "") -> None:
-    """Check the trainable of a sweep, run one more session of the sweep, print its result and exit with its exit code.
+    """Check the trainable of a sweep, run one more session of it, and print its result.
 
-    ``work`` describes what the session will train; by default, it is described from the sweep file.
+    ``work`` describes what the session will train; by default, it is described from the sweep file. Ends the process
+    with the exit code of the session unless that is 0.
     """
     from sweep.runner import checking, session
 
@@ -249,7 +252,7 @@ def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: 
 
 
 def make_viewer(spec: Spec, how: Options) -> MakeView:
-    """Return a function that creates the view of a session from its folder and terminal."""
+    """Return a function that creates the view of a session from its folder and terminal, by the options ``how``."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
         """Create the view: lines of JSON with ``--events``, otherwise the live view."""
@@ -301,7 +304,7 @@ def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
 
 
 def _print_document(outcome: Outcome, sweep: Sweep) -> None:
-    """Print the document of a session."""
+    """Print the document of a session as JSON."""
     from sweep.documents import sessions
     from sweep.render import document
 
@@ -309,7 +312,10 @@ def _print_document(outcome: Outcome, sweep: Sweep) -> None:
 
 
 def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
-    """Print the ranking and, unless ``quiet``, where the results are and which configuration is best."""
+    """Print the ranking and, unless ``quiet``, where the results are and which configuration is best.
+
+    On a terminal, at most 20 configurations are ranked.
+    """
     from sweep.analysis import ranking, verdict
     from sweep.render import console
     from sweep.render.tables import answered, print_table, ranking_grid, show_finalists

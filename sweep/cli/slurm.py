@@ -45,7 +45,7 @@ def parse_time_limit(time: str) -> int:
     """Convert a time limit in Slurm's format to seconds: ``hours:minutes:seconds``, or with ``days-`` in front.
 
     Without days, all three parts are required, because Slurm reads 8:30 as minutes and seconds, which is never what is
-    meant. Raises `InputError` for any other text.
+    meant; with days, the hours suffice. Raises `InputError` for any other text.
     """
     found = _TIME.fullmatch(time)
     if found is None or (found["seconds"] is None and found["days"] is None):
@@ -57,7 +57,8 @@ def parse_time_limit(time: str) -> int:
 def format_script(batch: SlurmJob) -> str:
     """Return the batch script of a job, which saves and requeues itself before the time limit.
 
-    Raises `InputError` if the time limit leaves no time to train, or a path cannot be named in the script.
+    Raises `InputError` if the time limit is invalid or leaves no time to train, or a path cannot be named in the
+    script.
     """
     if parse_time_limit(batch.time) <= batch.save_s + 2 * LATE_S:
         what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
@@ -95,7 +96,7 @@ def format_script(batch: SlurmJob) -> str:
 
 
 def _run_on_one_node(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
-    """Return the line of the batch script that runs the sweep on one node."""
+    """Return the line, as a list, of the batch script that starts the sweep on one node in the background."""
     return [f"srun --export=ALL --cpu-bind=none {shlex.join([*sweep, *batch.command])} &"]
 
 
@@ -243,7 +244,10 @@ def slurm(
 
 
 def _submit_script(text: str) -> str:
-    """Submit the script with sbatch and return the job number. Raises `InputError` if that fails."""
+    """Submit the script with sbatch and return what it prints: the job number, with the cluster if there are several.
+
+    Raises `InputError` if that fails.
+    """
     hint = "--dry-run prints the script, to be submitted where Slurm is"
     try:
         done = subprocess.run(["sbatch", "--parsable"], input=text, capture_output=True, text=True, timeout=60)

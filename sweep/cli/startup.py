@@ -34,7 +34,7 @@ class Startup(Closing):
         self._is_shown = False  # whether a step is shown on the terminal
 
     def announce(self, text: str) -> None:
-        """Print a permanent line."""
+        """Erase the step that is shown, and print a permanent line."""
         self.close()
         self._write(f"{printable(text)}\n")
 
@@ -46,7 +46,7 @@ class Startup(Closing):
         self._is_shown = self._replaces
 
     def close(self) -> None:
-        """Erase the step that is shown."""
+        """Erase the step that is shown, if there is one; the object can still be used afterwards."""
         if self._is_shown:
             self._write(_CLEAR_LINE)
         self._is_shown = False
@@ -103,7 +103,7 @@ def _find_most_epochs(spec: Spec) -> int:
 
 
 def _list_limits(budget: Budget) -> list[str]:
-    """Return the limits of a budget as texts, such as "8 h" and "100 epochs"."""
+    """Return the limits of a budget as texts, such as "8 h" and "100 epochs", without its number of trials."""
     limits = []
     if budget.hours is not None:
         limits.append(f"{budget.hours:g} h")

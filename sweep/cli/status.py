@@ -92,7 +92,7 @@ def status(
 
 
 def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
-    """Print a table of trials."""
+    """Print an empty line and a table of trials; ``metric`` is the name of the objective."""
     from sweep.render import console
     from sweep.render.tables import print_table, trials_grid
 
@@ -101,7 +101,10 @@ def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
 
 
 def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> list[str]:
-    """Return the lines on the state of the sweep, the numbers of its trials, the best one and the expected gain."""
+    """Return the lines on the state of the sweep, the numbers of its trials, the best one and the expected gain.
+
+    ``total`` is the number of trials in all, or None if unknown. Lines on what there is not are left out.
+    """
     counts = "  ".join(f"{count:,} {state}" for state, count in sorted(summary.trials.items())) or "none"
     if summary.reason:
         reason = f": {summary.reason}"
@@ -127,7 +130,10 @@ def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> 
 
 
 def _describe_steering(summary: SweepSummary, to_come: str) -> list[str]:
-    """Return the lines on what people have changed in the sweep, and what is left to do because of that."""
+    """Return the lines on what people have changed in the sweep, and on what is left to do because of that.
+
+    ``to_come`` describes what is left; it is "" if nothing is.
+    """
     lines = []
     if summary.queued:
         lines.append(f"queued   {counted(summary.queued, 'added configuration')}")
@@ -141,7 +147,7 @@ def _describe_steering(summary: SweepSummary, to_come: str) -> list[str]:
 
 
 def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
-    """Describe what is left to do if a sweep was changed after its end; "" if nothing is."""
+    """Describe what is left to do if a sweep was changed after its end; "" if nothing is, or if the sweep runs."""
     from sweep.analysis.sweep_changes import describe_to_come
     from sweep.store.log import is_steered_after_end
 
@@ -155,7 +161,7 @@ def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
 
 
 def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
-    """Return whether trials have not started, or can be resumed; True if the total number is unknown."""
+    """Return whether some of the ``total`` trials have not started, or can be resumed; True if ``total`` is None."""
     if total is None or sum(summary.trials.values()) < total:
         return True
     return any(summary.trials.get(status) for status in UNFINISHED)
@@ -192,7 +198,7 @@ def stop(
 
 
 def _print_stopped(sweep: str, trial: int | None, result: str, *, as_json: bool) -> None:
-    """Print what `stop` has done, as text or as JSON."""
+    """Print ``result``, which says what `stop` has done, or with ``as_json`` a document that contains it."""
     if not as_json:
         click.echo(result)
         return
@@ -203,7 +209,10 @@ def _print_stopped(sweep: str, trial: int | None, result: str, *, as_json: bool)
 
 
 def _name_pausing_rule(spec: Spec) -> str:
-    """Return the name of what pauses trials: the type of the stopping rule, or "method NAME" for a population."""
+    """Return the name of what pauses trials: the type of the stopping rule, or "method NAME" for a population.
+
+    A rule of the user's own is named as ``module:Name``.
+    """
     from sweep.spec import sweep_file
 
     if spec.population is not None:
@@ -226,11 +235,11 @@ PLAIN_WIDTH = 120  # width of a picture that is not shown on a terminal
 
 
 def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
-    """Show the progress of a sweep until it ends; show it once if it is not running.
+    """Show the progress of a sweep until no process runs it; show it once if it is not running.
 
-    If the output is not a terminal, the progress is printed at the start and at the end, and in between a line for each
-    trial that ends. Ctrl-C leaves the sweep running, and exits the process with the code of an interruption. Raises
-    `StoreError` if the log is damaged.
+    The log is read every ``interval_s`` seconds. If the output is not a terminal, the progress is printed at the start
+    and at the end, and in between a line for each trial that ends. Ctrl-C leaves the sweep running, and exits the
+    process with the code of an interruption. Raises `StoreError` if the log is damaged.
     """
     from sweep import render
     from sweep.analysis import Outline

@@ -23,7 +23,10 @@ MOST_CHARACTERS = 10_000  # maximum length of a note
 
 
 def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command that steers a sweep: declare its options, and pass it the sweep's folder and ``as_json``."""
+    """Decorate a command that steers a sweep: declare its options, and pass it the sweep's folder and ``as_json``.
+
+    The options are ``--results``, ``--address`` and ``--json``; the command declares the argument ``sweep`` itself.
+    """
 
     @wraps(command)
     def with_folder(sweep: str, results: Path, address: str | None, **given: Any) -> None:
@@ -40,9 +43,10 @@ def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _request_steering(folder: ResultsFolder, act: Act) -> SteeringEvent:
-    """Let the process that runs the sweep carry out ``act``, or carry it out here; return the event that was logged.
+    """Let the process that runs the sweep carry out ``act``, and wait for it; return the event that was logged.
 
-    It is carried out here if no process runs the sweep.
+    If no process runs the sweep, the act is carried out here. Raises InputError if it is refused, and StoreError if the
+    log cannot be read or written.
     """
     from sweep.runner.steering_requests import steer
 
@@ -162,7 +166,8 @@ def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
 def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
     """Return (trial, text) from the words of `note`; the trial is None for a note on the sweep.
 
-    Raises InputError for more than two words, a text of more than 10,000 characters, or a trial that is no number.
+    Raises InputError for more than two words, a text of more than 10,000 characters, or a trial that is no number;
+    whether there is such a trial is not checked.
     """
     *trial, text = words
     if len(trial) > 1:

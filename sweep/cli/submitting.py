@@ -64,10 +64,11 @@ class CodePackage:
 
     @classmethod
     def collect(cls, root: Path, include: Sequence[str] = ()) -> CodePackage:
-        """Collect the files of a project, except those that ``.gitignore`` names, results, and virtual environments.
+        """Collect the files of a project, without those that ``.gitignore`` names, secrets, caches and results.
 
-        ``include`` names files and folders below ``root`` that are always sent. Raises `InputError` if one of them does
-        not exist, or if the files exceed 100 MiB.
+        Virtual environments, and links that lead out of ``root``, are left out, too. ``include`` names files and
+        folders below ``root`` that are sent in any case. Raises `InputError` if one of them does not exist below
+        ``root``, if ``root`` is the home folder or the root of the disk, or if the files exceed 100 MiB.
         """
         root = root.resolve()
         if root in (Path.home().resolve(), Path(root.anchor)):
@@ -96,9 +97,9 @@ class CodePackage:
         return sum((self.root / path).stat().st_size for path in self.files)
 
     def write(self, target: Path) -> None:
-        """Write the files into a zip archive.
+        """Write the files into a new zip archive at ``target``.
 
-        The archive has the same bytes whenever the files have the same content and modes.
+        The archive has the same bytes whenever the files have the same names, content and modes.
         """
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
@@ -123,7 +124,9 @@ class CodePackage:
 def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
     """Yield (path, True) for each file to send, and (path, False) for each file or folder to leave out.
 
-    Left out are what ignore rules name, environments, results, and links that lead out of ``root`` or form a cycle.
+    ``folder`` is ``root`` or a folder below it, and ``rules`` are the ignore rules of the folders around it. Left out
+    are what ignore rules name, secrets, caches, environments, results, and links that lead out of ``root`` or form a
+    cycle.
     """
     rules = [*rules, *_read_ignore_rules(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -140,7 +143,10 @@ def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]
 
 
 def _read_ignore_rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """Return the ignore rules of the folders above ``root``, up to the root of its Git repository."""
+    """Return the folders above ``root`` that have ignore rules, with the rules, outermost first.
+
+    Only those in the same Git repository count; [] if ``root`` is in no repository, or is the root of one.
+    """
     above: list[Path] = []
     for folder in () if (root / ".git").exists() else root.parents:
         above.insert(0, folder)
@@ -150,7 +156,7 @@ def _read_ignore_rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
 
 
 def _read_ignore_rules(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """Return the ignore rules in a folder's ``.gitignore``; [] if there is no such file."""
+    """Return a folder and the ignore rules in its ``.gitignore`` as a list of one pair; [] if there is no such file."""
     own = folder / ".gitignore"
     if not own.is_file():
         return []
@@ -170,7 +176,8 @@ def _make_rule_of_unsent_files() -> GitIgnoreSpec:
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgnoreSpec]]) -> bool:
     """Return whether a path is left out, by ignore rules or because it is a secret or a cache.
 
-    Of the rule files, the innermost one that matches decides.
+    ``rules`` are pairs of a folder and its rules, outermost first. Of these, the innermost that matches decides;
+    secrets and caches are left out in any case.
     """
     end = "/" if is_folder else ""
     if _make_rule_of_unsent_files().match_file(path.name + end):
@@ -262,13 +269,16 @@ class CheckedFile:
     root: Path  # the project: the current folder, or the file's folder if the file is outside it
 
     def command(self, results: str) -> list[str]:
-        """Return the arguments of ``python -m sweep`` that run or resume the sweep on the other machine."""
+        """Return the arguments of ``python -m sweep`` that run or resume the sweep there and write to ``results``."""
         file = self.file.resolve().relative_to(self.root).as_posix()
         return ["run", file, "--or-resume", "--results", results, *_format_options(self.changes)]
 
 
 def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -> list[str]:
-    """Return the words of the command line for ``changes`` and ``max_concurrent``: ``--set``, ``--max-concurrent``."""
+    """Return the words of the command line for ``changes`` and ``max_concurrent``.
+
+    They are ``--set`` with each change, and ``--max-concurrent`` unless it is None.
+    """
     if max_concurrent:
         at_once = ["--max-concurrent", str(max_concurrent)]
     else:
@@ -279,7 +289,9 @@ def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -
 def check_file(file: Path, changes: Sequence[str]) -> CheckedFile:
     """Check a sweep file and its trainable, and print notes to standard error.
 
-    Returns what another machine needs to run the sweep. Raises `InputError`.
+    ``changes`` are assignments as for ``--set``. Returns what another machine needs to run the sweep. Raises
+    `InputError` for mistakes in the file, the changes or the trainable; whether modules are installed here is not
+    checked.
     """
     from sweep.runner import checking, sweep_files
 
@@ -328,7 +340,10 @@ def submit(
     place = _check_results_place(results)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
-        """Return the times of epochs from earlier sweeps in the results folder; None if this machine cannot see it."""
+        """Return the times of epochs from earlier sweeps in the results folder.
+
+        Returns None if there are none, or if this machine cannot see the folder.
+        """
         there = find_local_folder(place)
         if not there.is_dir():
             return None
@@ -383,7 +398,10 @@ def logs(sweep: str, trial: int | None, results: Path, address: str | None, foll
 def _print_trial_output(
     sweep: str, trial: int, results: Path, address: str | None, *, follow: bool, as_json: bool
 ) -> None:
-    """Print what a trial has printed, from the log of its sweep."""
+    """Print what a trial has printed, from the log of its sweep; with ``follow``, until the trial ends.
+
+    With ``address``, ``sweep`` is one that was submitted to this cluster. Ctrl-C while following ends this process.
+    """
     from sweep.cli import trial_output
     from sweep.store.folder import ResultsFolder
 
@@ -404,7 +422,8 @@ def resume_submitted_sweep(
 ) -> None:
     """Submit a job that resumes a submitted sweep on its cluster, with the code in the current folder.
 
-    Prints what was sent, and the job.
+    ``address`` is that of the cluster's dashboard. Prints what was sent, and the job. Raises `InputError` if no such
+    sweep was submitted, or the cluster does not answer.
     """
     jobs, job = _find_job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_format_options(changes, max_concurrent)]
@@ -417,7 +436,8 @@ def resume_submitted_sweep(
 def stop_submitted_sweep(sweep: str, address: str) -> str:
     """Stop a submitted sweep so that it can be resumed; wait until it has ended, and return a line about it.
 
-    Raises `RefusedError` if its job is not running.
+    Raises `RefusedError` if its job is not running, and `InputError` if no such sweep was submitted or the cluster does
+    not answer.
     """
     jobs, job = _find_job(sweep, address)
     if job.is_over:
@@ -429,7 +449,8 @@ def stop_submitted_sweep(sweep: str, address: str) -> str:
 def find_results(sweep: str, address: str, *, prints_job: bool) -> tuple[Path, str]:
     """Return the results folder of a submitted sweep, and its name in that folder.
 
-    Also print the state of its job if ``prints_job``. Raises `InputError` if this machine cannot read the results.
+    Also print the state of its job if ``prints_job``. Raises `InputError` if no such sweep was submitted to the cluster
+    at ``address``, or if this machine cannot read the results.
     """
     from sweep.store.features import find_local_folder
 
@@ -468,7 +489,10 @@ def print_submitted_sweeps(address: str, *, as_json: bool) -> None:
 
 
 def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
-    """Return the jobs of a cluster, and the latest job of a sweep. Raises `InputError` if the sweep has none."""
+    """Return the jobs of a cluster, and the latest job of a sweep.
+
+    ``sweep`` is the name of a sweep of this user, or ``user/sweep``. Raises `InputError` if the sweep has no job.
+    """
     from sweep.backends.ray_tune.jobs import Jobs
 
     jobs = Jobs(address)
@@ -486,7 +510,8 @@ def _submit_job(
 ) -> None:
     """Pack the code in ``root``, submit a job that runs ``command`` to the cluster, and print what was submitted.
 
-    With ``sending.wait``, follow the job to its end, and end this process with the exit code of its state.
+    ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job. With ``sending.wait``, follow
+    the job to its end, and end this process with the exit code of its state.
     """
     package = CodePackage.collect(root, sending.include)
     if not as_json:
@@ -516,7 +541,10 @@ def _submit_job(
 
 
 def _print_submitted(package: CodePackage, sweep: str, job: str, results: str, state: str | None) -> None:
-    """Print the document of a submitted sweep."""
+    """Print the document of a submitted sweep.
+
+    ``state`` is the final state of its job, or None if the job was not waited for.
+    """
     from sweep.documents.shapes import SubmittedDocument
     from sweep.render import document
 
@@ -536,7 +564,7 @@ def _print_submitted(package: CodePackage, sweep: str, job: str, results: str, s
 
 
 def _wait_for_end(jobs: Jobs, job: str) -> str:
-    """Wait until a job has ended and return its state.
+    """Wait until a job has ended and return its state, a key of `CODES`.
 
     Raises InterruptedByUser at Ctrl-C, which leaves the job running.
     """
@@ -578,7 +606,7 @@ def _check_results_place(results: str) -> str:
 
 
 def _read_requirements(requirements: Path | None) -> list[str]:
-    """Return the lines of a requirements file without comments and empty lines; [] if no file is given.
+    """Return the lines of a requirements file without comment lines and empty lines; [] if no file is given.
 
     Raises `InputError` if it cannot be read.
     """

@@ -17,7 +17,10 @@ LOOK_S = 1.0  # pause between two looks at the log
 
 
 def print_output(folder: ResultsFolder, trial: int, *, as_json: bool) -> None:
-    """Print what a trial has printed so far. Raises `UnknownNameError` if there is no such trial."""
+    """Print what a trial has printed so far, or with ``as_json`` a document of it and the trial's status.
+
+    Raises `UnknownNameError` if there is no such trial.
+    """
     from sweep.documents.shapes import TrialOutputDocument
     from sweep.render import document
     from sweep.store import log

@@ -81,7 +81,7 @@ def _find_problem(sweep: ResumableSweep, condition: Condition, waited: Waited) -
 def _print_document(
     sweep: ResumableSweep, condition: Condition, waited: Waited, problem: Problem | None, code: int
 ) -> None:
-    """Print the document of `wait`."""
+    """Print the document of `wait`: a summary of the sweep, and how the waiting ended."""
     from sweep.analysis.verdict import summarize_sweep
     from sweep.documents import mistakes, shapes
     from sweep.render import document

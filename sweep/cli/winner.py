@@ -73,7 +73,7 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
 
 
 def _parse_epoch(epoch: str) -> Which:
-    """Parse ``--epoch``: a whole number, best or last; whether there is such an epoch is not checked.
+    """Parse ``--epoch``: a whole number as an int, "best" or "last"; whether there is such an epoch is not checked.
 
     Raises InputError for anything else.
     """
@@ -90,7 +90,8 @@ def _print_answer(
 ) -> None:
     """Print the configurations ``rows`` and the answer, as text or as JSON, and what was exported.
 
-    The whole ranking is needed to say how many others a configuration ties with.
+    ``rows`` are some of those in ``ranking``; the whole ranking is needed to say how many others a configuration ties
+    with. With ``as_json``, the lines on the export go to standard error. ``winner`` is None if nothing was exported.
     """
     from sweep.render import console, document
     from sweep.render.tables import answered, print_table, ranking_grid
@@ -109,7 +110,10 @@ def _print_answer(
 
 
 def _describe_export(winner: Winner, objective: str) -> list[str]:
-    """Return the lines on an exported model and its checks."""
+    """Return the lines on an exported model, its checks and its notes.
+
+    Of the metrics that were compared with the log, at most four are listed, ``objective`` first.
+    """
     files = [*winner.exported.files.values()]
     if (winner.folder / "checkpoint").is_dir():
         files.append("checkpoint")

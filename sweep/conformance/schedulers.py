@@ -19,14 +19,15 @@ Verdicts: TypeAlias = dict[tuple[int, int], str | None]
 
 
 def report(trial: int, epoch: int, value: float) -> EpochReported:
-    """Return an event with which a trial reports that the metric ``m`` is ``value`` at an epoch."""
+    """Return the event in which a trial reports that the metric ``m`` is ``value`` after an epoch, counted from 1."""
     return EpochReported(trial=trial, epoch=epoch, metrics={"m": value}, time=0.0, time_s=1.0)
 
 
 def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS) -> Verdicts:
     """Simulate trials that train concurrently, and return the scheduler's verdict on each reported epoch.
 
-    ``values`` maps the number of each trial to the value that it reports in every epoch until it is pruned.
+    ``values`` maps the number of each trial to the value that it reports in every epoch until it is pruned, or until
+    ``epochs`` are over. The trials report in this order, all of them one epoch before any reports the next.
     """
     verdicts: Verdicts = {}
     going = list(values)
@@ -39,7 +40,7 @@ def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS)
 
 
 def pruned(verdicts: Verdicts) -> dict[int, int]:
-    """Return the epoch at which each pruned trial was pruned, by trial number."""
+    """Return the epoch at which each pruned trial was pruned, by trial number; trials that were not are left out."""
     return {trial: epoch for (trial, epoch), reason in verdicts.items() if reason}
 
 
@@ -48,7 +49,7 @@ class SchedulerConformance(ABC):
 
     @abstractmethod
     def make(self, objective: Objective, epochs: int) -> Scheduler:
-        """Return a new scheduler under test, for trials of ``epochs`` epochs."""
+        """Return a new scheduler under test for ``objective`` and trials of ``epochs`` epochs."""
 
     def build(self, epochs: int = EPOCHS) -> Scheduler:
         """Return a new scheduler under test whose objective is to minimize the metric ``m``."""
@@ -116,7 +117,9 @@ class SchedulerConformance(ABC):
 def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> list[Event]:
     """Simulate a search in which one worker trains ``trials`` trials and ``scheduler`` pauses some; return its events.
 
-    ``value(trial, epoch)`` returns the value of the metric ``m``. Trials that are still paused at the end are pruned.
+    ``value(trial, epoch)`` returns the value of the metric ``m``. Trials have `EPOCHS` epochs, or end as diverged at a
+    value that is not finite. Those that are still paused at the end are pruned. The scheduler's reasons to prune are
+    ignored. Raises AssertionError if it is not `Pausing`, or leaves paused trials waiting for ever.
     """
     return _Search(scheduler, trials, value).run()
 
@@ -135,7 +138,10 @@ class _Search:
         self._paused: list[int] = []
 
     def run(self) -> list[Event]:
-        """Train until no trial is left to start or resume, prune the paused ones, and return all events."""
+        """Train until no trial is left to start or resume, prune the paused ones, and return all events.
+
+        Raises AssertionError if the scheduler leaves some of these waiting.
+        """
         while True:
             trial = self._next_trial()
             if trial is None:
@@ -162,7 +168,7 @@ class _Search:
         return trial
 
     def _train(self, trial: int) -> None:
-        """Train a trial until it ends or pauses."""
+        """Train a trial from its present epoch until it completes, diverges or pauses, and log that."""
         while True:
             self._epochs[trial] += 1
             epoch = self._epochs[trial]
@@ -177,7 +183,7 @@ class _Search:
                 return self._end_trial(trial, Status.INTERRUPTED, reason, waits=True)
 
     def _drop_paused(self) -> None:
-        """End the remaining paused trials as pruned."""
+        """End the remaining paused trials as pruned, for the scheduler's reasons; assert that none is left."""
         for trial, reason in self._pausing.dropped(rest=True).items():
             self._paused.remove(trial)
             self._end_trial(trial, Status.PRUNED, reason, waits=True)
@@ -200,9 +206,10 @@ class PausingConformance(SchedulerConformance):
     """
 
     def values(self, seed: int) -> Callable[[int, int], float]:
-        """Return a function that computes the value of the metric of a trial at an epoch.
+        """Return a function that computes the value of a trial's metric at an epoch, by ``(trial, epoch)``.
 
-        Some of these synthetic curves fall, some rise, and about one in ten is NaN from the third epoch on.
+        Some of these synthetic curves fall, some rise, and about one in ten is NaN from the third epoch on. ``seed``
+        determines them.
         """
 
         def value(trial: int, epoch: int) -> float:

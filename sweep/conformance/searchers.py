@@ -27,9 +27,9 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
 
 
 def trial(number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0) -> list[Event]:
-    """Return the events of a trial that reports one loss per epoch and ends with ``status``.
+    """Return the events of a trial: its start, one report for each of ``losses``, and its end with ``status``.
 
-    With `Status.RUNNING`, the last event is a report, because the trial has not ended.
+    The reports have the metric ``loss``. With `Status.RUNNING`, there is no end, because the trial has not ended.
     """
     reports = []
     for index, loss in enumerate(losses, start=1):
@@ -41,9 +41,10 @@ def trial(number: int, params: Params, status: Status, losses: Iterable[float], 
 
 
 def drive(searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]) -> list[Event]:
-    """Simulate up to ``count`` trials one after another with a searcher; return all events.
+    """Simulate up to ``count`` trials, from 0, one after another with a searcher; return all events.
 
-    ``outcome(number, params)`` returns the events of a trial, the first of which is its start.
+    The searcher observes the events too. ``outcome(number, params)`` returns the events of a trial, the first of which
+    is its start. There are fewer trials if the searcher suggests none any more.
     """
     return drive_on(searcher, 0, count, outcome)
 
@@ -108,9 +109,9 @@ STATES = [
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
-    """Return the events of a trial of three epochs, whose losses are computed from its parameters.
+    """Return the events of a trial of three epochs, whose losses, from 0 to 2, are computed from its parameters.
 
-    Its number determines its status: two of three trials are completed.
+    Its number determines its status: two of three trials are completed, and the others are pruned or out of memory.
     """
     if number % 3 == 2:
         status = STATES[number % 6]
@@ -121,7 +122,10 @@ def mixed_outcome(number: int, params: Params) -> list[Event]:
 
 
 def assert_belongs(params: Params, space: Space) -> None:
-    """Assert that a configuration lies in the space and has exactly the parameters that apply, in their order."""
+    """Assert that a configuration lies in the space and has exactly the parameters that apply, in their order.
+
+    Otherwise AssertionError is raised.
+    """
     assert space.list_violated(params) == []
     for parameter in space.parameters:
         assert (parameter.name in params) == parameter.applies(params)
@@ -134,10 +138,10 @@ class SearcherConformance(ABC):
 
     @abstractmethod
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
-        """Return a new searcher under test."""
+        """Return a new searcher under test for ``space``, the first of ``objectives`` and any others, and ``seed``."""
 
     def build(self, space: Space) -> Searcher:
-        """Return a new searcher under test that minimizes the metric ``loss`` with seed 0."""
+        """Return a new searcher under test for ``space`` that minimizes the metric ``loss`` with seed 0."""
         return self.make(space, LOSS, 0)
 
     def test_the_same_seed_and_history_give_the_same_suggestions(self) -> None:

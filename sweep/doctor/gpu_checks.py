@@ -19,7 +19,10 @@ GOOD, POOR = 0.8, 0.5  # shares of perfect scaling
 
 
 def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Finding]:
-    """Report the results of one device."""
+    """Report the results of one device, in one finding: its speed, or the error of the probe or in its results.
+
+    ``name`` is the device's name for TensorFlow, ``tried`` the answer of `probe_device`.
+    """
     if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
         yield Finding("device", Severity.ERROR, f"{name}: {tried.reason}", todo)
@@ -36,7 +39,11 @@ def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Find
 
 
 def check_pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Finding]:
-    """Report devices with less than 80 % of the fastest device's speed; they would slow down a trial on all devices."""
+    """Report devices with less than 80 % of the fastest device's speed; they would slow down a trial on all devices.
+
+    ``tried`` has the answer of `probe_device` for each device by name. All slow devices are one finding; nothing is
+    yielded if there are none. Devices whose probe failed do not count.
+    """
     speeds = {}
     for name, one in tried.items():
         if isinstance(one, DeviceResult):
@@ -53,7 +60,10 @@ def check_pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Fin
 
 
 def check_together(several: CollectiveResult | ProbeFailure, *, count: int, simulated: bool) -> Iterator[Finding]:
-    """Report whether several devices work together in one trial."""
+    """Report in one finding whether several devices work together in one trial.
+
+    ``several`` is the answer of `probe_training` for ``count`` devices, with the same ``simulated``.
+    """
     what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
     expected = count * (count + 1) / 2
     if isinstance(several, ProbeFailure):
@@ -75,7 +85,11 @@ def check_together(several: CollectiveResult | ProbeFailure, *, count: int, simu
 def check_scaling(
     alone: CollectiveResult | ProbeFailure, several: CollectiveResult | ProbeFailure, count: int
 ) -> Iterator[Finding]:
-    """Report the ratio of the examples per second on ``count`` GPUs to those on one; nothing if a probe failed."""
+    """Report the ratio of the examples per second on ``count`` GPUs to those on one; nothing if a probe failed.
+
+    ``alone`` and ``several`` are the answers of `probe_training` for one GPU and for all. The finding is a note below
+    80 % of ``count``, and a warning below 50 %.
+    """
     if isinstance(alone, ProbeFailure) or isinstance(several, ProbeFailure):
         return
     factor = several.examples_per_s / alone.examples_per_s
@@ -91,7 +105,7 @@ def check_scaling(
 
 
 def check_one_gpu(trained: CollectiveResult | ProbeFailure) -> Iterator[Finding]:
-    """Report whether one GPU can train."""
+    """Report in one finding whether one GPU can train; ``trained`` is the answer of `probe_training` for it."""
     if isinstance(trained, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} train 1"
         yield Finding("training", Severity.ERROR, f"one GPU does not train: {trained.reason}", todo)
@@ -121,7 +135,11 @@ FAST_LINKS = ("NV", "PIX", "PXB")
 
 
 def check_presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report the GPUs of the machine, those visible to CUDA (``shown``), and whether the visible ones differ."""
+    """Report the GPUs of the machine, those visible to CUDA (``shown``), and whether the visible ones differ.
+
+    The first finding says which GPUs there are, that there are none, or that nvidia-smi fails. Notes and warnings
+    follow only if some GPUs are hidden or the visible ones differ.
+    """
     seen = len(tensorflow.capabilities)
     if nvidia.failure:
         todo = "mend the driver first: nvidia-smi must list the GPUs (a reboot after an update often does)"
@@ -143,7 +161,11 @@ def check_presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow)
 
 
 def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report whether the driver is recent enough for the CUDA version of TensorFlow."""
+    """Report in one finding whether the driver is recent enough for the CUDA version of TensorFlow.
+
+    ``shown`` are the GPUs visible to CUDA. Nothing is yielded if there are none, or if TensorFlow is built without
+    CUDA.
+    """
     if not shown or tensorflow.cuda is None:
         return
     cuda = _parse_version(tensorflow.cuda)[:2]
@@ -170,7 +192,10 @@ def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Findi
 
 
 def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report GPUs that the driver shows but TensorFlow silently ignores, except those too old for its build."""
+    """Report in one finding if TensorFlow silently ignores GPUs that the driver shows; nothing if it sees them all.
+
+    ``shown`` are the GPUs visible to CUDA. Those too old for TensorFlow's build are not expected.
+    """
     least = min(map(parse_architecture, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
     usable = []
@@ -196,7 +221,12 @@ def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Fi
 
 
 def check_capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report whether TensorFlow was built with code for each kind of GPU, and which precision ``auto`` means on it."""
+    """Report whether TensorFlow was built with code for each kind of GPU, and which precision ``auto`` means on it.
+
+    There are two findings for each kind, but only the first if it is an error. ``shown`` are the GPUs visible to CUDA;
+    if the driver does not report the compute capability of all, each GPU that TensorFlow can use is checked, too.
+    Nothing is yielded if TensorFlow is built without CUDA.
+    """
     if tensorflow.cuda is None:
         return
     kinds: dict[str, tuple[int, int] | None] = {}
@@ -214,7 +244,10 @@ def check_capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[F
 
 
 def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report which measurements of GPUs trials can make, such as utilization and power."""
+    """Report in one finding which measurements of GPUs trials can make, such as utilization and power.
+
+    Nothing is yielded if TensorFlow can use no GPU, or if its probe said nothing about measurements.
+    """
     if not tensorflow.capabilities or tensorflow.gauges == {}:
         return
     if tensorflow.gauges is None:
@@ -238,7 +271,11 @@ def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
 
 
 def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
-    """Report the links between the GPUs of one trial, over which gradients are summed."""
+    """Report in one finding the links between the GPUs of one trial, over which gradients are summed.
+
+    It is a warning about the worst pair if a link between two of the GPUs ``shown`` is slow. Nothing is yielded if no
+    links are known.
+    """
     indices = {gpu.index for gpu in shown}
     pairs = {pair: link for pair, link in nvidia.links.items() if set(pair) <= indices}
     if not pairs:
@@ -261,7 +298,10 @@ def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def check_memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
-    """Report each GPU of which more than 5 % of the memory is in use; above 10 %, the finding is a warning."""
+    """Report each of the GPUs ``shown`` of which more than 5 % of the memory is in use.
+
+    There is a finding for each: above 10 % a warning, otherwise a note.
+    """
     for gpu in shown:
         if gpu.total_mib and gpu.used_mib and gpu.used_mib > 0.05 * gpu.total_mib:
             holders = "; ".join(map(_describe_process, (p for p in nvidia.processes if p.uuid == gpu.uuid)))
@@ -276,7 +316,11 @@ def check_memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
-    """Report MIG partitions and memory errors."""
+    """Report MIG partitions, memory errors and disabled error correction of the GPUs ``shown``.
+
+    Partitions and disabled error correction are one finding each, memory errors one for each GPU. Nothing is yielded if
+    there are none.
+    """
     sliced = [gpu.index for gpu in shown if gpu.mig]
     if sliced and not nvidia.mig_devices:
         found = f"MIG is on for GPU {_format_indices(sliced)}, with no instance: nothing can run there"
@@ -301,7 +345,8 @@ def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
     """Return a finding on whether TensorFlow was built with code for a GPU's compute capability.
 
-    The finding's text begins with ``who``, the name and the compute capability of the GPU.
+    ``architectures`` are the targets of TensorFlow's build, such as ``sm_80`` and ``compute_90``. The finding's text
+    begins with ``who``, the name and the compute capability of the GPU.
     """
     known = ", ".join(architectures)
     match find_coverage(capability, architectures):
@@ -371,7 +416,11 @@ class Mps:
 
 
 def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
-    """Return whether the MPS daemon is running (None if unknown), and its folder of pipes; do not start the daemon."""
+    """Return whether the MPS daemon is running (None if unknown), and its folder of pipes; do not start the daemon.
+
+    It is unknown if there is no ``pgrep`` to run. ``environ`` has the environment variables, of which one may name the
+    folder.
+    """
     ran = run(["pgrep", "-f", DAEMON], 10.0)
     pipes = environ.get(PIPES)
     if ran.code == MISSING:
@@ -382,7 +431,10 @@ def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
 
 
 def check_mps(mps: Mps) -> Iterator[Finding]:
-    """Report whether trials that share a GPU compute at the same time."""
+    """Report in one finding whether trials that share a GPU compute at the same time; nothing if that is unknown.
+
+    A folder of pipes that does not exist is reported instead.
+    """
     if not mps.pipes_exist:
         what = f"{PIPES} is {mps.pipes}, which does not exist: CUDA may not start in any trial"
         yield Finding("mps", Severity.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
@@ -395,7 +447,10 @@ def check_mps(mps: Mps) -> Iterator[Finding]:
 
 
 def check_memory_limit(name: str, tried: MemoryShareResult | ProbeFailure) -> Iterator[Finding]:
-    """Report whether a process stays within its share of a GPU's memory."""
+    """Report in one finding whether a process stays within its share of a GPU's memory.
+
+    ``name`` is the GPU's name in the finding, ``tried`` the answer of `probe_memory_share`.
+    """
     if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"
         yield Finding("share", Severity.ERROR, f"{name}: {tried.reason}", todo)

@@ -46,7 +46,11 @@ class Disk:
 
 
 def gather_facts(environ: Mapping[str, str]) -> Host:
-    """Collect the facts about this machine, without starting a process."""
+    """Collect the facts about this machine, without starting a process.
+
+    ``environ`` has the environment variables; only those in `VARIABLES` are kept. Requirements that hold only on some
+    systems, or of extras, are left out.
+    """
     about = metadata.metadata(DISTRIBUTION)
     required = tuple(text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker)
     return Host(
@@ -86,7 +90,7 @@ SLOW_BYTES_PER_S = 1e8  # slightly less than a gigabit per second
 
 
 def check_versions(host: Host) -> Iterator[Finding]:
-    """Report whether Python and each required package are installed in a tested version."""
+    """Report in one finding whether Python and all required packages are installed in a tested version."""
     wrong = []
     for text in host.requirements:
         required = Requirement(text)
@@ -107,7 +111,11 @@ def check_versions(host: Host) -> Iterator[Finding]:
 
 
 def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding]:
-    """Report whether ``import keras`` gives Keras 3 on TensorFlow."""
+    """Report whether ``import keras`` gives Keras 3 on TensorFlow.
+
+    ``tensorflow`` is the answer of `probe_tensorflow`. There are two findings if both a variable for an older Keras and
+    another backend are set.
+    """
     if isinstance(tensorflow, ProbeFailure):
         found = f"TensorFlow cannot be imported: {tensorflow.reason}"
         yield Finding("tensorflow", Severity.ERROR, found, "see what python -c 'import tensorflow' says")
@@ -127,7 +135,10 @@ def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[F
 
 
 def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
-    """Report whether /dev/shm has room for Ray's object store and NCCL's buffers."""
+    """Report in one finding whether /dev/shm has room for Ray's object store.
+
+    With ``several_gpus``, a warning also names NCCL, whose buffers between GPUs are there.
+    """
     if host.shared_free_bytes is None:
         yield Finding("shared memory", Severity.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
         return
@@ -148,7 +159,7 @@ def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
 
 
 def check_disk(disk: Disk) -> Iterator[Finding]:
-    """Report whether results can be written."""
+    """Report in one finding whether results can be written, and whether a disk has too little space."""
     found = f"{disk.folder}: {_format_size(disk.free_bytes)} free"
     if disk.failure:
         found = f"{disk.folder}: nothing can be written: {disk.failure}"
@@ -163,7 +174,8 @@ def check_disk(disk: Disk) -> Iterator[Finding]:
 def check_ray(resources: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
     """Report the resources for trials, of the cluster at ``address`` or, if it is None, of the Ray that a sweep starts.
 
-    ``usable`` is the number of GPUs that TensorFlow sees on this machine; a cluster with fewer gets a warning.
+    There is one finding. ``usable`` is the number of GPUs that TensorFlow sees on this machine; a cluster with fewer
+    gets a warning.
     """
     if isinstance(resources, ProbeFailure):
         found = f"no cluster at {address}: {resources.reason}"
@@ -182,14 +194,21 @@ def check_ray(resources: Resources | ProbeFailure, usable: int, address: str | N
 
 
 def check_ray_folder(folder: str, fault: str) -> Iterator[Finding]:
-    """Report if a Ray that a sweep starts itself cannot store its files."""
+    """Report if a Ray that a sweep starts itself cannot store its files in ``folder``.
+
+    ``fault`` says why, as the end of a sentence about the folder; if it is "", nothing is yielded.
+    """
     if fault:
         todo = "export RAY_TMPDIR=DIR, a short folder that can be written; a sweep takes /tmp where it can"
         yield Finding("ray", Severity.WARNING, f"{folder} {fault}", todo)
 
 
 def check_node_pairs(pairs: tuple[NodePairResult, ...] | ProbeFailure) -> Iterator[Finding]:
-    """Report whether a trial can have workers on several nodes, and the cost of summing between them."""
+    """Report whether a trial can have workers on several nodes, and the cost of summing between them.
+
+    ``pairs`` is the answer of `probe_node_pairs`. There is one finding for each pair, and one about open ports; a
+    single one if the probe failed or there are no pairs.
+    """
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
     if isinstance(pairs, ProbeFailure):
         yield Finding("nodes", Severity.ERROR, f"nothing is known of sums between nodes: {pairs.reason}", todo)

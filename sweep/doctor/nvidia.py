@@ -61,7 +61,8 @@ class Nvidia:
 def gather_gpus(run: Run) -> Nvidia:
     """Run nvidia-smi and return the GPUs, their processes, links and MIG instances.
 
-    If there is no nvidia-smi or no GPU, the result is empty; if nvidia-smi fails, only `failure` is set.
+    ``run`` runs a program, as `run_command` does. If there is no nvidia-smi or no GPU, the result is empty; if the
+    query of GPUs fails, only `failure` is set. Processes, links and instances are empty if only their query fails.
     """
     fields = list(FIELDS)
     while True:
@@ -96,7 +97,10 @@ def gather_gpus(run: Run) -> Nvidia:
 
 
 def parse_links(matrix: str) -> dict[tuple[int, int], str]:
-    """Return the link between each pair of GPUs, lower index first, from the matrix of ``nvidia-smi topo -m``."""
+    """Return the link between each pair of GPUs, by their indices, lower one first.
+
+    ``matrix`` is the output of ``nvidia-smi topo -m``. Returns {} if it has no matrix.
+    """
     rows = iter([_ESCAPES.sub("", line).split() for line in matrix.splitlines()])
     head = next((row for row in rows if "GPU0" in row), [])
     links = {}
@@ -109,7 +113,10 @@ def parse_links(matrix: str) -> dict[tuple[int, int], str]:
 
 
 def list_visible_gpus(nvidia: Nvidia, setting: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order; None means not set."""
+    """Return the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order; None means not set.
+
+    All are returned if it is not set. Otherwise, the result ends before the first invalid entry.
+    """
     known = {gpu.index: gpu for gpu in nvidia.gpus}
     shown = visible({index: gpu.uuid for index, gpu in known.items()}, nvidia.mig_devices, setting)
     return tuple(known[index] for index in shown)

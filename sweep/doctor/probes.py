@@ -80,7 +80,11 @@ class NodePairResult:
 
 
 def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
-    """Return the versions of TensorFlow and Keras, and the GPUs that TensorFlow can use."""
+    """Return the versions of TensorFlow and Keras, and the GPUs that TensorFlow can use.
+
+    ``run`` runs a program, as `run_command` does. A `ProbeFailure` is returned, not raised, if the program fails, hangs
+    for more than ``timeout_s`` seconds or answers no JSON. This holds for all probes.
+    """
     ran, answer = _run_probe(run, timeout_s, MODULE, "describe")
     if isinstance(answer, ProbeFailure):
         return answer
@@ -107,7 +111,10 @@ def _read_capability(gpu: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
-    """Run computations on one device and return the results."""
+    """Run computations on the device with this name in a process of its own, and return the results.
+
+    ``run`` starts the process (`run_command`), which must end within ``timeout_s`` seconds.
+    """
     ran, answer = _run_probe(run, timeout_s, MODULE, "device", name)
     if isinstance(answer, ProbeFailure):
         return answer
@@ -120,7 +127,8 @@ def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeF
 def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
     """Train on ``count`` GPUs together, in a process of its own, and return the results.
 
-    With ``simulated``, logical CPU devices stand in for the GPUs.
+    ``run`` starts the process (`run_command`), which must end within ``timeout_s`` seconds. With ``simulated``, logical
+    CPU devices stand in for the GPUs.
     """
     _, answer = _run_probe(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
     if isinstance(answer, ProbeFailure):
@@ -129,7 +137,10 @@ def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -
 
 
 def probe_memory_share(run: Run, timeout_s: float) -> MemoryShareResult | ProbeFailure:
-    """Return whether a process that may use a quarter of the first GPU's memory is kept within it."""
+    """Return whether a process that may use a quarter of the first GPU's memory is kept within it.
+
+    ``run`` starts the process (`run_command`), which must end within ``timeout_s`` seconds.
+    """
     _, answer = _run_probe(run, timeout_s, MODULE, "share")
     if isinstance(answer, ProbeFailure):
         return answer
@@ -137,7 +148,11 @@ def probe_memory_share(run: Run, timeout_s: float) -> MemoryShareResult | ProbeF
 
 
 def probe_tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
-    """Return the reasons why TensorFlow cannot compute on TPUs; empty if it can."""
+    """Return the reasons why TensorFlow cannot compute on TPUs; () if it can.
+
+    A `ProbeFailure` means that this could not be found out. ``run`` asks TensorFlow in a process (`run_command`), which
+    must end within ``timeout_s`` seconds.
+    """
     _, answer = _run_probe(run, timeout_s, MODULE, "tpu")
     if isinstance(answer, ProbeFailure):
         return answer
@@ -145,7 +160,11 @@ def probe_tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
 
 
 def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailure:
-    """Return the CPUs and GPUs for trials of the Ray cluster at an address; a `ProbeFailure` if it does not answer."""
+    """Return the CPUs and GPUs for trials of the Ray cluster at an address; a `ProbeFailure` if it does not answer.
+
+    ``run`` asks in a process (`run_command`), which must end within ``timeout_s`` seconds. If the cluster expects
+    another authentication token, the failure has advice.
+    """
     ran, answer = _run_probe(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
@@ -162,7 +181,9 @@ def probe_node_pairs(
 ) -> tuple[NodePairResult, ...] | ProbeFailure:
     """Let pairs of nodes of a cluster compute a sum together; return the results, () if it has only one node.
 
-    Each pair must finish within ``timeout_s`` seconds, and all of them within ``most_s``.
+    ``run`` starts the process that does this (`run_command`). Each pair must finish within ``timeout_s`` seconds; a
+    pair that fails has a result with the reason. If not all finish within ``most_s`` seconds, a `ProbeFailure` is
+    returned.
     """
     _, answer = _run_probe(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
     if isinstance(answer, ProbeFailure):

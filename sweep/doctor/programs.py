@@ -53,7 +53,8 @@ class CommandResult:
     def logged(self, pattern: str) -> str | None:
         """Return the last line of the log that matches a pattern, without time, process and source file.
 
-        Return None if no line matches.
+        The log is the program's standard error. ``pattern`` is a regular expression, in which case does not matter.
+        Returns None if no line matches.
         """
         lines = []
         for line in self.err.splitlines():
@@ -71,7 +72,8 @@ Run: TypeAlias = Callable[[Sequence[str], float], CommandResult]
 def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
     """Run a program and return its result; after ``timeout_s`` seconds, kill it with all processes that it has started.
 
-    A program that cannot be started raises no error: the code is `MISSING` (127) if it does not exist, otherwise 126.
+    The code is then None, and the result has the output up to then. A program that cannot be started raises no error:
+    the code is `MISSING` (127) if it does not exist, otherwise 126.
     """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log explains why it sees no GPU
     try:

@@ -32,7 +32,7 @@ class ErrorDocument:
 
 
 def describe_problems(problems: Iterable[Problem]) -> tuple[Mistake, ...]:
-    """Return the mistakes that an `InputError` lists."""
+    """Return the mistakes that an `InputError` lists, in their order, with unprintable characters escaped."""
     mistakes = []
     for problem in problems:
         texts = (problem.where, problem.found, problem.expected, problem.hint)
@@ -41,7 +41,10 @@ def describe_problems(problems: Iterable[Problem]) -> tuple[Mistake, ...]:
 
 
 def describe_error(error: SweepError) -> ErrorDocument:
-    """Return the document of an error of sweep."""
+    """Return the document of an error of sweep.
+
+    It has all mistakes of an `InputError`, or the message of any other error as one mistake.
+    """
     if isinstance(error, InputError):
         mistakes = describe_problems(error.problems)
     else:
@@ -50,7 +53,10 @@ def describe_error(error: SweepError) -> ErrorDocument:
 
 
 def describe_usage_error(error: click.UsageError) -> ErrorDocument:
-    """Return the document of a command line that click refuses, such as one with an unknown option."""
+    """Return the document of a command line that click refuses, such as one with an unknown option.
+
+    It has one mistake.
+    """
     where, hint = "", ""
     if error.ctx is not None:
         hint = f"see {error.ctx.command_path} --help"

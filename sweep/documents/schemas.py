@@ -81,7 +81,7 @@ NAMES = ("file", *SHAPES)
 
 
 def find_schema(name: str) -> Json:
-    """Return the schema of this name. Raises `UnknownNameError`."""
+    """Return the schema with this name of `NAMES`. Raises `UnknownNameError` if there is none."""
     if name == "file":
         return spec.json_schema()
     if name not in SHAPES:
@@ -91,14 +91,20 @@ def find_schema(name: str) -> Json:
 
 
 def make_schema(title: str, kind: Any) -> Json:
-    """Return the schema of a type, with the classes that it is made of under ``$defs``."""
+    """Return the schema of a type with ``title``, and with the classes that the type is made of under ``$defs``.
+
+    Raises TypeError if a type has no schema.
+    """
     definitions: dict[str, Json] = {}
     schema = _make_schema(kind, definitions)
     return {"$schema": DRAFT, "title": title, **schema, "$defs": dict(sorted(definitions.items()))}
 
 
 def _make_schema(kind: Any, definitions: dict[str, Json]) -> Json:
-    """Return the schema of a type; add the schemas of classes in it to ``definitions``."""
+    """Return the schema of a type; add the schemas of classes in it to ``definitions``, by their names.
+
+    The schema of a class is only a reference to its definition.
+    """
     if kind is float:
         definitions["number"] = NUMBER
         return {"$ref": "#/$defs/number"}
@@ -138,7 +144,11 @@ def _is_record(kind: Any) -> bool:
 
 
 def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
-    """Return the schema of a class whose fields are the keys of an object. Further keys may be added later."""
+    """Return the schema of a class whose fields are the keys of an object; further keys are allowed.
+
+    The schemas of classes in its fields are added to ``definitions``. Fields with a default are optional only in lines
+    of a log.
+    """
     hints = get_type_hints(kind, localns=IMPORTED_LATE)
     properties: dict[str, Json] = {}
     required = []
@@ -155,7 +165,10 @@ def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
 
 
 def _list_keys(kind: Any) -> list[tuple[str, str, bool]]:
-    """Return, for each field of a class, the key, the name of the attribute, and whether there is a default."""
+    """Return, for each field of a class, the key, the name of the attribute, and whether there is a default.
+
+    ``kind`` is a class of msgspec or a dataclass. A default factory of a dataclass does not count as a default.
+    """
     if issubclass(kind, msgspec.Struct):
         found = []
         for field in msgspec.structs.fields(kind):

@@ -11,7 +11,7 @@ from sweep.runner import Outcome
 
 
 def describe_outcome(outcome: Outcome, sweep: Sweep) -> SessionDocument:
-    """Return the document of a session that has ended; ``sweep`` is its sweep as it is now."""
+    """Return the document of a session that has ended; ``sweep`` is its sweep, read after the end."""
     folder = outcome.folder
     ranked = ranking.rank([sweep])
     objectives = sweep.objectives

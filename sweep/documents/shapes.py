@@ -40,9 +40,9 @@ Extended = TypeVar("Extended", bound=Document)
 
 
 def extend(kind: type[Extended], base: object, **more: Any) -> Extended:
-    """Return a document of class ``kind`` with the fields of ``base`` and further ones.
+    """Return a document of class ``kind`` with the fields of ``base`` and further ones, given in ``more``.
 
-    ``kind`` must be derived from the class of ``base``.
+    ``kind`` must be derived from the class of ``base``. Raises TypeError if a field is given twice or missing.
     """
     known: dict[str, Any] = {field.name: getattr(base, field.name) for field in fields(base)}  # type: ignore[arg-type]  # a dataclass
     return kind(**known, **more)

@@ -13,7 +13,7 @@ from sweep.store.log import is_steered
 
 
 def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> StatusDocument:
-    """Return the state of a sweep, with all its trials if asked for."""
+    """Return the state of a sweep as it is now, and with ``with_trials`` the list of all its trials."""
     folder = sweep.folder
     summary = summarize_sweep(folder)
     is_damaged = summary.state == "damaged"
@@ -39,7 +39,10 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
 
 
 def count_all_trials(sweep: ResumableSweep) -> int | None:
-    """Return the number of trials of the search and the baseline; None if only time or epochs limit it."""
+    """Return the number of trials of the search and the baseline; None if only time or epochs limit it.
+
+    Changes of the sweep file that the log has are considered. Raises `StoreError` if the log is damaged.
+    """
     log = sweep.folder.log
     if not log.exists() or not is_steered(log):
         return sweep.spec.all_trials

@@ -9,7 +9,10 @@ from sweep.store.folder import ResultsFolder
 
 
 def create_followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
-    """Return the exporters that follow a sweep while it runs. Raises `InputError` if a library is missing."""
+    """Return the exporters that follow a sweep while it runs; () without ``tensorboard``.
+
+    Each is called with the sweep's folder and returns a context manager. Raises `InputError` if a library is missing.
+    """
     if not tensorboard:
         return ()
     from sweep.export.tensorboard import LiveEventFiles, import_events

@@ -85,7 +85,7 @@ def _guard_application(app: WSGIApplication) -> WSGIApplication:
     """
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        """Refuse a request, or pass it to the application."""
+        """Refuse a request with status 403, or pass it to the application."""
         if environ.get("HTTP_HOST", "").lower().partition(":")[0] not in _NAMES:
             reason = f"This dashboard answers to {' and '.join(_NAMES)} alone."
         elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):

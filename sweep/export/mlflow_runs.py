@@ -60,8 +60,9 @@ def make_local_uri(target: Path) -> str:
 def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
     """Create or update the runs of a sweep at a tracking URI.
 
-    Raises `InputError` if the address cannot be used or MLflow is not installed, and `StoreError` if MLflow refuses a
-    run. Sets environment variables of MLflow in this process.
+    Raises `InputError` if the address cannot be used, is a folder or belongs to a deleted experiment, or if MLflow is
+    not installed, and `StoreError` if MLflow refuses a run. Sets environment variables of MLflow, and the levels of its
+    log messages, in this process.
     """
     if re.match(r"^(file:|\.{0,2}/)", uri) or ("://" not in uri and uri != "databricks"):
         hint = "a folder of files is no longer written by MLflow; give sqlite:///PATH.db, http://HOST:PORT, or none"
@@ -103,7 +104,7 @@ class _Export:
         self._metrics = make_mlflow_names([*runs.name_scalars(sweep.tables.metrics).values()])
 
     def export_all(self) -> ExportResult:
-        """Write the run of the sweep, and the run of each trial that is new or has changed.
+        """Write the run of the sweep, and the run of each trial that is new or has changed; return their numbers.
 
         The old run of a changed trial is deleted first. If only the trial's note has changed, the run gets the new one.
         """
@@ -138,7 +139,10 @@ class _Export:
                 return by_trial
 
     def _write_parent(self, known: Any) -> str:
-        """Create or update the run of the sweep itself, with its best values and provenance; return its id."""
+        """Create or update the run of the sweep itself, with its best values and provenance; return its id.
+
+        ``known`` is its run of an earlier export, or None.
+        """
         sweep = self._sweep
         started = sweep.tables.history.started or 0.0
         last = sweep.tables.history.last
@@ -222,7 +226,10 @@ class _Export:
 
 
 def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
-    """Return the id of the sweep's experiment, creating it if necessary. Raises InputError if it was deleted."""
+    """Return the id of the experiment with the sweep's name, creating it if necessary.
+
+    Raises InputError if it was deleted.
+    """
     experiment = client.get_experiment_by_name(sweep.name)
     if experiment is None:
         artifacts = None
@@ -244,7 +251,10 @@ def make_mlflow_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
-    """Return MLflow's tags for the code and the commit, and tags with the versions."""
+    """Return MLflow's tags for the code, the description and the commit, and tags with the versions and the host.
+
+    If only some of the versions or of the facts about the commit are known, the others are the text "None".
+    """
     tags = {"mlflow.source.type": "LOCAL"}
     match info.spec:
         case {"trainable": str(trainable), "method": str(method), "description": str(description)}:

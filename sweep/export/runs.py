@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def import_extra(module: str, package: str, extra: str) -> ModuleType:
-    """Import ``module``, which sweep's extra ``extra`` installs.
+    """Import and return ``module``, which sweep's extra ``extra`` installs.
 
-    Raises `InputError`, which names ``package``, if it is missing.
+    Raises `InputError`, which names ``package``, if it or a module that it imports is missing.
     """
     try:
         return import_module(module)
@@ -108,7 +108,7 @@ class SweepState:
 
 
 def read_sweep_state(folder: ResultsFolder) -> SweepState:
-    """Read everything that can be exported from a sweep. Raises `StoreError`."""
+    """Read everything that can be exported from a sweep, as it is now. Raises `StoreError` if the sweep is damaged."""
     tables = reading.read_tables(folder)
     sweep = make_sweep(folder, tables)
     info = folder.read_info()
@@ -120,8 +120,8 @@ def read_sweep_state(folder: ResultsFolder) -> SweepState:
 def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
     """Map names to unique names of at most ``longest`` characters in which nothing matches ``pattern``.
 
-    Each match is replaced by ``_``. Names that are allowed already are unchanged; a replacement that is taken gets a
-    number.
+    ``pattern`` is a regular expression; each match is replaced by ``_``. Names that are allowed already are unchanged;
+    a replacement that is taken gets a number.
     """
     taken = set()
     for name in names:
@@ -145,7 +145,8 @@ def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict
 def name_scalars(metrics: pa.Table) -> dict[str, str]:
     """Return, for each measured column of the table of epochs, the name to export it under.
 
-    A column ``metric.NAME`` is exported as ``NAME``, any other column with the prefix ``run/``.
+    A column ``metric.NAME`` is exported as ``NAME``, any other measured column with the prefix ``run/``. Columns such
+    as the trial and the epoch (`NOT_MEASURED`) are left out.
     """
     own = []
     for name in metrics.column_names:
@@ -169,7 +170,10 @@ class _Epochs:
         self._names = name_scalars(read.metrics)
 
     def read(self, trial: int) -> list[Epoch]:
-        """Return the epochs of a trial in the order of the table; [] if it has none."""
+        """Return the epochs of a trial in the order of the table; [] if it has none.
+
+        Values that are absent in an epoch are left out of its scalars.
+        """
         if trial not in self._rows:
             return []
         start, end = self._rows[trial]
@@ -190,7 +194,8 @@ class _Epochs:
 def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:
     """Write ``trials.csv`` and ``metrics.csv`` into the folder ``target``, creating it; return both paths.
 
-    Existing files are replaced. Raises `StoreError`.
+    Existing files of these names are replaced. Raises `StoreError` if the sweep is damaged or the disk cannot be
+    written.
     """
     tables = reading.read_tables(folder)
     with storing(target):

@@ -35,7 +35,7 @@ _PATTERN = "events.out.tfevents.*.sweep"
 
 
 def import_events() -> ModuleType:
-    """Return the module that encodes events. Raises `InputError` if TensorBoard is not installed."""
+    """Return the module `sweep.export.tensorboard_events`. Raises `InputError` if TensorBoard is not installed."""
     runs.import_extra("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
     return runs.import_extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
 
@@ -68,7 +68,7 @@ class EventFiles:
         self._restore_state()
 
     def _reset_state(self) -> None:
-        """Reset the state to that of a sweep without files."""
+        """Reset the state of this object to that of a sweep without files; files themselves stay."""
         self._log_bytes, self._mark = 0, ""
         self._ledger = Ledger(keep_epochs=False)
         self._numbering = Numbering(trials_each=self._trials_each)
@@ -84,7 +84,8 @@ class EventFiles:
     def update(self) -> int:
         """Write the events that were added to the log since the last update; return the number of all trials so far.
 
-        If the log was replaced, all event files are written anew. Raises `StoreError`.
+        If the log was replaced, all event files are written anew; if there is none, nothing is written. Raises
+        `StoreError` if the log is damaged or the disk cannot be written.
         """
         path = self._sweep.log
         if path.exists():
@@ -102,7 +103,10 @@ class EventFiles:
         return len(self._trials)
 
     def _restore_state(self) -> None:
-        """Restore the state of an earlier process; start over if the files do not match it."""
+        """Restore the state of an earlier process; delete all event files and start over if they do not match it.
+
+        What a killed process has written beyond that state is truncated.
+        """
         state = self._target / "written.json"
         try:
             known = json.loads(state.read_bytes())
@@ -136,7 +140,10 @@ class EventFiles:
                 path.unlink()
 
     def _save_state(self) -> None:
-        """Write to written.json how far the event files follow the log, so that `_restore_state` can continue there."""
+        """Write to written.json how far the event files follow the log, so that `_restore_state` can continue there.
+
+        Nothing is written if the log has not grown.
+        """
         mark = log.mark(self._sweep.log, self._log_bytes)
         if mark == self._mark:
             return
@@ -188,7 +195,10 @@ class EventFiles:
         return self._domains
 
     def _announce_metrics(self, metrics: list[str]) -> None:
-        """Write the file of the HParams tab, with parameters and metrics, if a metric is new or no file was written."""
+        """Write the file of the HParams tab, with parameters and metrics, if a metric is new or no file was written.
+
+        ``metrics`` are the names that a trial has reported; the objectives come first in the file.
+        """
         new = []
         for metric in metrics:
             if metric not in self._metrics:
@@ -206,12 +216,15 @@ class EventFiles:
             path.write_bytes(content)
 
     def _append_records(self, trial: int, content: bytes) -> None:
-        """Add records to a trial's file, to be written later."""
+        """Add records to the pending ones of a trial, which `_write_pending` writes, and count their size."""
         self._pending.setdefault(trial, bytearray()).extend(content)
         self._trials[trial].size += len(content)
 
     def _write_pending(self) -> None:
-        """Write the pending records to their files."""
+        """Append the pending records to their files, creating these if necessary.
+
+        A file that this process has not written yet is first truncated to its recorded size.
+        """
         for trial, content in self._pending.items():
             path = self._get_path(trial)
             with storing(path):

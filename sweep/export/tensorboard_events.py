@@ -36,8 +36,9 @@ def encode_experiment(
 ) -> bytes:
     """Return the content of the file that declares metrics and parameters for the HParams tab.
 
-    ``domains`` has the domains of all parameters. For parameters without a domain, the type is that of their value in
-    ``example``, the parameters of some trial. ``started`` is the time of the first trial, in seconds since 1970.
+    ``domains`` has the domains of all parameters by name, None where unknown. For parameters without a domain, the type
+    is that of their value in ``example``, the parameters of some trial. ``metrics`` has the names of the metrics.
+    ``started`` is the time of the first trial, in seconds since 1970.
     """
     made = api_pb2.Experiment(
         time_created_secs=started,
@@ -53,7 +54,8 @@ def encode_experiment(
 def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
     """Return the records that a trial's file begins with: the version of the format, and the trial's parameters.
 
-    Names of ``domains`` that the trial has no value for are left out. ``group`` is the name under which TensorBoard's
+    ``domains`` has the domains of parameters by name, None where unknown; names that the trial has no value for are
+    left out, as are parameters of the trial that ``domains`` lacks. ``group`` is the name under which TensorBoard's
     page of hyperparameters shows the trial.
     """
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
@@ -85,9 +87,10 @@ def encode_epoch(event: EpochReported) -> bytes:
 
 
 def encode_end(event: TrialEnded, epochs: int) -> bytes:
-    """Return the last record of a trial's file.
+    """Return the last record of a trial's file, at step ``epochs``, the trial's last epoch.
 
-    It has the status for the HParams tab, and status and reason for the Text tab.
+    It has the status for the HParams tab, and status and reason for the Text tab. Raises KeyError for an interruption,
+    which is no end.
     """
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)

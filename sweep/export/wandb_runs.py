@@ -35,8 +35,9 @@ _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 def write_wandb_runs(sweep: SweepState, target: Path) -> int:
     """Write an offline W&B run for each trial into the folder ``target``, in place of the runs of an earlier export.
 
-    Returns the number of trials. Identical runs are left as they are. Raises `StoreError` if the disk cannot be
-    written, and `InputError` if wandb is not installed.
+    Returns the number of all trials. Identical runs are left as they are, and runs of other sweeps too. Raises
+    `StoreError` if the disk cannot be written, and `InputError` if wandb is not installed. Sets an environment variable
+    of wandb in this process.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # must be set before the import
     records: Any = runs.import_extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
@@ -57,9 +58,10 @@ def write_wandb_runs(sweep: SweepState, target: Path) -> int:
 
 
 def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
-    """Write the folder of one run, and remove the folder ``earlier`` of a former export.
+    """Write ``content`` to the file ``path`` of one run, in a new folder, and remove the folder ``earlier``.
 
-    If the file exists with the same content, nothing is written, so that W&B's mark of a synced run is kept.
+    ``earlier`` is the folder of the same run in a former export, or None. If the file exists with the same content,
+    nothing is changed, so that W&B's mark of a synced run is kept.
     """
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
@@ -77,7 +79,10 @@ def make_run_id(sweep: SweepState, trial: int) -> str:
 
 
 def frame_records(records: Iterable[bytes]) -> bytes:
-    """Encode records as a W&B file: split at the ends of blocks, each part with length, type and checksum."""
+    """Encode records as the content of a W&B file, with its header.
+
+    Records are split at the ends of blocks; each part has its length, type and checksum.
+    """
     out = bytearray(MAGIC)
     for record in records:
         rest = memoryview(record)
@@ -103,7 +108,8 @@ def _part_kind(*, is_first: bool, is_last: bool) -> int:
 def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Iterator[Any]:
     """Yield the records that wandb itself would write for a run.
 
-    They are the header, the run, the history by epoch, the summary and, if the trial has ended, the exit.
+    They are the header, the run, the history by epoch, the summary and, if the trial has ended, the exit. ``known`` is
+    wandb's module of record types, ``identity`` the id of the run.
     """
     number = 0
 
@@ -160,7 +166,8 @@ def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity
 def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     """Return W&B's summary of a run.
 
-    It has the last and best value of each metric, how the trial ended, and facts such as its node.
+    It has the last value of each scalar, the best value of each metric as ``best/NAME``, how the trial ended, and facts
+    such as its node as ``trial/NAME``.
     """
     last: dict[str, object] = {}
     for epoch in run.epochs:
@@ -203,7 +210,10 @@ def _make_project_name(name: str) -> str:
 
 
 def _encode_json(value: object) -> str:
-    """Return JSON in which NaN and infinities are the texts "NaN", "Infinity" and "-Infinity", as W&B writes them."""
+    """Return JSON in which NaN and infinities are the texts "NaN", "Infinity" and "-Infinity", as W&B writes them.
+
+    Raises TypeError for values that JSON does not have.
+    """
     return json.dumps(_replace_infinite(value), allow_nan=False)
 
 

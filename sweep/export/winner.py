@@ -300,7 +300,7 @@ def _format_code(value: str) -> str:
 
 
 def _choose_fence(value: str, fence: str) -> str:
-    """Return a Markdown fence that begins with ``fence`` and does not occur in the text ``value``."""
+    """Return ``fence``, with as many more backquotes as it takes so that it does not occur in the text ``value``."""
     while fence in value:
         fence += "`"
     return fence
@@ -340,9 +340,11 @@ def export_winner(
 ) -> Winner:
     """Export the model of a trial, by default the best one, into the new folder ``target``.
 
-    The folder also gets a model card and sweep.yaml. The trial's model must have the logged metrics. Each format is
-    loaded in a fresh process, and its predictions must equal those of the trial's model. A failed export leaves nothing
-    behind. Raises `InputError` if a check fails, ``target`` exists, or there is nothing to export.
+    ``epoch`` selects its checkpoint, by default the last one. The folder also gets a model card and sweep.yaml. The
+    trial's model must have the logged metrics, unless it was trained on other devices. Each format is loaded in a fresh
+    process, and its predictions must equal those of the trial's model. A failed export leaves nothing behind. Raises
+    `InputError` if a check fails, ``target`` exists, a format is unknown, or there is nothing to export, and
+    `StoreError` if the log is missing or damaged.
     """
     check_export(target, formats)
     kept = restoring.find_checkpoint(folder, trial, epoch)
@@ -424,8 +426,8 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
 def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
     """Compare the model's metrics with those in the log. Raises InputError if they differ by more than 1e-5.
 
-    The tolerance is relative, and absolute for values below 1. If the trial was trained on other devices, a difference
-    is only added to ``notes``.
+    The tolerance is relative, and absolute for values below 1. Metrics that only one of them has are not compared. If
+    ``notes`` say that the trial was trained on other devices, a difference is only added to ``notes``.
     """
     wrong = []
     for name, value in exported.metrics.items():
@@ -449,7 +451,10 @@ def _are_close(a: float, b: float) -> bool:
 
 
 def _format_sweep_file(restored: Restored) -> str:
-    """Return a sweep file for this trial alone; running it reproduces the numbers."""
+    """Return the text of a sweep file for this trial alone.
+
+    Running it reproduces the numbers, unless its comments say otherwise.
+    """
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
     module = spec.trainable.partition(":")[0]

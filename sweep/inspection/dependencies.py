@@ -52,13 +52,16 @@ class Search:
         PathFinder.invalidate_caches()  # files may be newer than its cached folder listings
 
     def locate_top(self, name: str) -> PackageLocation | None:
-        """Return the location of a top-level module or package; None if it does not exist."""
+        """Return the location of a top-level module or package, which is not imported; None if it does not exist."""
         if name not in self._tops:
             self._tops[name] = self._locate_on_path(name) or self._locate_by_hooks(name)
         return self._tops[name]
 
     def find(self, module: str) -> Path | None:
-        """Return the file of a module; None if it does not exist or has no file."""
+        """Return the file of a module given by its full name; None if the module does not exist or has no file.
+
+        The file may be an extension module. Nothing is imported.
+        """
         top, *rest = module.split(".")
         place = self.locate_top(top)
         if place is None or not rest:
@@ -78,7 +81,7 @@ class Search:
         return name in sys.stdlib_module_names and (place is None or place.entry is None or place.entry in _STDLIB)
 
     def _locate_on_path(self, name: str) -> PackageLocation | None:
-        """Return the location of a top-level module on the search path; None if it is not there."""
+        """Return the location of a top-level module in `entries`; None if it is not there."""
         spec = PathFinder.find_spec(name, list(map(str, self.entries)))
         if spec is None:
             return None
@@ -92,7 +95,7 @@ class Search:
     def _locate_by_hooks(self, name: str) -> PackageLocation | None:
         """Return the location that an import hook gives for a top-level module, as after an editable installation.
 
-        Looking up a top-level module imports nothing.
+        Returns None if no hook knows the module. Looking up a top-level module imports nothing.
         """
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
@@ -151,7 +154,7 @@ class InstalledDistribution:
 
     @property
     def identity(self) -> str:
-        """The version; if the distribution was not installed from an index, also a hash of its files."""
+        """The version; if the distribution was not installed from an index, followed by a hash of its files."""
         if self._origin is None:
             return self.version
         files = sorted(line for line in self.record.splitlines() if "sha256=" in line)
@@ -165,7 +168,10 @@ class InstalledDistribution:
 
     @property
     def requirements(self) -> Iterator[str]:
-        """The names of the distributions that it requires on this system, without extras."""
+        """The normalized names of the distributions that it requires on this system, without extras.
+
+        Requirements that are not installed are included.
+        """
         for line in self._info.requires or ():
             try:
                 needed = Requirement(line)
@@ -188,8 +194,15 @@ class Distributions:
     def find_owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
         """Return the distribution that has installed a file below the search path folder ``entry``; None if none has.
 
-        A distribution without a file list is found if it has the same name as the file's top-level package.
+        A file of a namespace package may be below another folder of the search path, which is used then. If no file
+        list contains the file, a distribution without a file list is found that has the name of the file's top-level
+        package.
         """
+        for other in self._by_entry:
+            if not file.is_relative_to(entry) and file.is_relative_to(other):
+                entry = other
+        if not file.is_relative_to(entry):
+            return None
         found = self._by_entry.get(entry, [])
         name = file.relative_to(entry).as_posix()
         alike = []
@@ -202,7 +215,10 @@ class Distributions:
         return listing or next((one for one in alike if not one.record), None)
 
     def list_required(self, first: Iterable[InstalledDistribution]) -> dict[str, InstalledDistribution]:
-        """Return ``first`` and all installed distributions that they require, directly or indirectly, by name."""
+        """Return ``first`` and all installed distributions that they require, directly or indirectly, by name.
+
+        Requirements that are not installed are left out.
+        """
         needed: dict[str, InstalledDistribution] = {}
         queue = list(first)
         while queue:
@@ -216,7 +232,10 @@ class Distributions:
 
 
 def _list_installed(entry: Path) -> Iterator[InstalledDistribution]:
-    """Yield the distributions installed in a folder."""
+    """Yield the distributions installed in a folder, sorted by the names of their folders.
+
+    Nothing is yielded if the folder does not exist.
+    """
     if entry.is_dir():
         for path in sorted(entry.iterdir()):
             if path.suffix in (".dist-info", ".egg-info"):
@@ -227,7 +246,12 @@ _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path",
 
 
 def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
-    """Yield the full names of all modules that code may import: ``a`` and ``a.b`` for ``from a import b``."""
+    """Yield the full names of all modules that code may import: ``a`` and ``a.b`` for ``from a import b``.
+
+    Thus a name may be no module, and may come twice. Imports in functions and calls of ``import_module`` with a literal
+    name are included. ``module`` is the full name of the module with the syntax tree ``tree``; ``is_package`` says
+    whether it is a package's ``__init__``.
+    """
     for node in list_nodes(tree):
         match node:
             case ast.Import(names=aliases):
@@ -246,7 +270,8 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
 def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
     """Return the full name of the module that a ``from ... import`` statement in ``module`` imports from.
 
-    ``is_package`` says whether ``module`` is a package's ``__init__``.
+    ``is_package`` says whether ``module`` is a package's ``__init__``. Returns "" for ``from . import x`` in a
+    top-level module, which is in no package.
     """
     parents = module.split(".")
     if node.level:
@@ -326,7 +351,10 @@ class _Collector:
     _seen: set[int] = field(default_factory=set)
 
     def visit(self, name: str, value: object) -> None:
-        """Add the object ``value``, which has the name ``name``, and everything that it uses."""
+        """Add the object ``value``, which has the name ``name``, and everything that it uses.
+
+        Of modules, and of classes and functions that another process can import, only the import is added.
+        """
         if isinstance(value, types.ModuleType):
             self.imports[f"import {value.__name__}"] = None
             return
@@ -368,7 +396,7 @@ class _Collector:
                 self._add_value(name, value)
 
     def _visit_class(self, name: str, kind: type) -> None:
-        """Add a class: its text, its bases and its attributes."""
+        """Add a class: its text, its bases, and its methods and attributes."""
         self._add_text(name, kind.__name__, _get_class_source(kind))
         for base in kind.__bases__:
             self.visit(base.__name__, base)
@@ -397,13 +425,16 @@ class _Collector:
                 self.imports.update(dict.fromkeys(f"import {part}" for part in parts if part in sys.modules))
 
     def _visit_all(self, name: str, values: Mapping[Any, object]) -> None:
-        """Add values that belong to the object named ``name``."""
+        """Add values that belong to the object named ``name``, each under the name ``name.key``."""
         for key, value in values.items():
             if value is not _ABSENT:
                 self.visit(f"{name}.{key}", value)
 
     def _add_value(self, name: str, value: object) -> None:
-        """Add a plain value, or note that it cannot be compared between runs."""
+        """Add a plain value, or note that it cannot be compared between runs.
+
+        If such a value is callable, its class is visited, too.
+        """
         try:
             self.values[name] = json.loads(json.dumps(value, default=_convert_for_json))
         except (TypeError, ValueError):
@@ -415,7 +446,10 @@ class _Collector:
                 self.visit(type(value).__name__, type(value))
 
     def _add_text(self, name: str, defined: str, text: str | None) -> None:
-        """Add the text of a definition, or note that it is not available."""
+        """Add the text of the definition ``defined``, or note that it is not available if ``text`` is None.
+
+        A lambda is noted under ``name``, by which it is used.
+        """
         if text is None:
             self.unseen[f"the text of {name if defined == '<lambda>' else defined} cannot be had"] = None
         else:
@@ -455,7 +489,7 @@ def _get_class_source(kind: type) -> str | None:
 
 
 def _list_codes(kind: type) -> Iterator[types.CodeType]:
-    """Yield the code of each method of a class."""
+    """Yield the code of each method that the body of a class defines, and of the getters of its properties."""
     for value in vars(kind).values():
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if isinstance(function, types.FunctionType) and function.__qualname__.startswith(f"{kind.__qualname__}."):
@@ -489,7 +523,7 @@ def _get_closure_value(cell: types.CellType) -> object:
 
 
 def _convert_for_json(value: object) -> object:
-    """Convert a path, bytes or a set to a value that JSON has. Raises TypeError for other types."""
+    """Convert a path, bytes or a set to a string or a list of strings. Raises TypeError for other types."""
     match value:
         case PurePath():
             return str(value)

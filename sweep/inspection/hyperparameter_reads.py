@@ -26,7 +26,8 @@ NAMES = frozenset({"hp", "params"})  # names of arguments and attributes that ho
 def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
     """Return the parameters that a module of sweep reads, and whether it also reads parameters by computed names.
 
-    The latter is False if the module has a constant ``READS``, which declares computed names.
+    Names may be patterns, as in `FoundReads.names`. The second value is False if the module has a constant ``READS``,
+    which declares computed names.
     """
     names = find_declared_reads(tree) or set()
     computed = False
@@ -56,7 +57,10 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
 
 
 def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
-    """Return all names, attributes, arguments and strings in modules, and the parts of strings with dots."""
+    """Return all names, attributes, arguments and strings in modules, and the parts of strings with dots.
+
+    Names that only a definition or an import has are not included.
+    """
     words: set[str] = set()
     for tree in trees.values():
         for node in list_nodes(tree):
@@ -69,7 +73,10 @@ def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
 
 
 def find_declared_reads(tree: ast.Module) -> set[str] | None:
-    """Return the strings in the constant ``READS`` of a module; None if it has no such constant."""
+    """Return all strings in the value of the constant ``READS`` of a module; None if it assigns no such constant.
+
+    Only a plain assignment at the top level counts.
+    """
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="READS")], value=value):
@@ -115,7 +122,10 @@ def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) ->
 
 
 def find_text_patterns(node: ast.expr) -> set[str]:
-    """Return the string value of an expression, with ``*`` for unknown parts; an empty set if nothing is known."""
+    """Return a set with the string value of an expression, with ``*`` for unknown parts; empty if nothing is known.
+
+    Known parts are those of literal strings and f-strings, and a literal to the left of ``+``.
+    """
     match node:
         case ast.Constant(value=str(text)):
             return {text}
@@ -134,7 +144,7 @@ def find_text_patterns(node: ast.expr) -> set[str]:
 
 
 def _is_partly_known(key: ast.expr) -> bool:
-    """Return whether the value of a key is at least partly known."""
+    """Return whether the value of a key is at least partly known; constants that are no strings count as known."""
     return isinstance(key, ast.Constant) or bool(find_text_patterns(key))
 
 
@@ -157,8 +167,8 @@ class FoundReads:
 def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> FoundReads:
     """Return the reads in the user's modules (``theirs``) and in the modules of sweep that they import (``ours``).
 
-    ``trainable`` is the name of the trainable: the first argument of a function with this name holds the
-    hyperparameters.
+    Both are syntax trees by the name of the module. ``trainable`` is the name of the trainable without its module: the
+    first argument of a function with this name at the top level of a module holds the hyperparameters.
     """
     names: set[str] = set()
     doubts: dict[str, None] = {}
@@ -174,7 +184,11 @@ def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Modul
 
 
 def list_argument_names(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return the names of the arguments of ``module:Name``, a class or function, as far as its module defines them."""
+    """Return the names of the arguments of ``module:Name``, a class or function, without ``self``.
+
+    Those of a class are the arguments of its own ``__init__``, not of an inherited one. ``*args`` and ``**kwargs`` are
+    left out. Returns an empty set if ``trees`` lacks the module, or if its top level does not define the name.
+    """
     module, _, name = name.partition(":")
     arguments: set[str] = set()
     for node in trees[module].body if module in trees else ():
@@ -250,7 +264,10 @@ class _Flow:
                     self._imported.setdefault(name, set()).add(source.split(".")[0])
 
     def _mark_arguments(self, ours: Mapping[str, ast.Module]) -> None:
-        """Mark the arguments that hold hyperparameters by their name, their annotation, or in an overridden method."""
+        """Mark the arguments that hold hyperparameters.
+
+        An argument holds them by its name or its annotation, or in a method that overrides one of a class in ``ours``.
+        """
         positions = _find_hp_positions(ours)
         for functions in self._functions.values():
             for function in functions:
@@ -405,7 +422,7 @@ class _Flow:
         return followed
 
     def _follow_into_class(self, owner: ast.ClassDef, position: int | str) -> bool:
-        """Mark the parameter of a constructor, or the field of a dataclass; return False if there is none."""
+        """Mark the parameter of a constructor, or the field of a dataclass, at ``position``; return whether one is."""
         constructors = _list_constructors(owner)
         if constructors:
             return self._follow_into_function(constructors[0], position, bound=True)
@@ -440,7 +457,10 @@ class _Flow:
 
 
 def _find_hp_positions(ours: Mapping[str, ast.Module]) -> dict[str, int]:
-    """Return the position of the argument ``hp`` in methods of sweep's classes, by the name of the method."""
+    """Return the index of the argument ``hp`` in methods of sweep's classes, by the name of the method.
+
+    The index counts ``self``.
+    """
     positions: dict[str, int] = {}
     for tree in ours.values():
         for owner in list_nodes(tree):
@@ -475,7 +495,7 @@ def list_positional(function: Function) -> list[ast.arg]:
 
 
 def _list_arguments(function: Function) -> list[ast.arg]:
-    """Return all named arguments of a function."""
+    """Return all arguments of a function, without ``*args`` and ``**kwargs``."""
     return [*list_positional(function), *function.args.kwonlyargs]
 
 

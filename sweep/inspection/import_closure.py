@@ -25,15 +25,20 @@ _HOME = Path(__file__).parents[2]
 
 
 def find_import_folder(file: Path, module: str) -> Path:
-    """Return the folder that must be on the import path to import a module from its file."""
+    """Return the folder that must be on the import path so that ``module``, a full name, is imported from ``file``.
+
+    Raises IndexError if ``file`` is in fewer folders than the name has packages.
+    """
     return file.parents[module.count(".") + (file.stem == "__init__")]
 
 
 def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
-    """Return the source of ``module:Name``, searched in ``folders`` and among the installed modules.
+    """Return the source of ``module:Name``, searched in ``folders`` first and then on the import path of this process.
 
-    ``optimizers`` are the author's optimizers that the sweep file passes to a `KerasTrainable` as parameter
-    ``optimizer``. Raises InputError if the trainable or one of the optimizers does not exist.
+    ``optimizers`` are the author's optimizers, as ``module:Name``, that the sweep file passes to a `KerasTrainable` as
+    parameter ``optimizer``; other trainables ignore them. Raises InputError if the trainable or one of the optimizers
+    does not exist or was defined in a notebook, if a module in ``folders`` is not valid Python, or if one of the
+    author's packages has the name of one of sweep's.
     """
     module, _, name = trainable.partition(":")
     if module == HERE:
@@ -63,8 +68,9 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ...]:
     """Return the modules of installed packages that the module of ``module:Name`` imports at its top level.
 
-    They are the part of `Source.first_imports` that is found without reading any other module. Returns () if the module
-    does not exist or is not valid Python; `inspect` reports these errors.
+    They are the part of `Source.first_imports` that is found without reading any other module; modules of the
+    trainable's own package and of sweep are left out. Returns () if the module does not exist or is not valid Python;
+    `inspect` reports these errors.
     """
     search = Search(tuple(folders))
     path = search.find(trainable.partition(":")[0])
@@ -85,7 +91,11 @@ def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ..
 
 
 def inspect_object(trainable: str, target: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
-    """Return the source of a class or function that no module contains: its own text, and that of all it uses."""
+    """Return the source of a class or function that no module contains: its own text, and that of all it uses.
+
+    ``trainable`` is the name under which the source is kept, ``__main__:Name``. ``folders`` and ``optimizers`` are used
+    as in `inspect`, which raises InputError in the same cases.
+    """
     search = Search(tuple(folders))
     pieces = dependencies.find_definitions(target)
     closure = _Closure(search)
@@ -93,7 +103,11 @@ def inspect_object(trainable: str, target: object, folders: Iterable[Path], opti
 
 
 def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
-    """Return the source with the author's optimizers added, if its trainable takes optimizers by name."""
+    """Return the source with the modules of the author's optimizers added, if its trainable takes optimizers by name.
+
+    Other sources are returned unchanged. ``optimizers`` are given as ``module:Name``. Raises InputError if one of them
+    does not exist.
+    """
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
         return source
     for one in optimizers:
@@ -139,7 +153,7 @@ class _Closure:
             raise InputError.one("trainable", *_describe_name_clash("sweep", hides))
 
     def inspect_module(self, trainable: str, module: str, path: Path) -> Source:
-        """Return the source of a trainable in a module."""
+        """Return the source of ``trainable``, which the module ``module`` with the file ``path`` defines."""
         self._files[module] = path
         return self.follow_queue(trainable, [module, *filter(self._add, _list_parent_packages(module))])
 
@@ -153,11 +167,11 @@ class _Closure:
         return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
 
     def add_module(self, module: str) -> bool:
-        """Add a module and its parent packages; return whether the imports of the module must be followed."""
+        """Add a module and its parent packages, unless added before; return whether their imports must be followed."""
         return module not in self._files and any([*map(self._add, _list_parent_packages(module)), self._add(module)])
 
     def follow_queue(self, trainable: str, queue: list[str]) -> Source:
-        """Follow the imports of the modules in ``queue``, and return the source of everything added so far."""
+        """Follow the imports of the modules in ``queue`` until it is empty; return the source of all added so far."""
         seen = set(queue)
         while queue:
             for name in self._follow_imports(queue.pop()):
@@ -193,7 +207,11 @@ class _Closure:
         yield from self._list_imported_modules(tree, module, path)
 
     def _list_imported_modules(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
-        """Yield the modules that a syntax tree imports, with their parent packages; note imports of unknown modules."""
+        """Yield the modules that a syntax tree imports, with their parent packages; note imports of unknown modules.
+
+        ``module`` and ``path`` are the name and the file of the tree's module. Parent packages of sweep's modules are
+        left out, and imports of unknown modules are noted in `_unknown` only for modules that are not sweep's.
+        """
         if get_top_package(module) not in OURS:
             self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree)))
         for name in list_imports(tree, module, is_package=path.stem == "__init__"):
@@ -235,12 +253,12 @@ class _Closure:
 
 
 def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:
-    """Return the mistake and the hint for a user's package with the name of one of sweep's."""
+    """Return the mistake and the hint for a user's package at ``place`` with the name ``top``, one of sweep's."""
     return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
 
 
 def _list_parent_packages(module: str) -> list[str]:
-    """Return the packages that contain a module, outermost first."""
+    """Return the full names of the packages that contain a module, outermost first; [] for a top-level module."""
     parts = module.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts))]
 
@@ -254,7 +272,10 @@ def _parse(path: Path) -> ast.Module:
 
 
 def _list_candidates(tree: ast.Module) -> list[str]:
-    """Return the names that a module binds at its top level and that may be a trainable: all but async functions."""
+    """Return the names that a module binds at its top level and that may be a trainable: all but async functions.
+
+    Names in ``if`` and ``try`` are included, but not those that a loop, ``with`` or an unpacked tuple binds.
+    """
     names: list[str] = []
     for node in tree.body:
         if not isinstance(node, ast.AsyncFunctionDef):

@@ -29,7 +29,11 @@ class IdleHyperparameters:
 def find_idle_hyperparameters(
     trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]
 ) -> Iterator[IdleHyperparameters]:
-    """Yield the standard hyperparameters that certainly have no effect; ``theirs`` are the author's modules."""
+    """Yield groups of standard hyperparameters that certainly have no effect in the `KerasTrainable` ``trainable``.
+
+    ``trees`` are the syntax trees of all modules by name, and ``theirs`` those of the author's modules. A group with
+    ``unless_read`` has no effect only if the author's code does not read it; the caller checks that.
+    """
     for method, names in table.OF_METHODS.items():
         module, definition = unconditional.find_method(trainable, method, trees)
         if module in theirs and isinstance(definition, Function) and not _calls_super(definition):
@@ -59,7 +63,10 @@ def find_idle_hyperparameters(
 
 
 def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether the model's own training step may use ``self.optimizer``, directly or through other code."""
+    """Return whether the model's own training step may use ``self.optimizer``, directly or through other code.
+
+    ``model`` is the module and the name of its class. Returns True if the class is not defined in ``theirs``.
+    """
     _, definition = unconditional.resolve_name(*model, theirs)
     if not isinstance(definition, ast.ClassDef):
         return True
@@ -76,7 +83,10 @@ def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module])
 
 
 def _find_returned_class(module: str, function: Function, trees: Mapping[str, ast.Module]) -> tuple[str, str] | None:
-    """Return the module and the name of the class whose instance a function returns; None if uncertain."""
+    """Return the module and the name of the class whose instance a function returns; None if uncertain.
+
+    ``module`` is the module that contains the function.
+    """
     made: dict[str, list[str]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

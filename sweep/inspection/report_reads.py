@@ -18,7 +18,9 @@ def list_surely_unread(
 ) -> list[str]:
     """Return those of ``names`` that no code of a trainable can read.
 
-    A name is read as an attribute of any object or, with ``group``, as a key of the attribute ``group``.
+    A name is read as an attribute of any object or, with ``group``, as a key of the attribute ``group``, in any code
+    that the trainable may use. Returns all names for a function without a second argument, and [] if the function
+    passes its report on to other code or if it is uncertain which keys are read.
     """
     if isinstance(trainable, Function):
         if len(list_positional(trainable)) < 2 and not trainable.args.vararg:
@@ -39,7 +41,10 @@ def list_surely_unread(
 
 
 def list_used_definitions(trainable: ast.stmt, author_trees: Mapping[str, ast.Module]) -> list[ast.AST]:
-    """Return a trainable's definition and those of all functions and classes it may use, matched by name."""
+    """Return a trainable's definition and those of all functions and classes in ``author_trees`` that it may use.
+
+    They are matched by name only, whatever module they are in.
+    """
     definitions: dict[str, list[ast.AST]] = {}
     for tree in author_trees.values():
         for node in list_nodes(tree):
@@ -66,7 +71,7 @@ def _list_attributes(tree: ast.AST) -> Iterator[str]:
 
 
 def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
-    """Return the keys that code reads from the attribute ``group`` of any object, by ``[key]`` or ``get``.
+    """Return the keys that the code ``used`` reads from the attribute ``group`` of any object, by ``[key]`` or ``get``.
 
     Returns None if the code uses the attribute in any other way, or with a key that is not a constant.
     """
@@ -96,7 +101,8 @@ NO_METRICS = frozenset({"checkpoint", "learning_rate", "examples_per_s"})
 def list_reported_metrics(function: Function) -> list[str]:
     """Return the names of the metrics that a function visibly reports, by keyword or in a literal dict.
 
-    A report is a call of the function's second argument. Returns [] if the function has none.
+    A report is a call of the function's second argument. Keywords in `NO_METRICS` are left out. Returns [] if the
+    function has no second argument.
     """
     arguments = list_positional(function)
     report = arguments[1].arg if len(arguments) > 1 else ""
@@ -120,7 +126,11 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 
 def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether a function passes its report to code outside of ``author_trees``, or stores it somewhere."""
+    """Return whether a function passes its report to code outside of ``author_trees``, or stores it somewhere.
+
+    The report is the function's second argument; without one, the result is False. Passing it to a function in
+    `HARMLESS` does not count.
+    """
     arguments = list_positional(function)
     if len(arguments) > 1:
         report = arguments[1].arg
@@ -146,7 +156,7 @@ def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> 
 
 
 def _get_callee_name(call: ast.AST) -> str:
-    """Return the last name of the called expression, such as ``fit`` for ``model.fit(x)``; "" if it has none."""
+    """Return the last name of the called expression, such as ``fit`` for ``model.fit(x)``; "" if there is none."""
     if not isinstance(call, ast.Call):
         return ""
     return get_last_name(call.func)

@@ -39,7 +39,11 @@ class PossibleMetrics:
     of_keras: bool  # Keras may put ``val_`` and the name of an output before a name, and a number behind it
 
     def may_report(self, metric: str) -> bool:
-        """Return whether the trainable can report a metric with this name."""
+        """Return whether the trainable can report a metric with this name.
+
+        If the metrics are those of Keras, the name may also have ``val_`` and an output's name before it, or a number
+        behind it.
+        """
         if metric in self.names:
             return True
         if not self.of_keras:
@@ -49,14 +53,17 @@ class PossibleMetrics:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names of all metrics, for a list of choices; with Keras, all names with ``val_`` come first."""
+        """The names of all metrics, for a list of choices; with Keras, first all with ``val_``, then all without."""
         if not self.of_keras:
             return self.names
         return tuple(f"{prefix}{name}" for prefix in ("val_", "") for name in self.names)
 
 
 def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | None:
-    """Return the metrics that a function can report or return; None if its source does not show all names."""
+    """Return the metrics that a function can report or return.
+
+    Returns None if the source of the function does not show all names, or shows none.
+    """
     if function.decorator_list:
         return None
     arguments = list_positional(function)
@@ -91,14 +98,17 @@ def _hides_reports(function: Function, report: str) -> bool:
 
 
 def _list_calls(function: Function, name: str) -> Iterator[ast.Call]:
-    """Yield the calls of a name in a function."""
+    """Yield the calls of a plain name in a function and in the functions within it."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
             yield node
 
 
 def _list_names_in_report(call: ast.Call) -> list[str | None]:
-    """Return the names of the metrics in one report, with None in place of each unknown name."""
+    """Return the names of the metrics in one report, with None in place of each unknown name.
+
+    Keywords in `NO_METRICS` are left out.
+    """
     names: list[str | None] = []
     for given in call.args:
         names += _list_names_in_mapping(given)
@@ -109,7 +119,7 @@ def _list_names_in_report(call: ast.Call) -> list[str | None]:
 
 
 def _list_names_in_mapping(value: ast.expr) -> list[str | None]:
-    """Return the keys of a literal dict, with None in place of each unknown key."""
+    """Return the keys of a literal dict, with None in place of each unknown key; [None] for any other expression."""
     if not isinstance(value, ast.Dict):
         return [None]
     return [_get_text(key) for key in value.keys]
@@ -123,7 +133,7 @@ def _get_text(node: ast.expr | None) -> str | None:
 
 
 def _list_returned(function: Function) -> Iterator[ast.expr]:
-    """Yield the expressions that a function returns, except None and those of functions within it."""
+    """Yield the expressions that a function returns, except a literal None and those of functions within it."""
     for node in _walk_own(function.body):
         if isinstance(node, ast.Return) and node.value is not None:
             is_none = isinstance(node.value, ast.Constant) and node.value.value is None
@@ -155,7 +165,9 @@ def list_possible_metrics_of_class(
 ) -> PossibleMetrics | None:
     """Return the metrics that a `KerasTrainable` can report; None if its source does not show all names.
 
-    ``theirs`` are the author's modules. Keras may put names of outputs before those of metrics; they are not included.
+    ``theirs`` are the author's modules. The author's own methods that may report under other names, such as
+    ``train_step`` or ``callbacks``, make the result None. Keras may put names of outputs before those of metrics; they
+    are not included.
     """
     for method in _MAY_ADD:
         module, definition = unconditional.find_method(trainable, method, trees)
@@ -182,7 +194,10 @@ def list_possible_metrics_of_class(
 
 
 def _list_names_returned(method: ast.stmt | None) -> list[str | None]:
-    """Return the names of the metrics that a method returns, with None in place of each unknown name."""
+    """Return the names of the metrics that a method returns, with None in place of each unknown name.
+
+    Returns [None] if ``method`` is not the definition of a function.
+    """
     if not isinstance(method, Function):
         return [None]
     names: list[str | None] = []
@@ -219,7 +234,7 @@ def _get_called_name(value: ast.expr) -> str:
 
 
 def _may_add_metrics(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether the author's layers or models may add metrics."""
+    """Return whether the author's layers or models may add metrics; True if ``theirs`` does not show the trainable."""
     owner = unconditional.find_definition(trainable, theirs)
     if owner is None:
         return True
@@ -281,7 +296,10 @@ def _list_compile_calls(function: Function) -> Iterator[ast.Call]:
 
 
 def _list_names_in_compile(call: ast.Call) -> list[str | None]:
-    """Return the names of the metrics passed to `Model.compile`, with None in place of each unknown name."""
+    """Return the names of the metrics passed to `Model.compile`, with None in place of each unknown name.
+
+    Returns [None] if the metrics may be passed by position.
+    """
     if len(call.args) > _METRICS_POSITION:
         return [None]
     names: list[str | None] = []
@@ -294,7 +312,10 @@ def _list_names_in_compile(call: ast.Call) -> list[str | None]:
 
 
 def _list_names_of_metrics(value: ast.expr) -> list[str | None]:
-    """Return the names of metrics as Keras accepts them: a string, a metric, or a list or dict of these."""
+    """Return the names of metrics as Keras accepts them: a string, a metric, or a list or dict of these.
+
+    Each unknown name is None. An expression that is a literal None has no metrics.
+    """
     match value:
         case ast.Constant(value=None):
             return []
@@ -329,7 +350,7 @@ def _may_be_name(argument: ast.expr) -> bool:
 
 
 def get_keras_name(metric: str) -> str:
-    """Return Keras's name for a metric of one of its classes, such as ``top_k_categorical_accuracy``."""
+    """Return Keras's name for a metric of the class ``metric``: ``mean_squared_error`` for ``MeanSquaredError``."""
     if metric in _NAMED_OTHERWISE:
         return _NAMED_OTHERWISE[metric]
     words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", metric)

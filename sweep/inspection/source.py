@@ -38,7 +38,7 @@ class Source:
 
     @property
     def _author_trees(self) -> dict[str, ast.Module]:
-        """The syntax trees of the author's modules, without those of sweep and trainables."""
+        """The syntax trees of the author's modules by name, without those of the packages sweep and trainables."""
         theirs = {}
         for name, tree in self.trees.items():
             if get_top_package(name) not in OURS:
@@ -47,7 +47,10 @@ class Source:
 
     @cached_property
     def _reading(self) -> FoundReads:
-        """The hyperparameters that the source reads."""
+        """What the source reads of the hyperparameters.
+
+        The author's code counts as reading the arguments of `optimizers`.
+        """
         ours = {}  # package sweep itself reads no parameter
         for name, tree in self.trees.items():
             if get_top_package(name) == "trainables":
@@ -58,7 +61,10 @@ class Source:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The names of all parameters that the source visibly reads; ``x.*`` stands for all parameters below ``x``.
+        """The names of all parameters that the source visibly reads, including the arguments of `optimizers`.
+
+        A name may be a pattern: ``x.*`` stands for all parameters below ``x``, and ``x_*`` for all whose names begin
+        with ``x_``. For ``hp.x.y``, both ``x`` and ``x.y`` are included.
 
         A read is ``hp.x``, ``hp["x"]``, ``hp.get("x")`` and the like, ``"x" in hp``, ``live.number("x")``, or an entry
         of a module's ``READS = ("x", ...)``, which declares names that are computed. ``hp`` may have any name: the
@@ -68,38 +74,48 @@ class Source:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """The places where hyperparameters cannot be followed; if there are any, more parameters may be read."""
+        """Texts on the places where hyperparameters cannot be followed, and on unavailable code; each may read more."""
         return (*self._reading.doubts, *self.unseen)
 
     def reads_parameter(self, name: str) -> bool:
-        """Return whether the source visibly reads a parameter, by its name or together with its group."""
+        """Return whether the source visibly reads a parameter, by its name or by a pattern such as ``group.*``."""
         return _matches_read(name, self.reads)
 
     def author_reads_parameter(self, name: str) -> bool:
-        """Return whether the author's modules visibly read a parameter; reads by classes of sweep do not count."""
+        """Return whether the author's modules visibly read a parameter, by its name or a pattern such as ``group.*``.
+
+        Reads by classes of sweep do not count. The arguments of `optimizers` count as read.
+        """
         return _matches_read(name, self._reading.own)
 
     def may_read(self, name: str) -> bool:
-        """Return whether a parameter may be read: visibly, or as there are doubts or the code contains its name."""
+        """Return whether it cannot be ruled out that a parameter is read.
+
+        It may be read if the source visibly reads it, if there are any doubts, or if the last part of its dotted name
+        appears anywhere in the author's modules.
+        """
         return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
 
     def derives_from(self, base: str) -> bool:
-        """Return whether the trainable is the class ``base`` (``module:Name``) or is certainly derived from it."""
+        """Return whether the trainable certainly is the class ``base`` (``module:Name``) or derives from it."""
         return unconditional.derives_from(self.trainable, base, self.trees)
 
     def list_certain_reads(self) -> tuple[NameUse, ...]:
         """Return the parameters that every trial certainly reads without a default, with the places of the reads.
 
-        Returns () for a class that is not certainly a `KerasTrainable`.
+        Only reads in the body of the function or of the methods `data` and `model` count; a parameter that is read
+        twice is listed twice. Returns () for a class that is not certainly a `KerasTrainable`.
         """
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
         return tuple(unconditional.list_certain_reads(self.trainable, self.trees, is_function=self.is_function))
 
     def list_missing_imports(self) -> tuple[NameUse, ...]:
-        """Return the imports that certainly fail when the trainable is imported, because a module is not installed.
+        """Return the imports that certainly fail when the trainable is imported, because a package is not installed.
 
-        Returns () if code changes ``sys.path``, since the modules may then be found elsewhere.
+        The name in each is the full name of the module. Only absolute imports in the author's modules count, outside of
+        functions, ``if`` and ``try``. Returns () if code changes ``sys.path``, since the modules may then be found
+        elsewhere.
         """
         absent = set()
         for name, version in self.packages.items():
@@ -115,22 +131,30 @@ class Source:
         return tuple(missing)
 
     def environment_value(self, name: str) -> str | None:
-        """Return the value that the trainable's module assigns to an environment variable; None if it assigns none.
+        """Return the text that the trainable's module assigns to an environment variable; None if it assigns none.
 
-        Raises ValueError if the value is not a literal.
+        Only the first assignment at the top level of the module counts. Raises ValueError if the value is not a literal
+        string, or if ``os.environ.setdefault`` or ``update`` sets the variable.
         """
         return unconditional.find_environment_value(self.trainable.partition(":")[0], name, self.trees)
 
     def where(self, place: NameUse) -> str:
-        """Format the place of a name as compilers do: ``file:line``."""
+        """Format the place of a name as compilers do: ``file:line``, or ``module:line`` for code that is in no file."""
         return f"{self.files.get(place.module, place.module)}:{place.line}"
 
     def list_lacking_methods(self, *names: str) -> tuple[str, ...]:
-        """Return those of the methods ``names`` that the trainable certainly lacks; all of them if it is a function."""
+        """Return those of the methods ``names`` that the trainable certainly lacks; all if it is a plain function.
+
+        Returns () if the trainable may have methods that the source does not show, as with a decorator or an unknown
+        base.
+        """
         return unconditional.list_lacking_methods(self.trainable, names, self.trees)
 
     def find_idle_hyperparameters(self) -> dict[str, str]:
-        """Return the standard hyperparameters that certainly have no effect in a `KerasTrainable`, with the reasons."""
+        """Return the standard hyperparameters that certainly have no effect in a `KerasTrainable`, and why, by name.
+
+        Returns {} if there are doubts, or if the trainable is not certainly a `KerasTrainable`.
+        """
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
         found: dict[str, str] = {}
@@ -143,15 +167,15 @@ class Source:
         return found
 
     def _may_be_read_by_author(self, name: str) -> bool:
-        """Return whether the author's modules may read a parameter: visibly, or because its name appears in them."""
+        """Return whether the author's modules visibly read a parameter, or contain the last part of its name."""
         return self.author_reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
 
     def list_unread_trial_facts(self, names: Iterable[str], group: str = "") -> list[str]:
         """Return those facts about the trial in ``names``, such as ``fold``, that the trainable certainly never reads.
 
-        Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of the mapping ``group``. Call
-        it only for functions and for classes other than a `KerasTrainable`. Returns [] if the trainable may have code
-        that the source does not show.
+        Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of its mapping with the name
+        ``group``, such as ``training``. Call this method only for functions and for classes other than a
+        `KerasTrainable`. Returns [] if the trainable may have code that the source does not show.
         """
         definition = unconditional.find_definition(self.trainable, self.trees)
         if definition is None or not self.list_lacking_methods(
@@ -161,10 +185,11 @@ class Source:
         return report_reads.list_surely_unread(definition, self._author_trees, names, group)
 
     def reported_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that the source visibly reports.
+        """Return the metrics that the source visibly reports; there may be more.
 
-        For a `KerasTrainable`, they are always the default ones: the loss, the accuracy (of labels) and the absolute
-        error (of numbers), with and without ``val_``. For any other class, the result is ().
+        For a `KerasTrainable`, they are always the default ones, whatever its source says: the loss, the accuracy (of
+        labels) and the absolute error (of numbers), each with and without ``val_``. For any other class, the result is
+        ().
         """
         if self.derives_from(KERAS_TRAINABLE):
             return tuple(f"{prefix}{name}" for name in (LOSS, *DEFAULT_METRICS) for prefix in ("val_", ""))
@@ -174,7 +199,10 @@ class Source:
         return tuple(report_reads.list_reported_metrics(definition))
 
     def possible_metrics(self) -> PossibleMetrics | None:
-        """Return all metrics that the trainable can report; None if its source does not show all names."""
+        """Return all metrics that the trainable can report; None if its source does not show all names.
+
+        Returns None for every class that is not certainly a `KerasTrainable`.
+        """
         if self.unseen:
             return None
         if self.derives_from(KERAS_TRAINABLE):
@@ -193,7 +221,11 @@ class Source:
 
     @property
     def first_imports(self) -> tuple[str, ...]:
-        """The names of the installed modules that importing the trainable imports at once, large libraries included."""
+        """The sorted names of the modules of other packages that the trainable's modules import at their top level.
+
+        Large libraries are included, and modules that are not installed. The standard library is left out, and so are
+        imports within functions, ``if`` and ``try``.
+        """
         found: set[str] = set()
         for tree in self.trees.values():
             found.update(list_first_imports(tree))
@@ -201,7 +233,10 @@ class Source:
         return tuple(sorted(name for name in found if get_top_package(name) not in own))
 
     def module_digests(self) -> dict[str, str]:
-        """Return the SHA-256 of each of the author's modules, by name."""
+        """Return the SHA-256 of the file of each of the author's modules, in hexadecimal, by the name of the module.
+
+        The files are read by this call. Extension modules and code that is in no file are left out.
+        """
         digests = {}
         for name, file in self.files.items():
             if file.suffix == ".py" and get_top_package(name) not in OURS:
@@ -209,7 +244,10 @@ class Source:
         return digests
 
     def digest(self) -> str:
-        """Return a SHA-256 over all files, which does not depend on where the code is stored."""
+        """Return a hexadecimal SHA-256 over the names and contents of all `files` and `texts`.
+
+        The files are read by this call. The result does not depend on where the code is stored.
+        """
         total = hashlib.sha256()
         for name in sorted({*self.files, *self.texts}):
             if name in self.texts:
@@ -222,7 +260,11 @@ class Source:
 
 
 def list_first_imports(tree: ast.Module) -> list[str]:
-    """Return the modules that a module imports at its top level, except relative ones and the standard library."""
+    """Return the modules that a module imports at its top level, except relative ones and the standard library.
+
+    ``from a import b`` gives ``a``. Imports within functions, ``if`` and ``try`` are left out. A module that is
+    imported twice is listed twice.
+    """
     found: list[str] = []
     for node in tree.body:  # not in functions, nor in `try`, where a missing module may be handled
         match node:
@@ -234,7 +276,7 @@ def list_first_imports(tree: ast.Module) -> list[str]:
 
 
 def _matches_read(name: str, reads: frozenset[str]) -> bool:
-    """Return whether a parameter is one of the reads, some of which are patterns."""
+    """Return whether a parameter is one of ``reads``, or matches one that is a pattern with ``*``."""
     return name in reads or any(fnmatchcase(name, pattern) for pattern in reads if "*" in pattern)
 
 

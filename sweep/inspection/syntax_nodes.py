@@ -10,9 +10,9 @@ _nodes_below: WeakKeyDictionary[ast.Module, list[ast.AST]] = WeakKeyDictionary()
 
 
 def list_nodes(tree: ast.Module) -> Sequence[ast.AST]:
-    """Return all nodes below a module, in the order of `ast.walk`, without those of `ast.expr_context`.
+    """Return all nodes below a module, in the order of `ast.walk`, without those of ``ast.expr_context``.
 
-    The tree must not change afterwards.
+    The list is kept for later calls, so neither the tree nor the list may be changed afterwards.
     """
     nodes = _nodes_below.get(tree)
     if nodes is None:

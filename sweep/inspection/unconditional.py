@@ -19,7 +19,8 @@ _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without re
 def list_lacking_methods(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
     """Return those of the methods ``names`` that ``module:Name`` certainly lacks; all if it is a plain function.
 
-    Returns () if a base class is not in ``trees``, or if a decorator or other code may add methods.
+    Names that the body of a class assigns count as methods. Returns () if the definition or a base class is not in
+    ``trees``, or if a decorator or other code may add methods.
     """
     module, _, name = trainable.partition(":")
     methods: set[str] = set()
@@ -35,7 +36,10 @@ def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
 
 
 def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
-    """Return the definition of the function or class ``module:Name``; None if uncertain."""
+    """Return the definition of the function or class ``module:Name``, following imports.
+
+    Returns None if the name is something else, if ``trees`` lacks it, or if it is uncertain which definition applies.
+    """
     module, _, name = trainable.partition(":")
     node = _resolve_name(module, name, trees, set())[1]
     if isinstance(node, Function | ast.ClassDef):
@@ -46,7 +50,9 @@ def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function
 def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return the module and the definition of a method of ``module:Name``, its own or inherited.
 
-    The definition is None if there is no such method, or if it is uncertain which definition applies.
+    The definition may also be an assignment in the body of the class. It is None if there is no such method, if a class
+    that comes earlier in the search is unknown, or if several definitions may apply; in the first two cases, the module
+    is "".
     """
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
@@ -66,7 +72,7 @@ def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> t
 
 
 def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether ``module:Name`` is the class ``base`` or is certainly derived from it."""
+    """Return whether ``module:Name`` is the class ``base`` (``module:Name``) or is certainly derived from it."""
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
     while queue:
@@ -81,19 +87,26 @@ def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> 
 
 
 def resolve_name(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """Return the module that defines a name, following imports, and its definition; None if uncertain."""
+    """Return the module that defines a name, following imports, and the statement that defines it.
+
+    Only imports from modules in ``trees`` are followed. If the last module reached is not in ``trees``, or binds the
+    name nowhere or more than once, the statement is None.
+    """
     return _resolve_name(module, name, trees, set())
 
 
 def list_methods(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return the names of the methods and attributes in the bodies of a class and of its bases in ``trees``."""
+    """Return the names of the methods and attributes in the body of a class and in those of its bases in ``trees``."""
     methods: set[str] = set()
     _collect_methods(module, name, trees, methods, set())
     return methods
 
 
 def _find_base_class(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
-    """Return the module and the name of a base class, as the derived class refers to it."""
+    """Return the module and the name of a base class, as the derived class in ``module`` refers to it.
+
+    Only an ``import`` of the base's module is resolved; a plain name is taken to be in ``module``, imported or not.
+    """
     owner, _, name = ast.unparse(base).rpartition(".")
     if owner:
         owner = next((full for alias, full in _list_imported_modules(trees[module]) if alias == owner), owner)
@@ -103,7 +116,10 @@ def _find_base_class(module: str, base: ast.expr, trees: Mapping[str, ast.Module
 def _collect_methods(
     module: str, name: str, trees: Mapping[str, ast.Module], names: set[str], seen: set[tuple[str, str]]
 ) -> bool:
-    """Add the methods of a class and its bases to ``names``; return False if there may be more."""
+    """Add the methods and attributes of a class and its bases to ``names``; return False if there may be more.
+
+    For an undecorated function, nothing is added, and the result is True.
+    """
     module, node = _resolve_name(module, name, trees, seen)
     if isinstance(node, Function):
         return not node.decorator_list  # a decorator may turn it into anything
@@ -133,9 +149,10 @@ def _collect_methods(
 def _resolve_name(
     module: str, name: str, trees: Mapping[str, ast.Module], seen: set[tuple[str, str]]
 ) -> tuple[str, ast.stmt | None]:
-    """Return the module that defines a name, following imports, and its definition; None if uncertain.
+    """Return the module that defines a name, following imports, and the defining statement, as `resolve_name` does.
 
-    ``seen`` contains the modules and names that were followed already, which end a circle.
+    ``seen`` contains the modules and names that were followed already, which end a circle; those followed now are
+    added.
     """
     while (module, name) not in seen and module in trees:
         seen.add((module, name))
@@ -159,7 +176,8 @@ def _resolve_name(
 def list_bound_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement in a module or class assigns, defines or imports.
 
-    For ``if`` and ``try``, these are the names of all branches. Loops, ``with`` and unpacked tuples yield nothing.
+    For ``if`` and ``try``, these are the names of all branches; a name may come twice. Loops, ``with`` and unpacked
+    tuples yield nothing.
     """
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -177,7 +195,10 @@ def list_bound_names(node: ast.stmt) -> Iterator[str]:
 
 
 def _list_imported_modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the local name and the full name of each import at the top level of a module."""
+    """Yield the local name and the full name of each absolute import at the top level of a module.
+
+    Imports within ``if`` and ``try`` are left out.
+    """
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
@@ -206,9 +227,10 @@ class NameUse:
 
 
 def list_certain_reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool) -> Iterator[NameUse]:
-    """Yield the parameters that every trial certainly reads without a default.
+    """Yield the parameters that every trial certainly reads without a default, once for each read.
 
-    Only the function's body counts, or the bodies of the class's methods `data` and `model`.
+    Only the function's body counts, or the bodies of the class's methods `data` and `model`; none counts that has a
+    decorator or ``yield``, or that assigns to the argument with the hyperparameters.
     """
     module, _, name = trainable.partition(":")
     if is_function:
@@ -221,7 +243,11 @@ def list_certain_reads(trainable: str, trees: Mapping[str, ast.Module], *, is_fu
 
 
 def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
-    """Yield the modules that importing a module certainly imports, also indirectly through the modules in ``trees``."""
+    """Yield the modules that importing a module certainly imports, also indirectly through the modules in ``trees``.
+
+    Relative imports are left out, and so are imports within functions, ``if`` and ``try``. ``from a import b`` yields
+    ``a``. A module comes once for each statement that imports it.
+    """
     queue = [module]
     seen = {module}
     while queue:
@@ -242,7 +268,8 @@ def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterat
 def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
     """Return the text that a module assigns to an environment variable at its top level; None if it assigns none.
 
-    Raises ValueError if the value is not a literal string, or if ``setdefault`` or ``update`` sets the variable.
+    The first such statement counts. Raises ValueError if its value is not a literal string, or if it sets the variable
+    with ``setdefault`` or ``update``.
     """
     for node in trees[module].body if module in trees else ():
         match node:
@@ -258,7 +285,10 @@ def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Modul
 
 
 def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterator[NameUse]:
-    """Yield the parameters that a function certainly reads from its argument at ``position``."""
+    """Yield the parameters that a function certainly reads from its argument at the index ``position``.
+
+    Nothing is yielded if ``function`` is no function, has a decorator or ``yield``, or assigns to the argument.
+    """
     if not isinstance(function, Function) or function.decorator_list or _is_generator(function):
         return
     arguments = list_positional(function)
@@ -290,7 +320,10 @@ def _get_name_read(node: ast.AST, hp: str) -> str | None:
 
 
 def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the nodes of those statements that are certainly executed, in order."""
+    """Yield the nodes of those statements that are certainly executed, in order.
+
+    Parts of a statement that may not be evaluated, such as the second operand of ``and``, are left out.
+    """
     for statement in body:
         if isinstance(statement, _LATER):
             continue

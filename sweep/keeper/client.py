@@ -44,7 +44,8 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
     """Run a command line in the keeper of the working folder, and return its exit code.
 
     Return None if the command must run in this process: it needs no keeper, or the keeper cannot run it, for a reason
-    that is then written to standard error.
+    that is then written to standard error. An interruption before the command begins gives the exit code 130. Raises
+    OSError if the working folder is gone or the log of a new keeper cannot be written.
     """
     if not starts_local_ray(arguments):
         return None
@@ -59,8 +60,8 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
 def _run_in_keeper(arguments: Sequence[str]) -> int | None:
     """Run in the keeper a command line that starts a local Ray; return the exit code of the command.
 
-    If there is no keeper, one is started if the command has ``--keep-warm`` or a web page of the folder is open. Return
-    None if the command must run in this process.
+    If there is no keeper, or it ends because it cannot run the command, a new one is started if the command has
+    ``--keep-warm`` or a web page of the folder is open. Return None if the command must run in this process.
     """
     from sweep.keeper import place as places
 
@@ -85,7 +86,7 @@ def _run_in_keeper(arguments: Sequence[str]) -> int | None:
 
 
 def _run_in_new_keeper(place: Path, arguments: Sequence[str]) -> int | None:
-    """Start a keeper and run a command line in it; return the exit code of the command.
+    """Start a keeper at the socket ``place`` and run a command line in it; return the exit code of the command.
 
     Return None, after a line on standard error, if no keeper starts or the new one refuses the command.
     """
@@ -125,7 +126,10 @@ def stop_keeper() -> str:
 
 
 def _wait_for_end(process: int) -> bool:
-    """Wait up to `END_S` seconds for the process with the id ``process`` to end; return whether it has ended."""
+    """Wait up to `END_S` seconds for the process with the id ``process`` to end; return whether it has ended.
+
+    A process of another user counts as ended.
+    """
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         try:
@@ -165,7 +169,8 @@ class Keeper:
         """Start a keeper that listens at the socket ``place``, and connect to it.
 
         The output of its process goes into a file beside the socket, with the suffix ``.log``. Return None if nothing
-        listens after `START_S` seconds, or if the process ends and no other command has started a keeper meanwhile.
+        listens after `START_S` seconds, in which case the process is killed, or if the process ends and no other
+        command has started a keeper meanwhile. Raises OSError if the file cannot be written.
         """
         home = os.fspath(Path(__file__).parents[2])
         with place.with_suffix(".log").open("wb") as log:
@@ -192,9 +197,10 @@ class Keeper:
     def request(self, arguments: Sequence[str]) -> dict[str, Any] | None:
         """Ask the keeper to run a command line with the streams of this process.
 
-        Return None if the keeper begins to run the command. Otherwise disconnect and return a dictionary with the
-        ``reason`` in words and ``is_busy``; unless the keeper is busy, also ``process``, the id of the keeper's process
-        that now ends, or 0 if it has ended.
+        Return None if the keeper begins to run the command; call `follow` then. Otherwise disconnect and return a
+        dictionary with the ``reason`` in words and ``is_busy``. Unless the keeper is busy or does not answer within
+        `ANSWER_S` seconds, which also counts as busy, there is ``process`` too: the id of the keeper's process that now
+        ends, or 0 if it has ended.
         """
         from sweep.keeper import messages, place
 
@@ -225,8 +231,9 @@ class Keeper:
     def ask(self, question: str) -> dict[str, Any] | None:
         """Send ``question`` to the keeper, wait for the answer, and disconnect; return the answer, the keeper's state.
 
-        The question ``end`` also makes the keeper end, unless it is busy. Return None if the keeper has ended or does
-        not answer within `ANSWER_S` seconds.
+        It has the process id under ``process``, and under ``is_busy`` whether a command runs. The question ``end`` also
+        makes the keeper end, unless it is busy. Return None if the keeper has ended or does not answer within
+        `ANSWER_S` seconds.
         """
         from sweep.keeper import messages
 
@@ -240,14 +247,15 @@ class Keeper:
             self.close()
 
     def close(self) -> None:
-        """Disconnect; the keeper then ends the command that it runs for this connection, after saving its trials."""
+        """Disconnect; if the keeper still runs a command for this connection, it ends that after saving its trials."""
         self._answers.close()
         self._connection.close()
 
     def follow(self) -> int:
         """Pass SIGINT and SIGTERM on to the keeper until the command has ended; return the command's exit code.
 
-        If the keeper itself ends, return the code of an interruption if a signal was passed on, otherwise 1.
+        Then disconnect. Call it in the main thread. If the keeper itself ends, return the code of an interruption if a
+        signal was passed on, otherwise 1 after a line on standard error.
         """
         before = [signal.signal(number, self._forward_signal) for number in _SIGNALS]
         try:
@@ -272,7 +280,10 @@ class Keeper:
             self._connection.sendall(bytes([number]))
 
     def _read_answer(self) -> dict[str, Any] | None:
-        """Wait for the next answer of the keeper and return it; None if the keeper has ended."""
+        """Wait for the next answer of the keeper and return it; None if the keeper has ended.
+
+        Raises OSError if the connection has a timeout, which is then over.
+        """
         line = self._answers.readline()
         if not line.endswith(b"\n"):
             return None
@@ -283,7 +294,7 @@ class Keeper:
 def starts_local_ray(arguments: Sequence[str]) -> bool:
     """Return whether a command line, if it is valid, starts a Ray on this machine that can be kept.
 
-    It does if its command is one of `COMMANDS`, it has no option of `ELSEWHERE`, and ``RAY_ADDRESS`` is not set.
+    It does if its first word is one of `COMMANDS`, it has no option of `ELSEWHERE`, and ``RAY_ADDRESS`` is not set.
     """
     if not arguments or arguments[0] not in COMMANDS or "RAY_ADDRESS" in os.environ:
         return False

@@ -20,7 +20,10 @@ _LARGEST = 64 * 1024 * 1024
 
 
 def send_request(connection: socket.socket, request: dict[str, Any], streams: Sequence[int]) -> None:
-    """Send a request as JSON, together with the file descriptors of standard input, output and error."""
+    """Send ``request`` as JSON, together with ``streams``: the descriptors of standard input, output and error.
+
+    Raises OSError if the connection is closed, and TypeError if the request is not of JSON types.
+    """
     content = json.dumps(request).encode()
     socket.send_fds(connection, [_LENGTH.pack(len(content))], streams)
     connection.sendall(content)
@@ -29,7 +32,8 @@ def send_request(connection: socket.socket, request: dict[str, Any], streams: Se
 def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Receive a request; return it with the file descriptors of its three streams, which the caller must close.
 
-    Return None, with the streams closed, if the request is incomplete, too large or not a JSON object.
+    Return None, with the streams closed, if the request is incomplete, too large or not a JSON object. Raises OSError
+    if the connection is lost or its timeout is over.
     """
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, _STREAMS)
     size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LARGEST + 1
@@ -46,7 +50,10 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
-    """Receive ``size`` bytes and return them; return fewer if the other end closes the connection before."""
+    """Receive ``size`` bytes and return them; return fewer if the other end closes the connection before.
+
+    Raises OSError if the connection is lost or its timeout is over.
+    """
     parts = []
     while size and (part := connection.recv(min(size, 1 << 16))):
         parts.append(part)
@@ -55,7 +62,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def send_answer(connection: socket.socket, **answer: Any) -> None:
-    """Send the keyword arguments as one line of JSON, the answer to a request."""
+    """Send the keyword arguments as one line of JSON, the answer to a request. Raises OSError if nobody receives it."""
     connection.sendall(json.dumps(answer).encode() + b"\n")
 
 

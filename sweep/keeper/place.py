@@ -32,9 +32,10 @@ LONGEST_PATH = 103
 def find_place(folder: Path | None = None) -> Path | None:
     """Return the path of the socket of a folder's keeper, by default that of the working folder.
 
-    Creates the private folder of the sockets if it is missing. The path also depends on the Python interpreter. Return
-    None if there can be no keeper: on a system without Unix users, if the private folder cannot be created or others
-    may enter it, if the working folder has been deleted, or if the path is too long for a socket.
+    The socket need not exist. The private folder of the sockets is created if it is missing. The path also depends on
+    the Python interpreter. Return None if there can be no keeper: on a system without Unix users, if the private folder
+    cannot be created or others may enter it, if the working folder has been deleted, or if the path is too long for a
+    socket.
     """
     if not hasattr(os, "getuid"):
         return None
@@ -62,7 +63,7 @@ def describe_installation() -> dict[str, int]:
     """Return, by path, the modification times in ns of the folders in ``sys.path`` and of the modules of sweep.
 
     A keeper compares the times that a command sends with earlier ones: an installer changes its folder. The time of a
-    folder that does not exist is 0. The first entry of ``sys.path`` and the working folder are left out.
+    folder that does not exist is 0. The first entry of ``sys.path``, relative ones and the working folder are left out.
     """
     changed = {}
     home = Path(__file__).parents[2]
@@ -80,6 +81,7 @@ def describe_process() -> dict[str, Any]:
     """Return what must be the same in a command and its keeper besides the environment; the keys are for messages.
 
     The values are the umask, device and inode of the working folder, resource limits, allowed CPU cores and niceness.
+    All are JSON types.
     """
     import resource  # only on systems that have keepers
 
@@ -98,7 +100,10 @@ def describe_process() -> dict[str, Any]:
 
 
 def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return the alphabetically first environment variable that differs, except those of `TERMINAL`; "" if none."""
+    """Return the alphabetically first environment variable whose values differ, ``""`` if none do.
+
+    Variables that only one of the two has differ too; those of `TERMINAL` are left out.
+    """
     for name in sorted((before.keys() | now.keys()) - TERMINAL):
         if before.get(name) != now.get(name):
             return name
@@ -107,9 +112,9 @@ def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 @contextmanager
 def opening_page(folder: Path) -> Iterator[None]:
-    """Mark a web page of a sweep folder as open inside the block, so that commands in the folder keep Ray warm.
+    """Mark a web page of the sweep folder ``folder`` as open inside the block, so that commands in it keep Ray warm.
 
-    Does nothing if the folder can have no keeper.
+    Does nothing if the folder can have no keeper. Raises OSError if the file for the mark cannot be opened.
     """
     import fcntl
 
@@ -123,7 +128,7 @@ def opening_page(folder: Path) -> Iterator[None]:
 
 
 def is_page_open(place: Path) -> bool:
-    """Return whether another process has marked a page of the keeper's folder as open with `opening_page`."""
+    """Return whether a page is marked as open with `opening_page`, in the folder of the keeper at socket ``place``."""
     import fcntl
 
     if not _get_page_file(place).exists():

@@ -32,14 +32,15 @@ class _Console(Console):
 def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool = True) -> Console:
     """Return a console that prints texts literally, without markup or emoji, and in colour if the terminal has it.
 
-    With ``draws=False`` it writes plain lines, as to a file, whatever the terminal supports.
+    It writes to ``file``, by default standard output. Unless ``soft_wrap``, long lines are broken at the terminal's
+    width. With ``draws=False`` it writes plain lines, as to a file, whatever the terminal supports.
     """
     terminal = None if draws else False
     return _Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False, force_terminal=terminal)
 
 
 def has_blocks(encoding: str) -> bool:
-    """Return whether an encoding has the block characters with which bars are drawn."""
+    """Return whether an encoding, given by its name, has the block characters with which bars are drawn."""
     try:
         "▁█".encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -50,7 +51,8 @@ def has_blocks(encoding: str) -> bool:
 def document(*values: object) -> str:
     """Format records, enumerations, paths and plain values as indented JSON; NaN and infinities become texts.
 
-    Several records or mappings are merged into one object with all of their fields.
+    Of several values, the records and mappings are merged into one object with all of their fields, of which later ones
+    replace earlier ones; other values are left out. Raises TypeError for a value that JSON does not have.
     """
     told = [as_plain(value) for value in values]
     merged = {name: item for one in told if isinstance(one, dict) for name, item in one.items()}
@@ -58,9 +60,10 @@ def document(*values: object) -> str:
 
 
 def as_plain(value: object) -> object:
-    """Convert records, enumerations and paths in ``value`` to types of JSON; return other values unchanged.
+    """Convert records, enumerations and paths in ``value`` to types of JSON, at any depth.
 
-    `convert_to_json_types` refuses the ones that JSON does not have.
+    Names of mappings become texts, tuples become lists, and all other values stay as they are, even if JSON does not
+    have them; `convert_to_json_types` refuses these.
     """
     if isinstance(value, Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)

@@ -30,16 +30,19 @@ class EventLines(Closing):
         self.standing.running.clear()
 
     def on(self, event: Event) -> None:
-        """Update the state by an event, and write the event as a line of JSON."""
+        """Update the state by an event, and write the event as a line of JSON.
+
+        Nothing is written once the reader has closed the pipe.
+        """
         self.standing.observe(event)
         self._file = _write_line(self._file, encode(event).decode("ascii"))
 
     def say(self, text: str) -> None:
-        """Write a message to standard error."""
+        """Write a message as a line to the file for messages, if there is one."""
         self._messages = _write_line(self._messages, f"{text}\n")
 
     def step(self, text: str) -> None:
-        """Write what the session is doing to standard error."""
+        """Write what the session is doing as a line to the file for messages, if there is one."""
         self.say(text)
 
     def close(self) -> None:
@@ -47,7 +50,10 @@ class EventLines(Closing):
 
 
 def _write_line(file: IO[str] | None, line: str) -> IO[str] | None:
-    """Write and flush a line; return the file, or None if it can no longer be written."""
+    """Write ``line``, which includes its line feed, and flush the file.
+
+    Returns the file, or None if there is none or it can no longer be written.
+    """
     if file is None:
         return None
     try:

@@ -46,7 +46,8 @@ class Screen:
     def draw(self, above: Sequence[Text], frame: Sequence[Text]) -> None:
         """Write permanent lines, and below them a frame that replaces the last one.
 
-        Raises OSError if the terminal is gone.
+        ``above`` are the permanent lines. With an empty ``frame``, the last frame is erased. Raises OSError if the
+        terminal is gone.
         """
         up = self._count_rows()
         width = self._console.size.width
@@ -64,14 +65,17 @@ class Screen:
         self._width = width
 
     def _count_rows(self) -> int:
-        """Return the number of rows of the last frame; its lines may have wrapped if the terminal was made narrower."""
+        """Return the number of rows of the last frame that are on the screen.
+
+        Its lines may have wrapped if the terminal was made narrower.
+        """
         width = max(self._console.size.width, 1)
         height = self._console.size.height
         rows = sum(max(-(-cells // width), 1) for cells in self._drawn)
         return min(rows, max(height - 1, 0))
 
     def _render_lines(self, lines: Sequence[Text]) -> list[str]:
-        """Return lines as texts with the codes of their styles."""
+        """Return lines as texts with the codes of their styles, each without a line feed."""
         with self._console.capture() as captured:
             for line in lines:
                 self._console.print(line, soft_wrap=True)
@@ -121,12 +125,12 @@ class Above(io.TextIOBase):
         return str(getattr(self.rich_proxied_file, "encoding", "utf-8"))
 
     def take_over(self) -> None:
-        """Replace standard output, if it is the file that frames are drawn on."""
+        """Replace standard output by this file, if it is the file that frames are drawn on."""
         if sys.stdout is self.rich_proxied_file:
             sys.stdout = self
 
     def give_back(self) -> None:
-        """Restore standard output, and show an unfinished line."""
+        """Restore standard output if this file has replaced it, and show an unfinished line."""
         if sys.stdout is self:
             sys.stdout = self.rich_proxied_file
         if self._unfinished:
@@ -134,8 +138,9 @@ class Above(io.TextIOBase):
 
 
 def is_plain(encoding: str, environ: dict[str, str]) -> bool:
-    """Return whether a terminal shows only ASCII, by its encoding and locale.
+    """Return whether a terminal shows only ASCII, by its encoding and its locale.
 
+    ``environ`` has the environment variables, of which some name the locale. Every encoding but UTF-8 counts as ASCII.
     In the locale C, Python uses UTF-8, but its users have asked for ASCII.
     """
     if encoding.lower().replace("-", "").replace("_", "") != "utf8":
@@ -177,7 +182,10 @@ class LiveView(Closing):
         return self
 
     def close(self) -> None:
-        """Stop drawing and erase the picture, so that later output starts on a clean line; waits at most 2 seconds."""
+        """Stop drawing, erase the picture and restore standard output, so that later output starts on a clean line.
+
+        Waits at most 2 seconds for the terminal.
+        """
         self._over.set()  # so that a later event does not start the thread again
         thread, self._thread = self._thread, None
         self._stdout.give_back()
@@ -192,7 +200,10 @@ class LiveView(Closing):
             self._write(text)
 
     def step(self, text: str) -> None:
-        """Show what the session is doing: in the picture until the first epoch is reported, or as a line."""
+        """Show what the session is doing: in the picture until the first epoch is reported, or as a line.
+
+        In the first case, drawing starts if it has not started yet. With ``quiet``, nothing is shown.
+        """
         if self._lines:
             self._write(text)
         else:
@@ -205,20 +216,21 @@ class LiveView(Closing):
         self.standing.running.clear()
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Update the state by past events without printing lines."""
+        """Update the state by past events without printing lines or starting to draw."""
         with self._lock:
             for event in events:
                 self.standing.observe(event)
 
     def forget(self) -> None:
-        """Discard all events, to start again with the first event of a log."""
+        """Discard what is known from events, to start again with the first event of a log; the outline stays."""
         with self._lock:
             self.standing = Standing(self.standing.outline)
 
     def on(self, event: Event) -> None:
-        """Update the state by an event; start to draw at the first one.
+        """Update the state by an event; start to draw at the first one that is not of a session's start or end.
 
         For a trial that has ended, print a line if the view prints lines instead of a picture, or if the trial failed.
+        Of failures of one kind, only the first `ALIKE` are shown above a picture.
         """
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()
@@ -237,11 +249,14 @@ class LiveView(Closing):
 
     @property
     def over(self) -> bool:
-        """Whether the last session has ended regularly."""
+        """Whether the last session has ended regularly, according to its events."""
         return self.standing.over is not None
 
     def lines(self, frame: Frame, *, running: bool = True, state: str = "") -> list[Text]:
-        """Return the present picture; for a sweep that is not running, the picture at its last event."""
+        """Return the present picture; for a sweep that is not ``running``, the picture at its last event.
+
+        ``frame`` is the size of the picture. ``state`` replaces the state of the view and of the sweep, if not empty.
+        """
         with self._lock:
             last = self.standing.last
             if running or last is None:
@@ -251,7 +266,11 @@ class LiveView(Closing):
             return picture(self.standing, now, frame, state=state or self.state, running=running)
 
     def start(self) -> None:
-        """Start the drawing thread if the output is a terminal. The first event also starts it."""
+        """Start the drawing thread, and replace standard output if the picture is drawn on it.
+
+        The first event also does this. Nothing happens if the output is no terminal, or if the view draws already, is
+        closed or was created with ``quiet``.
+        """
         if self._screen is None or self._thread is not None or self._over.is_set():
             return
         self._thread = threading.Thread(target=self._draw, args=(self._screen,), name="sweep-view", daemon=True)
@@ -276,7 +295,10 @@ class LiveView(Closing):
             return
 
     def _tell(self, text: str, style: str = "") -> None:
-        """Queue a line, to be written above the picture."""
+        """Queue a line in a style of Rich, to be written above the picture, and start to draw.
+
+        Unprintable characters are escaped.
+        """
         plain = printable(text)
         line = Text(plain.encode("ascii", "replace").decode() if self.ascii_only else plain, style)
         with self._lock:
@@ -324,6 +346,10 @@ class LiveView(Closing):
 
 
 def on_terminal(spec: Spec, how: Options) -> LiveView:
-    """Return the view of a session on this terminal; with the quiet option it shows nothing."""
+    """Return the view of a session on this terminal; with the quiet option it shows nothing.
+
+    It prints lines instead of a picture if the model is trained in this process with ``run_eagerly``, because a
+    debugger may use the terminal.
+    """
     debugging = how.inline and spec.training.get("run_eagerly")  # a debugger uses the terminal
     return LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)

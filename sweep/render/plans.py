@@ -30,7 +30,10 @@ MARKS = {"steepest": "^", "diverged": "x"}
 
 
 def rates_as_dict(curve: RateCurve) -> dict[str, Value]:
-    """Return a learning-rate range test as plain data, with a tenth of the rate at which it diverged."""
+    """Return a learning-rate range test as plain data: its fields, and a tenth of the rate at which it diverged.
+
+    The tenth is under ``tenth_of_diverged``.
+    """
     return {**asdict(curve), "tenth_of_diverged": curve.tenth}
 
 
@@ -74,7 +77,7 @@ def _draw_curve(curve: RateCurve) -> list[str]:
 
 
 def _compute_chart_column(rate: float, first: float, last: float) -> int:
-    """Return the column of a rate in the chart.
+    """Return the column of a rate in the chart, from 0; the first or the last one for a rate beyond the ends.
 
     ``first`` and ``last`` are the decimal logarithms of the chart's ends.
     """
@@ -99,7 +102,10 @@ _MANY_RUNGS = 8
 
 
 def throughput_as_dict(found: Throughput) -> dict[str, Value]:
-    """Return measurements of throughput as plain data: all settings in order, and the fastest one."""
+    """Return measurements of throughput as plain data: all combinations of settings in order, and the fastest one.
+
+    The keys are ``tried`` and ``fastest``.
+    """
     return {"tried": [_measured_as_dict(one) for one in found.tried], "fastest": _measured_as_dict(found.fastest)}
 
 
@@ -110,7 +116,10 @@ def _measured_as_dict(one: Measured) -> dict[str, Value]:
 
 
 def show_throughput(found: Throughput, params: Params, target: Console) -> None:
-    """Print the measured settings, and what to write in the sweep file to get the fastest one."""
+    """Print the measured settings, and what to write in the sweep file to get the fastest one.
+
+    ``params`` are the parameters of the measured configuration.
+    """
     file, fastest = found.tried[0], found.fastest
     target.print("examples a second, from what the file says, changed step by step", soft_wrap=True)
     names = ("batch_size", "precision", "micro_batches", "replicas", "examples_per_s", "times", "memory")
@@ -120,7 +129,10 @@ def show_throughput(found: Throughput, params: Params, target: Console) -> None:
 
 
 def _make_measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
-    """Return the cells of a measured setting; its speed is compared to ``file``, the setting of the sweep file."""
+    """Return the cells of a measured setting; its speed is compared to ``file``, the setting of the sweep file.
+
+    The cell of the speed has the error if the setting failed.
+    """
     way = measured.way
     speed = measured.failed
     times = ""
@@ -137,7 +149,11 @@ def _make_measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
 def _list_advice(
     file: SettingsCombination, fastest: SettingsCombination, times: float, params: Params
 ) -> Iterator[str]:
-    """Yield lines that say what to write in the sweep file to get the fastest setting."""
+    """Yield lines that say what to write in the sweep file to get the fastest setting.
+
+    ``times`` is how many times as fast it is as the setting ``file`` of the sweep file, ``params`` are the parameters
+    of the measured configuration.
+    """
     if fastest == file:
         yield "fastest  what the file says"
         return
@@ -162,7 +178,7 @@ def _list_advice(
 
 
 def show_plan(plan: Plan, target: Console) -> None:
-    """Print a plan."""
+    """Print a plan: its facts, the first configurations, and the distributions of values."""
     spec = plan.spec
     target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True)
     method, rule = spec.chosen or ("", "")
@@ -228,7 +244,7 @@ def _describe_resources(plan: Plan) -> str:
 
 
 def price_line(plan: Plan) -> str:
-    """Summarize trials, epochs, time and cost in one line, as far as they are known."""
+    """Summarize trials, epochs, time and cost of a plan in one line, as far as they are known."""
     parts = [
         f"trials {_describe_trial_count(plan)}",
         f"epochs {_describe_epochs(plan)}",
@@ -402,7 +418,7 @@ def _format_share(rung: ExpectedRung) -> str:
 
 
 def _describe_limits(spec: Spec) -> str:
-    """Describe the limits that may end the sweep before all trials have been trained."""
+    """Describe the limits that may end the sweep before all trials have been trained; "" if there are none."""
     budget, metric = spec.budget, spec.metrics[0]
     bounds = (
         (budget.hours, "hours"),
@@ -422,7 +438,7 @@ def _describe_limits(spec: Spec) -> str:
 
 
 def _describe_stop(when: StopWhen) -> list[str]:
-    """Describe the conditions of `stop_when`, under which the search ends early."""
+    """Return descriptions of the conditions of `stop_when`, under which the search ends early, one for each."""
     reasons = []
     if when.no_improvement is not None:
         reasons.append(f"after {when.no_improvement} trials without a better one")
@@ -458,7 +474,7 @@ def _describe_hours(plan: Plan) -> str:
 
 
 def _describe_cost(plan: Plan) -> str:
-    """Describe the cost of the GPUs; "" if no price is set."""
+    """Describe the cost of the GPUs; "" if no price is set or trials use no GPU."""
     price = plan.spec.resources.price
     hours = plan.gpu_hours
     if price is None or not plan.devices.gpus:
@@ -533,7 +549,10 @@ def _describe_confirmation(plan: Plan) -> str:
 
 
 def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
-    """Describe in one line what `confirm` will train at most, and the time and epochs for it."""
+    """Describe in one line what `confirm` will train at most, and the time and cost of it as far as they are known.
+
+    ``name`` is the name of the sweep. If nothing is left to train, the line says why.
+    """
     if not plan.trials:
         return f"{name}: nothing to train: {plan.over}"
     if plan.minutes is None:
@@ -554,7 +573,10 @@ def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
 
 
 def _describe_detectable(one: Detectable) -> str:
-    """Describe which differences between configurations the seeds can detect; "" for a single configuration."""
+    """Describe which differences between configurations the seeds can detect; "" for a single configuration.
+
+    If there are too few seeds, or if no earlier sweep shows the spread over seeds, the text says that.
+    """
     if one.configurations == 1:
         return ""
     if one.seeds < one.needed:
@@ -597,7 +619,11 @@ def _describe_held_out(one: Detectable) -> str:
 
 
 def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool) -> Iterator[str]:
-    """Yield a line for each parameter: bars for a range, shares for a choice."""
+    """Yield a line for each parameter: bars for a range, shares for a choice.
+
+    With ``counts``, choices have counts instead of percentages; with ``ascii_only``, bars are drawn with ASCII
+    characters.
+    """
     width = max(cell_len(one.name) for one in found)
     for one in found:
         if one.bins[0].high is None:

@@ -37,7 +37,8 @@ _NOT_A_NUMBER = "x"  # stands for NaN and infinities
 def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
     """Return one character per value, scaled from the minimum to the maximum; ``x`` for NaN and infinities.
 
-    If all finite values are equal, they get the middle level.
+    If all finite values are equal, they get the middle level. With ``ascii_only``, there are four levels instead of
+    eight.
     """
     levels = _LEVELS[ascii_only]
     finite = [value for value in values if math.isfinite(value)]
@@ -61,7 +62,8 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
 def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
     """Return the filled and the empty part of a progress bar, together ``width`` characters wide.
 
-    ``share`` is limited to 0 to 1, and NaN or infinity counts as 0.
+    ``share`` is limited to 0 to 1, and NaN or infinity counts as 0. With ``ascii_only``, both parts include a bracket,
+    so that the bar has at least two characters.
     """
     if math.isfinite(share):
         share = min(max(share, 0.0), 1.0)
@@ -98,8 +100,9 @@ class Frame:
 def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", running: bool = True) -> list[Text]:
     """Return the lines that show the status of a sweep; if they do not all fit, the most important ones.
 
-    ``now`` is in seconds since 1970. ``state`` replaces the state that follows from the events. For a sweep that is not
-    ``running``, no rate and no remaining time are shown, even if its end was not logged.
+    ``now`` is in seconds since 1970. ``state`` replaces the state that follows from the events, unless it is empty. For
+    a sweep that is not ``running``, no running trials, no rate and no remaining time are shown, even if its end was not
+    logged. Returns [] if the frame has no lines or columns.
     """
     if frame.height < 1 or frame.width < 1:
         return []
@@ -121,7 +124,10 @@ def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", ru
 
 
 def _format_title(standing: Standing, state: str) -> list[list[_Part]]:
-    """Return the line with the name and the state of the sweep; none if it has no name."""
+    """Return the line with the name and the state of the sweep, in a list; [] if it has no name.
+
+    ``state`` replaces the state that follows from the events, unless it is empty.
+    """
     name = standing.outline.name
     if not name:
         return []
@@ -133,7 +139,8 @@ def _format_title(standing: Standing, state: str) -> list[list[_Part]]:
 def _format_progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
     """Return the line with the bar, the number of ended trials and the times.
 
-    There are two lines if the frame is too narrow for one. If the number of trials is unknown, there is no bar.
+    The times are that spent and, if the sweep is ``running``, an estimate of the remaining one. There are two lines if
+    the frame is too narrow for one. If the number of trials is unknown, there is no bar.
     """
     total = standing.total
     done = standing.finished
@@ -161,7 +168,10 @@ def _format_progress(standing: Standing, now: float, frame: Frame, *, running: b
 
 
 def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
-    """Return the numbers of trials by status, the rate and the cost."""
+    """Return the numbers of trials by status, and the rate and the cost if they are known.
+
+    The rate is given only for a sweep that is ``running``, in epochs a second.
+    """
     at_work = len(standing.running) if running else 0
     counts: list[_Part] = [(f"{at_work:,} running", "")]
     for status, count in standing.ended.items():
@@ -189,7 +199,7 @@ def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Pa
 
 
 def _format_best(standing: Standing) -> list[_Part]:
-    """Return the best score, its trials and its parameters."""
+    """Return the best score, its trials and its parameters; a text that there is none before a trial has completed."""
     best = standing.best
     outline = standing.outline
     if best is None:
@@ -214,7 +224,8 @@ def _format_best(standing: Standing) -> list[_Part]:
 def _format_rungs(standing: Standing) -> list[_Part]:
     """Return how many trials are expected to train to the end, and how many were pruned at each rung.
 
-    Rungs that no trial has reached are left out. Of more than `RUNGS`, only the last ones with pruned trials are shown.
+    Rungs that no trial has reached are left out; [] if there are no others. Of more than `RUNGS`, those without pruned
+    trials are left out, if others have some, and only the last `RUNGS` are shown.
     """
     rungs = [rung for rung in standing.rungs() if rung.reached]
     if not rungs:
@@ -232,7 +243,7 @@ def _format_rungs(standing: Standing) -> list[_Part]:
 
 
 def _format_usage(standing: Standing) -> list[_Part]:
-    """Return the use of CPUs, GPUs and memory."""
+    """Return the use of CPUs, GPUs and memory, as far as it is measured; [] after the end of the sweep."""
     if standing.over is not None:
         return []
     usage = standing.usage()
@@ -272,7 +283,10 @@ def _arrange_parts(label: str, parts: Sequence[_Part], frame: Frame) -> list[lis
 
 
 def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
-    """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room``."""
+    """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room`` lines.
+
+    An empty line comes first. If the sweep is not ``running``, it has no running trials.
+    """
     failures = _format_failures(standing.failures)
     ended = []
     for one in reversed(standing.latest):
@@ -299,7 +313,7 @@ def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running:
 def _format_running_trials(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
     """Return at most ``room`` lines, one for each running trial.
 
-    If there are more trials, the last line says how many are hidden.
+    If there are more trials and room for two lines, the last line says how many are hidden.
     """
     hidden = len(running) - room
     if hidden > 0 and room > 1:
@@ -332,7 +346,7 @@ def _format_running_trials(standing: Standing, running: Sequence[Open], frame: F
 def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
     """Return a line for each kind of failure with its count, its last trial and the reason.
 
-    Failed trials come first.
+    ``failures`` are by status and type of the error. Failed trials come first, then the most frequent kinds.
     """
     lines: list[list[_Part]] = []
     # FAILED first, then by count
@@ -375,7 +389,7 @@ def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
 
 
 def _make_printable(text: str, *, ascii_only: bool) -> str:
-    """Return a text on one line, with unprintable characters escaped.
+    """Return a text on one line, with escape sequences removed and unprintable characters escaped.
 
     With ``ascii_only``, characters outside of ASCII become "?".
     """

@@ -60,7 +60,7 @@ class Grid:
 def print_table(grid: Grid, target: Console) -> None:
     """Print a table; on a terminal that is too narrow, print each row as a block of ``name  value`` lines.
 
-    Empty columns are left out.
+    Columns whose cells are all empty are left out, and unprintable characters are escaped.
     """
     grid = _escape_unprintable(remove_empty_columns(grid))
     columns = range(len(grid.columns))
@@ -91,7 +91,10 @@ def _has_text(grid: Grid, column: int) -> bool:
 
 
 def _is_numeric(grid: Grid, column: int) -> bool:
-    """Return whether each cell of a column is empty or begins like a number, so that the column is aligned right."""
+    """Return whether each cell of a column is empty or begins like a number, so that the column is aligned right.
+
+    The name of the column does not count.
+    """
     return all(row[column][:1] in "-+.0123456789" for row in grid.rows)
 
 
@@ -106,7 +109,10 @@ def _escape_unprintable(grid: Grid) -> Grid:
 
 
 def _align_rows(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:
-    """Yield the rows with aligned columns, the names of the columns first."""
+    """Yield the rows with aligned columns, the names of the columns first.
+
+    ``columns`` are the indices of the columns to show, and ``widths`` their widths in characters, in the same order.
+    """
     numeric = [_is_numeric(grid, at) for at in columns]
     for row in (grid.columns, *grid.rows):
         line = Text()
@@ -123,7 +129,10 @@ def _align_rows(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> It
 
 
 def _format_blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
-    """Yield each row as a block of ``name  value`` lines."""
+    """Yield each row as an empty line and a block of ``name  value`` lines, in which empty cells are left out.
+
+    ``columns`` are the indices of the columns to show, at least one.
+    """
     width = max(cell_len(grid.columns[at]) for at in columns)
     for row in grid.rows:
         yield Text()
@@ -142,7 +151,8 @@ def ranking_grid(
 ) -> Grid:
     """Tabulate the best ``limit`` configurations, or the rows ``only``, with the parameters that vary in the ranking.
 
-    Notes are shortened to 40 characters unless ``whole_notes`` is set.
+    All are tabulated if both are None; ``limit`` has no effect on ``only``. Notes are shortened to 40 characters unless
+    ``whole_notes`` is set. Some columns may be empty.
     """
     if only is None:
         rows = ranking.rows[:limit]
@@ -185,7 +195,8 @@ NOTE_LENGTH = 40
 def _collect_mark_columns(rows: Sequence[Sequence[Trial]], *, whole_notes: bool = False) -> dict[str, list[str]]:
     """Return the columns "star", "added by", "space" and "note", with a cell for each configuration in ``rows``.
 
-    Columns whose cells are all empty are left out.
+    A configuration is given by its trials. Notes are shortened unless ``whole_notes`` is set. Columns whose cells are
+    all empty are left out.
     """
     columns = {
         "star": [_format_star(trials) for trials in rows],
@@ -202,7 +213,7 @@ def _format_star(trials: Sequence[Trial]) -> str:
 
 
 def _format_adder(trials: Sequence[Trial]) -> str:
-    """Return the name of the person who has added the configuration; "" if sweep has chosen it."""
+    """Return the name of the person who has added the configuration of ``trials``; "" if sweep has chosen it."""
     return next((trial.enqueued_by for trial in trials if trial.enqueued_by), "")
 
 
@@ -212,7 +223,7 @@ def _format_notes(trials: Sequence[Trial], *, whole: bool) -> str:
 
 
 def _format_space_version(trials: Sequence[Trial]) -> str:
-    """Return how often the space had been changed when the configuration was chosen; "" if it had not been."""
+    """Return how often the space had been changed when the configuration was first chosen; "" if it had not been."""
     version = min((trial.space_version for trial in trials), default=0)
     return str(version) if version else ""
 
@@ -223,7 +234,7 @@ def _format_optional(value: object) -> str:
 
 
 def _get_score(row: RankedConfiguration, at: int) -> Score | None:
-    """Return the score of a configuration in objective ``at``; None if it has none."""
+    """Return the score of a configuration in the objective with index ``at``; None if it has no scores."""
     return row.scores[at] if row.scores else None
 
 
@@ -239,7 +250,10 @@ def answered(ranking: Ranking, answer: str) -> Iterator[str]:
 
 
 def _collect_verdict_columns(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str, list[str]]:
-    """Return the columns with differences, p-values and verdicts; {} if each configuration was trained only once."""
+    """Return the columns "to the best", "p" and "verdict" for ``rows``.
+
+    Returns {} if each configuration of the ranking was trained only once.
+    """
     if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
         return {}
     return {
@@ -256,7 +270,7 @@ def _format_p_value(row: RankedConfiguration) -> str:
 
 
 def _format_difference(row: RankedConfiguration) -> str:
-    """Format the difference to the best configuration, with its interval if it has one."""
+    """Format the difference to the best configuration, with its interval if it has one; "" if it has no difference."""
     if row.difference is None:
         return ""
     low = row.difference_low
@@ -267,7 +281,10 @@ def _format_difference(row: RankedConfiguration) -> str:
 
 
 def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
-    """Tabulate trials in the given order, with the parameters in which they differ and their values of ``metric``."""
+    """Tabulate trials in the given order, with the parameters in which they differ and their values of ``metric``.
+
+    If ``metric`` is None, the cells of that column are empty.
+    """
     columns = {
         "trial": [str(trial.trial) for trial in trials],
         **_collect_mark_columns([(trial,) for trial in trials]),
@@ -282,7 +299,7 @@ def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
 
 
 def sweeps_grid(listed: Iterable[SweepSummary]) -> Grid:
-    """Tabulate the sweeps of a results folder."""
+    """Tabulate the sweeps of a results folder in the given order."""
     rows = list(listed)
     return grid_of(
         {
@@ -311,7 +328,10 @@ def _format_duration(seconds: float | None) -> str:
 
 
 def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
-    """Tabulate submitted jobs: sweep, state, id, start and results folder of each."""
+    """Tabulate submitted jobs: sweep, state, id, start and results folder of each, in this order.
+
+    The start is in seconds since 1970, or None if the job has not started.
+    """
     names = ("sweep", "job is", "job", "started", "results")
     rows = []
     for sweep, state, job, started, results in jobs:
@@ -320,7 +340,7 @@ def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
 
 
 def configurations_grid(configurations: Sequence[Params]) -> Grid:
-    """Tabulate the configurations of a plan with their numbers, and the parameters in which they differ."""
+    """Tabulate the configurations of a plan with their numbers, from 0, and the parameters in which they differ."""
     columns = {"trial": [str(number) for number in range(len(configurations))]}
     return _add_parameter_columns(columns, configurations, list_varying_parameters(configurations))
 
@@ -328,9 +348,10 @@ def configurations_grid(configurations: Sequence[Params]) -> Grid:
 def _add_parameter_columns(
     columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]
 ) -> Grid:
-    """Return the table with a column added for each parameter.
+    """Add a column for each parameter in ``names`` to ``columns``, and return the table.
 
-    A parameter with the name of another column is prefixed with ``param.``.
+    ``configurations`` has the parameters of each row; a cell is empty if a row lacks the parameter. A parameter with
+    the name of another column is prefixed with ``param.``.
     """
     for name in names:
         cells = []
@@ -356,7 +377,7 @@ def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
 
 
 def _format_status(row: RankedConfiguration) -> str:
-    """Return the status of a configuration; if its repeats differ, the number of trials for each status."""
+    """Return the status of a configuration; if its trials differ, the number of trials for each outcome."""
     counts = Counter(trial.status for trial in row.trials)
     outcomes = Counter(trial.outcome for trial in row.trials)
     if list(counts) == [row.status] and len(outcomes) == 1:
@@ -367,7 +388,8 @@ def _format_status(row: RankedConfiguration) -> str:
 def _format_parts(row: RankedConfiguration) -> str:
     """Return the number of micro-batches that batches were split into to fit into memory; "" if they were not split.
 
-    It is shown because batch statistics are computed for each micro-batch.
+    If trials differ, all numbers above 1 are listed. They are shown because batch statistics are computed for each
+    micro-batch.
     """
     counts = {trial.accumulate or 1 for trial in row.trials}
     return ", ".join(str(count) for count in sorted(counts - {1}))
@@ -379,7 +401,7 @@ def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
 
 
 def _format_mean(one: Score | None) -> str:
-    """Format the mean of a score, with the standard deviation over seeds if there are several."""
+    """Format the mean of a score, with the standard deviation over seeds if there are several; "" for None."""
     if one is None:
         return ""
     if one.std is None:
@@ -397,14 +419,14 @@ def _format_interval(one: Score | None) -> str:
 
 
 def show_finalists(ranking: Ranking, target: Console) -> None:
-    """Print the finalists with their scores in the search and with fresh seeds, if there was a confirmation."""
+    """Print the finalists with their scores in the search and with fresh seeds; nothing without a confirmation."""
     if ranking.confirmed is not None:
         target.print()
         print_table(finalists_grid(ranking.confirmed), target)
 
 
 def finalists_grid(confirmation: Confirmation) -> Grid:
-    """Tabulate the finalists, best first."""
+    """Tabulate the finalists of a confirmation in its order, best first, with the parameters in which they differ."""
     rows = confirmation.rows
     columns: dict[str, list[str]] = {
         "place": [str(row.place) for row in rows],
@@ -429,7 +451,10 @@ NAMED_TRIALS = 5
 
 
 def cost_lines(costs: Costs) -> Iterator[str]:
-    """Yield lines about training time, overhead, fused trials, and trials that waited for data."""
+    """Yield a line about training time, overhead, cost and fused trials, and one about trials that waited for data.
+
+    The second line follows only if there are such trials; at most `NAMED_TRIALS` of them are named.
+    """
     overhead = sum(costs.overhead_s.values())
     parts = sorted(costs.overhead_s.items(), key=lambda part: -part[1])
     listed = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts if seconds >= 0.05)
@@ -457,8 +482,8 @@ FEW = 5  # with fewer configurations or trials, no correlation is shown
 def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
     """Yield lines about the efficiency of searches.
 
-    For each sweep: what a part of the budget would have found, how the leader after epoch 1 ended, and how well the
-    scores at early epochs predicted the final ones.
+    For each sweep, as far as it is known: what half of the smallest budget in epochs of all sweeps would have found,
+    how the leader after epoch 1 ended, and how well the scores at early epochs predicted the final ones.
     """
     in_epochs = []
     for one in efficiencies:
@@ -499,7 +524,8 @@ def space_lines(ranking: Ranking) -> Iterator[str]:
 def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
     """Yield, for each objective, the correlation of the ranks at the rungs with the final ranks.
 
-    Rungs with fewer than five trials are left out. Another line follows if the ranks at a rung predict little.
+    Rungs with fewer than five trials are left out. Another line follows if the ranks at a rung predict little, about
+    the last such rung.
     """
     for metric in dict.fromkeys(one.metric for one in ranks):
         known = []
@@ -534,7 +560,10 @@ def held_out_lines(one: SamplingError | None) -> Iterator[str]:
 
 
 def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: float) -> str:
-    """Describe the best score found with ``budget`` epochs, compared to the same configurations in random order."""
+    """Describe the best score found with about ``budget`` epochs, compared to the same configurations in random order.
+
+    ``spent`` is the efficiency's result for epochs; the budget in it that is nearest to ``budget`` is described.
+    """
     at = min(range(len(spent.budgets)), key=lambda index: abs(spent.budgets[index] - budget))
     head = f"{spent.budgets[at]:.0f} of {spent.budgets[-1]:.0f} epochs found"
     if math.isnan(spent.expected[at]):
@@ -551,7 +580,10 @@ def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: 
 
 
 def _describe_rung(rung: RungPrediction) -> str:
-    """Describe the rank that the finally best configuration had after an epoch, with the correlation to the end."""
+    """Describe the rank that the finally best configuration had after an epoch, with the correlation to the end.
+
+    The correlation is left out if it is of fewer than `FEW` configurations.
+    """
     place = f"{_format_ordinal(rung.of_best or 0)} of {rung.configurations} after epoch {rung.epoch}"
     if rung.correlation is None or rung.correlation.count < FEW:
         return place
@@ -567,7 +599,10 @@ def _format_ordinal(number: int) -> str:
 
 
 def replay_lines(replay: Replay, metric: str) -> list[str]:
-    """Return lines on the effect that another stopping rule would have had: epochs saved, winner kept or lost."""
+    """Return lines on the effect that another stopping rule would have had: epochs saved, winner kept or lost.
+
+    ``metric`` is the name of the objective.
+    """
     named = format_settings(replay.winner_params, list_varying_parameters([replay.winner_params, {}]))
     if replay.run_cap is None:
         capped = ""
@@ -632,7 +667,7 @@ def _format_count(value: float) -> str:
 def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
     """Return a line that says which trials trained the epochs of the best one, and with which parameters.
 
-    Returns [] if the best trial is not a copy.
+    ``steps`` are in the order of the epochs. Returns [] if there are fewer than two, because the best is not a copy.
     """
     if len(steps) < 2:
         return []

@@ -18,7 +18,11 @@ PREFIX = "param."
 
 
 def read_assignments(assignments: Sequence[str], where: str = "add") -> dict[str, Value]:
-    """Return the configuration that assignments such as ``lr=3e-3`` describe. Raises `InputError` with all mistakes."""
+    """Return the configuration that assignments such as ``lr=3e-3`` describe, with each value read as YAML.
+
+    An empty value, as in ``lr=``, is null. ``where`` begins each message. Raises `InputError` with all mistakes, such
+    as a name that is given twice; whether the parameters exist is not checked.
+    """
     found: dict[str, Value] = {}
     problems: list[Problem] = []
     for text in assignments:
@@ -39,8 +43,10 @@ def read_assignments(assignments: Sequence[str], where: str = "add") -> dict[str
 def read_file(path: Path) -> list[dict[str, Value]]:
     """Read configurations from a file: a list of mappings in YAML or JSON, or CSV with a line of names.
 
-    In CSV, empty cells are left out. If any column begins with ``param.``, as in `trials.parquet`, only these columns
-    are read, without the prefix. A single mapping is one configuration. Raises `InputError`, also for an empty file.
+    A file whose name ends in ``.csv`` is CSV: each cell is read as YAML, and empty cells are left out. If any column
+    begins with ``param.``, as in `trials.parquet`, only these columns are read, without the prefix. A single mapping is
+    one configuration. Whether the parameters exist is not checked. Raises `InputError`, also for a missing or an empty
+    file.
     """
     text = read_text(path)
     if path.suffix.lower() == ".csv":
@@ -80,9 +86,11 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
 
 
 def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> dict[str, Value]:
-    """Return the configuration in a row of CSV, without its empty cells; ``where`` names the row in messages.
+    """Return the configuration in a row of CSV: its cells that are not empty, each read as YAML.
 
-    Raises `InputError` if it has more cells than there are names, or a cell is no valid value.
+    If any column begins with ``param.``, only these columns are read, without the prefix. ``where`` names the row in
+    messages. Raises `InputError` if the row has more cells than there are names, or for the first cell that is no valid
+    value.
     """
     if None in row:
         raise InputError.one(where, "has more cells than there are names")

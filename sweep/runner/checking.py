@@ -28,13 +28,12 @@ READ_BY_SWEEP = frozenset({"epochs"})
 
 
 def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
-    """Return the trainable's source, after checking the sweep file against it without importing it.
+    """Check the sweep file against the source of its trainable, without importing it, and return the source.
 
-    ``where`` names the sweep file in messages. ``here`` says whether the trials run on this machine; if so, a module
-    that is not installed here is an error.
-
-    Raises:
-        InputError: if the source is missing or certainly cannot train as the sweep file says.
+    ``where`` names the sweep file in messages. The trainable is searched in ``folders``, then among the installed
+    modules. ``here`` says whether the trials run on this machine; if so, it is an error if a module is not installed
+    here, or if Keras would not use TensorFlow. Raises `InputError` if the source is missing, or with all that certainly
+    fails.
     """
     try:
         source = inspect(spec.trainable, folders, list_own_optimizers(spec))
@@ -47,8 +46,9 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
 def adapt_to_source(spec: Spec, source: Source) -> Spec:
     """Return the spec, in which a rule that ``auto`` chose pauses trials only if they can resume.
 
-    A chosen rule that pauses trials is replaced by one that stops them if the trainable is a function that never reads
-    `report.restored`, as paused trials could not resume then. Otherwise return the spec unchanged.
+    A chosen rule that pauses trials is replaced by one that stops them, and its line in `Spec.chosen` too, if the
+    trainable is a function that certainly never reads `report.restored`, as paused trials could not resume then.
+    Otherwise return ``spec`` itself.
     """
     rule = spec.early_terminate
     was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
@@ -61,7 +61,7 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
 
 
 def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
-    """Return the user's own optimizers (``module:Name``) among the values of the parameter ``optimizer``."""
+    """Return the user's own optimizers (``module:Name``) among the values of parameter ``optimizer``; () if none."""
     domains = []
     for parameter in spec.space.parameters:
         if parameter.name == "optimizer":
@@ -71,7 +71,7 @@ def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
-    """Raise InputError with everything in the sweep file or source that would fail in every trial.
+    """Raise `InputError` with everything in the sweep file or source that fails, or has no effect, in every trial.
 
     ``where`` names the sweep file in messages; `check_trainable` explains ``here``.
     """
@@ -88,7 +88,10 @@ def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -
 
 
 def _find_unreported_metrics(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each metric of an objective or a constraint that the trainable certainly never reports."""
+    """Yield a problem for each metric of an objective or a constraint that the trainable certainly never reports.
+
+    ``where`` names the sweep file in messages. Yield nothing if the source does not show all metrics.
+    """
     possible = source.possible_metrics()
     if possible is None:
         return
@@ -106,7 +109,10 @@ def _find_unreported_metrics(spec: Spec, where: str, source: Source) -> Iterator
 
 
 def _find_unread_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each parameter of the sweep file that the source certainly does not read."""
+    """Yield a problem for each parameter of the sweep file, except ``epochs``, that the source certainly does not read.
+
+    ``where`` names the sweep file in messages.
+    """
     known = source.reads | READ_BY_SWEEP
     for name in list_unseen_reads(spec, source):
         if not source.may_read(name):
@@ -115,7 +121,10 @@ def _find_unread_parameters(spec: Spec, where: str, source: Source) -> Iterator[
 
 
 def check_inline(spec: Spec, where: str) -> None:
-    """Raise InputError if a single process cannot train the sweep; ``where`` names the option that asked for one."""
+    """Raise `InputError` if trials have servers or several workers, so that a single process cannot train them.
+
+    ``where`` is the option that asked for a single process, for the message.
+    """
     workers = spec.resources.workers
     servers = spec.resources.servers
     if servers:
@@ -129,12 +138,15 @@ def check_inline(spec: Spec, where: str) -> None:
 
 
 def list_unseen_reads(spec: Spec, source: Source) -> tuple[str, ...]:
-    """Return the parameters of the sweep file for which no read was found in the source."""
+    """Return the parameters, except ``epochs``, for which no read was found in the source; they may be read even so."""
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
 def list_notes(spec: Spec, source: Source) -> list[str]:
-    """Return lines for the user: ignored keys of W&B files, unusual settings, parameters that may be unread."""
+    """Return lines for the user, each of which begins with ``note: ``; [] if there is nothing to tell.
+
+    They are about ignored keys of W&B files, unusual settings (`Spec.notes`), and parameters that may be unread.
+    """
     unseen = list_unseen_reads(spec, source)
     found = []
     if spec.ignored_keys:
@@ -149,10 +161,11 @@ SIGMAS = 5  # standard deviations of a normal that are checked; 1 draw in 1.7 mi
 
 
 def find_certain_failures(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for everything that would fail in every trial.
+    """Yield a problem for everything that would fail in every trial, with ``where`` as the name of the sweep file.
 
     These are invalid values of standard hyperparameters, missing parameters, several workers or fused trials of a
-    trainable that cannot have them, TPUs that TensorFlow cannot use, and settings without effect.
+    trainable that cannot have them, TPUs that TensorFlow cannot use, and the settings of `without_effect.ignored`. If
+    the sweep uses TPUs, another process looks for them here, which may take minutes.
     """
     yield from _find_wrong_values(spec, where, source)
     yield from _find_missing_parameters(spec, where, source)
@@ -166,10 +179,11 @@ def find_certain_failures(spec: Spec, where: str, source: Source) -> Iterator[Pr
 
 
 def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each standard hyperparameter with values outside its bounds, also in starting points.
+    """Yield a problem for each domain of a standard hyperparameter with values outside its bounds.
 
-    Only hyperparameters that `KerasTrainable` itself certainly reads are checked. The domain of one that is tied, or
-    that a constraint may keep within the bounds, is not checked.
+    Also yield one for each such value in `start_with` and `baseline`. Only hyperparameters that `KerasTrainable` itself
+    certainly reads are checked, and none if the trainable is no `KerasTrainable`. A domain that is tied, or that a
+    constraint may keep within the bounds, is not checked. ``where`` names the sweep file in messages.
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return
@@ -199,7 +213,11 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
 
 
 def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each parameter that every trial reads without a default and that the sweep file lacks."""
+    """Yield a problem for each parameter that every trial reads without a default and that the sweep file lacks.
+
+    ``epochs`` and ``updates`` are never missing. A parameter such as ``group.name`` counts as ``group`` too. ``where``
+    names the sweep file in messages.
+    """
     there = spec.space.names
     first: dict[str, NameUse] = {}
     for place in source.list_certain_reads():
@@ -213,7 +231,7 @@ def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator
 
 
 def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
-    """Yield a problem for each module that the trainable imports and that is not installed."""
+    """Yield a problem for each import of the trainable that certainly fails, as its module is not installed here."""
     for place in source.list_missing_imports():
         what = f"imports {place.name!r}, and no such module is here"
         yield Problem(source.where(place), what, "install it, or leave it out")
@@ -230,10 +248,10 @@ def _is_bound(name: str, source: Source) -> bool:
 
 
 def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
-    """Return in words which values of a domain lie outside the bounds, such as ``numbers from 0 to 2``.
+    """Return in words that values of a domain lie outside the bounds; None if none does, or if the domain is tied.
 
-    Return None if no value does, and for a tied parameter. An unbounded domain is checked up to `SIGMAS` standard
-    deviations from its mean.
+    The words are the first such choice or, for a range, the whole range, such as ``numbers from 0 to 2``, or that its
+    numbers are not whole. An unbounded domain is checked up to `SIGMAS` standard deviations from its mean.
     """
     match domain:
         case Tied():
@@ -254,7 +272,7 @@ def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bo
 
 
 def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield a problem if trials are to be fused, but the trainable trains one at a time."""
+    """Yield a problem if trials are to be fused, but the trainable certainly trains one at a time."""
     if spec.together == 1 or not source.list_lacking_methods("group"):
         return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
@@ -267,7 +285,7 @@ def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
 
 
 def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield a problem if trials have several workers, but the trainable trains in one process."""
+    """Yield one problem if trials have several workers, but the trainable certainly trains in one process."""
     workers = spec.resources.workers
     if workers > 1:
         missing = source.list_lacking_methods(*RANKED_METHODS)

@@ -39,10 +39,10 @@ class ConfirmingPlan:
 
 
 def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
-    """Return what confirming a sweep will train, at most.
+    """Return what confirming a sweep will train, at most; if that is nothing, `ConfirmingPlan.over` says why.
 
     Raises:
-        RefusedError: if the budget of the confirmation does not allow one more seed for each finalist.
+        RefusedError: if the budget of the confirmation does not allow one more seed for each remaining finalist.
         StoreError: if the log is damaged.
     """
     spec = sweep.spec
@@ -77,7 +77,7 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
 
 
 def _count_seeds(race: Race, rules: Rules) -> int:
-    """Return how many more seeds each remaining finalist gets, up to the wanted number, within the budget.
+    """Return how many more seeds each remaining finalist gets: up to `Rules.seeds` in total, within the budget.
 
     Return 0 if the confirmation is over.
     """
@@ -99,7 +99,10 @@ def _get_budget(spec: Spec) -> str:
 
 
 def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: Race) -> None:
-    """Raise a `RefusedError`: the confirmation's budget is spent or too small; it names a budget that is enough."""
+    """Raise a `RefusedError`: the confirmation's budget is spent or too small; its hint has a budget that is enough.
+
+    ``runs`` are all trials of the sweep, and ``race`` the state of their confirmation.
+    """
     left = [racer for racer in race.racers if not racer.out]
     each = sum(racer.epochs for racer in left)
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
@@ -120,9 +123,10 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
 
 
 def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
-    """Return a budget for the confirmation that allows each finalist ``wanted`` seeds in total.
+    """Return a budget for the confirmation that allows each finalist ``wanted`` seeds in total, at most `Rules.seeds`.
 
-    It is a share of the search's epochs such as ``60%``, or ``none`` if no share is found in `MOST_TRIES` tries.
+    It is a share of the search's epochs such as ``60%``, or ``none`` if there is no limit, nothing was searched, or no
+    share is found in `MOST_TRIES` tries. ``runs`` are all trials of the sweep.
     """
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     share = rules.share
@@ -144,7 +148,8 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
 def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | None:
     """Return the hours that ``trials`` trials with ``epochs`` epochs in total take one after another.
 
-    Return None if no trial of the sweep was timed and no minutes end its trials.
+    If minutes end the trials, ``epochs`` is ignored. Return None if nothing of the sweep was timed and no minutes end
+    its trials. Raises `StoreError` if the log is damaged.
     """
     spec = sweep.spec
     timing = pricing.measure_sweep(sweep.folder)

@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 def connect_to_ray(
     options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
 ) -> Iterator[Backend]:
-    """Start a local Ray, or join the cluster at ``options.address``; yield the backend that trains on it.
+    """Start a local Ray, or join the cluster at `Options.address`; yield the backend that trains on it.
 
-    ``leave`` is called with the reason, from another thread, if a local Ray dies. The connection ends with the block.
+    A local Ray that this process keeps warm, or is connected to already, is used again. ``view`` gets the steps of the
+    start. ``leave`` is called with the reason, from another thread, if a local Ray dies. The connection ends with the
+    block.
+
+    Raises:
+        InputError: if Ray does not start, or no cluster is at the address.
     """
     say = view.say
     if options.address is None:
@@ -69,7 +74,7 @@ def _connect_locally(
 ) -> Iterator[Cluster]:
     """Start a Ray on this machine, or use the one that this process keeps warm; yield the connection.
 
-    ``lost`` is called if that Ray dies.
+    ``say`` prints a line for the user. ``lost`` is called, from another thread, if that Ray dies.
     """
     devices = spec.resources.devices(options.simulated_gpus)
     most = options.limit_concurrent(spec)
@@ -96,9 +101,15 @@ def _start_ray(
     lost: Callable[[], None],
     make_metadata: Callable[[], dict[str, str]],
 ) -> Iterator[Cluster]:
-    """Start a Ray on this machine and yield the connection; meanwhile, import ``first_imports`` for its workers.
+    """Start a Ray on this machine and yield the connection, which ends with the block.
 
-    ``most`` is the limit on concurrent trials, if any; ``lost`` is called if the Ray dies.
+    Arguments:
+        devices: devices of one worker.
+        most: limit on concurrent trials; None if there is none.
+        first_imports: modules that are imported for the workers while Ray starts.
+        say: prints a line for the user.
+        lost: called from another thread if the Ray dies.
+        make_metadata: returns the metadata of the sweep's page in Ray's dashboard.
     """
     with forking.serving(devices.cpus, devices.real_gpus, first_imports, say) as fork_server:
         from sweep.backends.ray_tune import cluster, local_ray  # imports Ray, while the fork server imports as well
@@ -115,7 +126,10 @@ def _start_ray(
 
 @contextmanager
 def _join_cluster(address: str, options: Options, job: Job, say: Callable[[str], None]) -> Iterator[Cluster]:
-    """Connect to the running Ray cluster at an address; yield the connection."""
+    """Connect to the running Ray cluster at an address; yield the connection, which ends with the block.
+
+    ``say`` prints a line for the user. Raises `InputError` if no cluster is at the address.
+    """
     from sweep.backends.ray_tune import cluster
 
     start = cluster.Start(meanwhile=_import_ray_tune, about=_make_job_metadata(job, say))
@@ -124,7 +138,7 @@ def _join_cluster(address: str, options: Options, job: Job, say: Callable[[str],
 
 
 def _make_job_metadata(job: Job, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the metadata with which Ray's dashboard shows the sweep as a job."""
+    """Return the metadata with which Ray's dashboard shows the sweep as a job; {} if it cannot, as ``say`` is told."""
     from sweep.backends.ray_tune import dashboard
 
     return dashboard.make_job_metadata(job.sweep, job.session, say)
@@ -136,12 +150,10 @@ def _import_ray_tune() -> None:
 
 
 def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resources) -> int:
-    """Return how many trials may run at once on the cluster at ``address``, including machines that it may add.
+    """Connect to the cluster at ``address`` and return how many trials may run there at once.
 
-    ``devices`` are the devices of one worker. ``asked.max_share`` limits the number.
-
-    Raises:
-        InputError: if no trial fits or the cluster does not answer.
+    Machines that it may add are included. ``devices`` are those of one worker, and ``asked`` the sweep file's
+    resources, whose `max_share` limits the number. Raises `InputError` if no trial fits or the cluster does not answer.
     """
     from sweep.backends.ray_tune import cluster
 
@@ -153,7 +165,10 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
 
 
 def sweep_status(standing: Standing) -> SweepStatus:
-    """Return the present state of a sweep as Ray's dashboard and metrics show it."""
+    """Return the present state of a sweep as Ray's dashboard and metrics show it.
+
+    Open trials without a worker, also paused ones, count as interrupted. An infinite estimate of the time left is None.
+    """
     now = time.time()
     best = standing.best
     waiting = len(standing.open) - len(standing.running)

@@ -164,12 +164,12 @@ class Coordinator:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the searcher has no further configuration."""
+        """Whether the searcher has said that it has no further configuration, now or later; limits do not matter."""
         return self._upcoming.exhausted  # whether the searcher ran out of trials, regardless of any cap
 
     @property
     def enough(self) -> str | None:
-        """Why the search starts no more configurations by `stop_when.gain`; None while it does."""
+        """Why the search starts no more configurations by `stop_when.gain`; None while it does, or without a gain."""
         if self._gain_rule is None:
             return None
         return self._gain_rule.reason
@@ -183,12 +183,16 @@ class Coordinator:
 
     @property
     def room(self) -> int | None:
-        """Number of trials that may run at once with automatic GPU shares; None if the shares are fixed."""
+        """Number of trials that may run at once now with automatic GPU shares; None if the shares are fixed."""
         return self._sharing.room
 
     @property
     def left(self) -> int | None:
-        """Number of trials of the search and the baseline that are still to start or to resume; None if unknown."""
+        """Number of trials of the search and the baseline that are still to start or to resume; None if unknown.
+
+        Paused trials are included. Once `stop_when.gain` has ended the search, only trials that start or resume
+        nevertheless count.
+        """
         total = self._present.all_trials
         if self.enough:
             return len(self._ledger.queue) + len(self._to_resume) + self._count_lacking()
@@ -198,11 +202,11 @@ class Coordinator:
 
     @property
     def running(self) -> int:
-        """Number of trials that have a worker, which may still be starting."""
+        """Number of open trials that have a worker, perhaps a starting one, or whose last worker is not gone yet."""
         return sum(trial.has_worker for trial in self._open.values()) + len(self._to_resume_later)
 
     def recall(self, event: Event) -> Change:
-        """Replay a logged event of an earlier session, before `open`; return the change that it makes."""
+        """Replay a logged event of an earlier session, before `open`; return its change. Raises `OutOfOrder`."""
         self._resumed = True
         return self._update_state(event)
 
@@ -215,6 +219,9 @@ class Coordinator:
         settings: Mapping[str, Value] | None = None,
     ) -> int:
         """Start a session, after replaying ``events``; return the number of failed trials that will be retried.
+
+        Logs the start and the changes, then the ends that a killed driver did not log, and queues the open trials. If
+        the log cannot be written, the sweep stops with a ``fault``.
 
         Arguments:
             events: earlier events that `recall` has not been called with.
@@ -245,7 +252,7 @@ class Coordinator:
         return retried
 
     def _reopen_failed_trials(self) -> int:
-        """Log for each failed trial that it is tried again, which opens it; return their number."""
+        """Log for each failed trial that it is tried again, which opens it; return the number of failed trials."""
         again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
         events = []
         for state in self._ledger.trials.values():
@@ -255,7 +262,7 @@ class Coordinator:
         return len(events)
 
     def _queue_open_trials(self, *, confirming: bool) -> None:
-        """Queue the open trials that this session may resume; paused ones come last, in the order of their pauses.
+        """Queue the open trials that this session may resume: by number, then paused ones in the order of their pauses.
 
         With ``confirming``, only the trials of the confirmation and the baseline are queued.
         """
@@ -263,10 +270,11 @@ class Coordinator:
         self._to_resume += sorted(numbers, key=lambda number: (self._pauses.position(number), number))
 
     def next(self, worker: str = "") -> Order | None:
-        """Choose the next trial for a free worker, log its start, and return the order to train it.
+        """Choose the next trial for the free worker named ``worker``, log its start, and return the order to train it.
 
-        Return None if there is none to start now. Paused trials that their rule gives up are ended first. If an earlier
-        sweep has the whole result of the chosen trial, the trial ends with that result and another one is chosen.
+        It is a new trial or an open one that continues. Return None if there is none to start now, or if the sweep
+        stops. Paused trials that their rule gives up are ended first. If an earlier sweep has the whole result of the
+        chosen trial, the trial ends with that result and another one is chosen.
         """
         while not self._is_stopping():
             self._end_given_up_trials()
@@ -280,7 +288,7 @@ class Coordinator:
         return None
 
     def _prepare_order(self, trial: OpenTrial) -> Order | None:
-        """Return the order with which a worker trains an open trial from now on.
+        """Return the order with which a worker trains an open trial from now on, and set the trial's stage to training.
 
         Return None if the trial's whole result was taken from an earlier sweep, if it has ended or pauses, or if the
         sweep stops. If no worker has loaded the data of an earlier result yet, that result is not used here: the order
@@ -342,7 +350,10 @@ class Coordinator:
         return StartTrial(self._present.mark(started))
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
-        """Return the event that starts the search's next trial, for a worker; None if there is none to start now."""
+        """Return the event, not logged yet, that starts the search's next trial; None if there is none to start now.
+
+        ``worker`` is the name of the worker that is to train it.
+        """
         chosen = self._choose_place(worker)
         if chosen is None:
             return None
@@ -383,14 +394,20 @@ class Coordinator:
         return self._numbering.find_end(self._limits.cap)
 
     def _steer(self, event: SteeringEvent) -> None:
-        """Apply a logged event, new or replayed, with which a person changed the sweep or added configurations."""
+        """Apply a logged event, new or replayed, with which a person changed the sweep or added configurations.
+
+        Notes and stars change nothing here.
+        """
         if isinstance(event, SweepChanged):
             self._apply_change(event, self._present.spec)
         elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):
             self._upcoming.forget()
 
     def _apply_change(self, event: SweepChanged, after: Spec) -> None:
-        """Use ``after``, the sweep with a logged change, in everything that depends on the sweep file."""
+        """Use ``after``, the sweep with a logged change, in everything that depends on the sweep file.
+
+        If the change is new rather than replayed, also call `Hooks.changed`.
+        """
         before, self._spec = self._spec, after
         self._terms = Terms(after)
         self._objective = after.objectives[0]
@@ -415,7 +432,10 @@ class Coordinator:
             self._hooks.changed(after)
 
     def _change_numbering(self, trials_each: int) -> None:
-        """Train each configuration ``trials_each`` times from now on; repeats that are missing start next."""
+        """Train each configuration ``trials_each`` times from now on; repeats that are missing start next.
+
+        The searcher is replaced by one whose number of repeats can change, if it cannot.
+        """
         self._numbering = self._numbering.change(self._ledger.trials.values(), trials_each)
         searcher = self._searcher
         if not isinstance(searcher, Repeated) or not searcher.can_change_numbering:
@@ -428,7 +448,7 @@ class Coordinator:
         self._sharing.set_remaining_trials(None if total is None else total - ended)
 
     def _make_changeable_searcher(self) -> Repeated:
-        """Return a new `Repeated` searcher whose number of repeats can change, after replaying all events into it."""
+        """Return a new `Repeated` searcher, whose number of repeats can change, that has observed all events so far."""
         searcher = Repeated(self._make_searcher(), Numbering.of(self._first_spec), self._make_searcher)
         present = PresentSpec(self._first_spec)
         for change, events in self._iterate_changes():
@@ -441,7 +461,10 @@ class Coordinator:
         return searcher
 
     def _change_rule(self, after: Spec) -> None:
-        """Replace the scheduler by that of the changed stopping rule, after replaying all events into it."""
+        """Replace the scheduler by that of the changed stopping rule, after replaying all events into it.
+
+        Open trials of the search get the decision epochs of the new rule.
+        """
         self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
         for event in self._iterate_search():
             self._scheduler.observe(event)
@@ -451,7 +474,10 @@ class Coordinator:
                 trial.decisions = self._scheduler.decision_epochs(trial.epochs)
 
     def _change_gain_rule(self, after: Spec) -> None:
-        """Replace the rule of the expected gain by that of the changed sweep, after replaying all events into it."""
+        """Replace the rule of the expected gain by that of the changed sweep, after replaying all events into it.
+
+        There is none any more if the changed sweep asks for no gain.
+        """
         self._gain_rule = features.build_gain_rule(after, self._searcher, self._numbering)
         if self._gain_rule is None:
             return
@@ -461,12 +487,12 @@ class Coordinator:
         self._gain_rule.asks = True
 
     def _iterate_search(self) -> Iterator[Event]:
-        """Yield the events so far in the form in which searcher and scheduler observe them."""
+        """Yield the events of the log so far in the form in which searcher and scheduler observe them."""
         for _, events in self._iterate_changes():
             yield from events
 
     def _iterate_changes(self) -> Iterator[tuple[Change, Sequence[Event]]]:
-        """Yield the changes so far, each with the events that searcher and scheduler observe because of it."""
+        """Yield the logged changes so far, each with the events that searcher and scheduler observe because of it."""
         ledger = Ledger(keep_epochs=False)
         if self._spec.minutes is None:
             units = None
@@ -547,7 +573,7 @@ class Coordinator:
             self._timeouts.begin(trial)
 
     def tick(self) -> list[int]:
-        """Check signals, requests, limits and timeouts; end trials that take too long.
+        """Check signals and, unless that was done just now, requests, limits and timeouts; end overdue trials.
 
         Return the trials that were ended since the last call without waiting for their workers, which must be killed.
         """
@@ -565,7 +591,8 @@ class Coordinator:
     def take(self, trial: int, progress: Progress) -> bool:
         """Log and process the progress of a trial from its worker; return whether the worker trains it further.
 
-        Return False too if the trial has ended or is no longer this worker's.
+        Return False too if the trial has ended or is no longer this worker's. After `Outgrown` and `Crowded`, True only
+        means that the trial has not ended: the worker gives it up, and `lose` must be called.
         """
         self._hooks.look(self)
         open_trial = self._open.get(trial)
@@ -608,9 +635,9 @@ class Coordinator:
         self._queue_again(number, spoilt=progress.spoilt is not None)
 
     def _take_outgrown(self, trial: OpenTrial, progress: Outgrown | Crowded) -> None:
-        """Process the end of a trial's attempt that ran out of memory.
+        """Process the end of a trial's attempt that ran out of memory; the trial keeps its worker until it is lost.
 
-        The backend then calls `lose` for the worker, which must not be used again.
+        The backend calls `lose` for the worker, which must not be used again.
         """
         trial.stage = Stage.OUTGROWN
         if isinstance(progress, Outgrown):
@@ -626,7 +653,9 @@ class Coordinator:
     def _record(self, trial: OpenTrial, progress: Progress, end: TrialEnded | None = None) -> bool:
         """Log the epochs of a step, and ``end`` if the trial gets there; return whether its worker may train it on.
 
-        It may not if the trial has ended or pauses, or if the log cannot be written.
+        It may not if the trial has ended or pauses, or if the log cannot be written. If an epoch lacks a required
+        metric, the trial fails there instead of ending as ``end`` says. A failed trial that has retries left is queued
+        again.
         """
         epochs, failure = self._terms.fresh(trial, progress.epochs, progress.facts)
         end = failure or end
@@ -662,7 +691,10 @@ class Coordinator:
         self._emit([structs.replace(trial.make_requested_end(), facts=facts)])
 
     def _use_earlier_result_in_training(self, open_trial: OpenTrial) -> None:
-        """Give a running trial the result of an earlier sweep that was trained on the same data, if there is one."""
+        """Give a running trial the result of an earlier sweep that was trained on the same data, if there is one.
+
+        If the trial must be trained on from there, it is queued for a worker that begins with the checkpoint.
+        """
         answer = self._find_earlier_result(open_trial)
         if answer is None:
             return
@@ -671,7 +703,7 @@ class Coordinator:
             self._queue_first(open_trial)  # its worker has begun it without the checkpoint
 
     def _record_output(self, trial: int, output: str) -> None:
-        """Log what a trial has printed, if anything."""
+        """Log what a trial has printed; do nothing if ``output`` is "" or the trial was not started."""
         if output and trial in self._ledger.trials:
             self._emit([OutputPrinted(trial=trial, text=output, time=time.time())])
 
@@ -680,10 +712,10 @@ class Coordinator:
 
         Return whether the user must be told that another worker retries the trial.
 
-        Lost workers count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the
-        trial's fault, and nodes that are taken away do not count at all. Also called for each worker that must not be
-        used again (`TrialStep.spoilt`), whose last trial may wait for that. ``output`` is what the worker had printed
-        since its last step.
+        ``reason`` says why the worker is gone, and ``output`` is what it had printed since its last step. Lost workers
+        count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the trial's fault, and
+        nodes that are taken away do not count at all. Also called for each worker that must not be used again
+        (`TrialStep.spoilt`), whose last trial may wait for that.
         """
         self._record_output(trial, output)
         if trial in self._to_resume_later:
@@ -711,9 +743,9 @@ class Coordinator:
         return True
 
     def _end_after_restarts(self, trial: OpenTrial, reason: str) -> bool:
-        """Log that a trial has failed because it has lost too many workers.
+        """Log that a trial has failed because it has lost too many workers; ``reason`` says how it lost the last one.
 
-        If `retries` are left, the trial is interrupted and queued again instead. Return whether it has retries left.
+        If `retries` are left, the trial is interrupted and queued again instead. Return whether it is queued again.
         """
         times = trial.restarts + trial.lost_nodes - 1
         end = trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
@@ -725,7 +757,7 @@ class Coordinator:
         return is_queued
 
     def stop(self, reason: str, *, asked: bool = False) -> None:
-        """Start no more trials, and end the running ones after their present epoch.
+        """Start no more trials, and interrupt the running ones after their present epoch, so that they can be resumed.
 
         ``asked`` says whether the user wants it; if so, the sweep counts as interrupted. Later calls have no effect.
         """
@@ -779,6 +811,7 @@ class Coordinator:
 
         Return False if a user has stopped the sweep before all its trials had ended, or if the backend gave up. True
         means that the sweep is finished or that a limit, an error or a fault has ended it; see ``error`` and ``fault``.
+        If a user stopped the sweep when nothing was left to do, ``stopping`` becomes None.
         """
         asked = self._stop_asked
         total = self._present.all_trials
@@ -814,7 +847,7 @@ class Coordinator:
         return self.stopping is not None
 
     def _end_now(self, trial: OpenTrial, end: TrialEnded) -> None:
-        """Log the end of a trial now, without waiting for its worker, which is killed after the next `tick`.
+        """Log the end of a trial now, without waiting for its worker, which the next `tick` returns as to be killed.
 
         If the trial failed and has retries left, it is interrupted and queued again instead.
         """
@@ -833,7 +866,7 @@ class Coordinator:
         self._timeouts.end(number)
 
     def _find_earlier_result(self, trial: OpenTrial) -> Answer | None:
-        """Return a result of an earlier sweep that answers or continues a trial; None if there is none."""
+        """Return a result of an earlier sweep that answers or continues a trial, on any data; None if there is none."""
         if not self._hooks.memo:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch)
@@ -889,7 +922,7 @@ class Coordinator:
         return self._emit(last if end is None else [*last, end])
 
     def _split_epochs(self, trial: OpenTrial, epochs: Sequence[EpochReported]) -> list[list[EpochReported]]:
-        """Split a trial's next epochs after each of them that may stop it; return at least one part."""
+        """Split a trial's next epochs after each of them that may stop it; return at least one part, perhaps empty."""
         parts: list[list[EpochReported]] = [[]]
         for epoch, decided in trial.find_decisions(epochs):
             parts[-1].append(epoch)
@@ -907,7 +940,7 @@ class Coordinator:
     def _emit(self, events: Sequence[Event]) -> bool:
         """Log events and then update all state with them; return whether they were logged.
 
-        If the log cannot be written, nothing changes and the sweep stops.
+        Each change is passed to `Hooks.listen`. If the log cannot be written, nothing changes and the sweep stops.
         """
         if not events:
             return True
@@ -923,7 +956,10 @@ class Coordinator:
         return True
 
     def _mark_infeasible(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return ``events`` with each end of a completed trial that violates a constraint changed to infeasible."""
+        """Return ``events`` with each end of a completed trial that violates a constraint changed to infeasible.
+
+        A trial is judged by its last epoch, in ``events`` or before.
+        """
         if not self._spec.constraints:
             return events
         last = {}
@@ -991,7 +1027,11 @@ class Coordinator:
         return verdict
 
     def _update_after_epoch(self, change: Reported, verdict: str | None, *, in_search: bool) -> None:
-        """Update an open trial with an epoch that it has reported; ``verdict`` is why the scheduler prunes it."""
+        """Update an open trial with an epoch that it has reported.
+
+        ``verdict`` is why the scheduler prunes the trial, None if it does not. Only with ``in_search`` may the target
+        end it.
+        """
         state, report = change
         trial = self._open[state.number]
         trial.note_epoch()
@@ -1045,12 +1085,12 @@ class Coordinator:
         return False
 
     def _queue_first(self, trial: OpenTrial) -> None:
-        """Put a trial that has lost its worker at the front of the queue of trials to resume."""
+        """Put a trial that is to be trained by another worker at the front of the queue of trials to resume."""
         trial.stage = Stage.WAITING
         self._to_resume.appendleft(trial.started.trial)
 
     def _queue_again(self, trial: int, *, spoilt: bool) -> None:
-        """Queue a trial to be resumed: now or, with ``spoilt``, only once `lose` is called for its present worker."""
+        """Queue a trial to be resumed, behind others: now or, with ``spoilt``, once `lose` is called for its worker."""
         if spoilt:
             self._to_resume_later.add(trial)
         else:
@@ -1073,10 +1113,10 @@ class Coordinator:
 
 
 def _translate_for_search(change: Change, event_in_search: Event | None, units: UnitReports | None) -> Iterator[Event]:
-    """Yield the events that searcher and scheduler observe because of a change.
+    """Yield the events that searcher and scheduler observe because of a change; none for a trial that was reopened.
 
     Arguments:
-        event_in_search: what `renumber_for_search` returns for the change.
+        event_in_search: what `renumber_for_search` returns for the change; if None, nothing is yielded.
         units: converts the reports of trials with minutes; None for trials with epochs.
     """
     if event_in_search is None or _was_reopened(change):
@@ -1093,9 +1133,10 @@ def _was_reopened(change: Change) -> bool:
 
 
 def _pass_to_searcher(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
-    """Pass added configurations or a changed space to a searcher; return whether there was anything to pass.
+    """Pass added configurations or a changed space to a searcher; return whether something was passed.
 
-    ``before`` and ``after`` are the sweep before and after the event. A searcher that supports neither gets nothing.
+    ``before`` and ``after`` are the sweep before and after the event. Nothing is passed to a searcher that cannot take
+    it.
     """
     if isinstance(event, ConfigurationsEnqueued) and isinstance(searcher, Queueing):
         searcher.enqueue(event.configurations)

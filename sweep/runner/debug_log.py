@@ -16,7 +16,8 @@ from typing import TextIO
 def redirected(path: Path) -> Iterator[TextIO]:
     """Append standard error to a file inside the block: ``sys.stderr`` and file descriptor 2, also of child processes.
 
-    Yields a stream to the original standard error, for output meant for the user.
+    Yields a stream to the original standard error, for output meant for the user; it is closed after the block. Raises
+    OSError if the file cannot be opened, as when its folder is missing.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -36,7 +37,7 @@ def redirected(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def silence_libraries() -> Iterator[None]:
-    """Discard everything that is written to standard error inside the block, as by Ray and TensorFlow."""
+    """Discard all that is written to standard error inside the block, as by Ray and TensorFlow; not standard output."""
     with TemporaryDirectory() as folder, redirected(Path(folder) / "debug.log"):
         yield
 

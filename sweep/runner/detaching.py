@@ -40,8 +40,9 @@ class Detached:
 def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     """Run ``python -m sweep`` with ``arguments`` in the background; return once its session is in the log.
 
-    Its output goes into ``driver.log`` in the sweep's folder. If this function is interrupted, the process is ended and
-    its output deleted.
+    ``folder`` is that of the sweep, which the process may still have to create; its log must have grown before this
+    function returns, without a time limit. The output of the process goes into ``driver.log`` in that folder, in place
+    of an earlier one. If this function is interrupted, the process is ended and its output deleted.
 
     Raises:
         NotStarted: if the process ends before its session has begun.
@@ -79,7 +80,7 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
 
 
 def _find_size(path: Path) -> int:
-    """Return the size of a file in bytes; 0 if it does not exist."""
+    """Return the size of a file in bytes; 0 if it does not exist or its size cannot be read."""
     try:
         return path.stat().st_size
     except OSError:

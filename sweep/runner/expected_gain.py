@@ -75,7 +75,10 @@ class GainSetting:
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
-    """Return the rule of a sweep, which asks ``searcher`` for configurations; None if the sweep file sets no gain."""
+    """Return the rule of a sweep, which asks ``searcher`` for configurations; None if the sweep file sets no gain.
+
+    If the method learns, the rule does not use ``searcher``. ``numbering`` is that of the sweep's trials from now on.
+    """
     setting = GainSetting.of(spec)
     if setting is None:
         return None
@@ -86,8 +89,8 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
 def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> ExpectedGain | None:
     """Return the expected gain of a sweep's next configurations, computed from its log.
 
-    Return None if the sweep file does not ask for a gain, or if too few configurations have ended. ``first`` is the
-    sweep as it was before the changes in the log.
+    Return None if the sweep file does not ask for a gain, if too few configurations have ended, or if none is left to
+    try. ``spec`` is the sweep as it is now, and ``first`` as it was before the changes in the log.
 
     Raises:
         StoreError: if the log is damaged.
@@ -159,7 +162,8 @@ class GainRule:
     def observe(self, event: Event) -> None:
         """Update the model with an event of the search; when enough configurations have ended, decide again.
 
-        Sets ``reason`` once the expected gain is too low.
+        Sets ``reason`` once the expected gain is too low, which is final. With ``asks`` set to False, nothing is
+        decided. Trials have their numbers within the search.
         """
         if isinstance(event, TrialStarted):
             self._started.add(self._numbering.find(event.trial).configuration)
@@ -177,7 +181,10 @@ class GainRule:
         return ended >= self._fewest and ended - self._asked >= max(1, ended // ASKED_SHARE)
 
     def compute(self) -> ExpectedGain | None:
-        """Return the expected gain of the next configurations as of now; None if too little is known."""
+        """Return the expected gain of the next configurations as of now.
+
+        Return None if too few have ended, if the searcher has none to come, or if the model cannot predict.
+        """
         if self._configurations.ended < self._fewest:
             return None
         upcoming: list[Params] = []
@@ -198,7 +205,7 @@ class GainRule:
         return ExpectedGain(modelled.gain, least, why, count)
 
     def _list_upcoming(self, searcher: Searcher) -> Iterator[Params]:
-        """Yield the configurations that ``searcher`` suggests and that have not started.
+        """Yield the configurations that ``searcher`` suggests and that have not started, until it has no more.
 
         Looks at most 256 configurations beyond the number of started ones, or 2048 for a method that enumerates.
         """
@@ -227,7 +234,7 @@ class _Configurations:
         return len(self._over)
 
     def learn(self, past: object) -> int:
-        """Do nothing: the model learns only from this sweep."""
+        """Do nothing and return 0: the model learns only from this sweep."""
         return 0
 
     def suggest(self, number: int) -> Params | None:
@@ -235,7 +242,7 @@ class _Configurations:
         return None
 
     def observe(self, event: Event) -> None:
-        """Let the model observe an event, and count a configuration that has ended or pauses."""
+        """Let the model observe an event of a configuration, and count the configuration if it has ended or pauses."""
         self._model.observe(event)
         if isinstance(event, TrialEnded) and (event.status is not Status.INTERRUPTED or event.waits):
             self._over.add(event.trial)
@@ -256,7 +263,7 @@ class _Records:
         self._trained: set[int] = set()  # configurations
 
     def observe(self, event: Event) -> None:
-        """Record the time of a reported epoch, or the score of a trial that has ended."""
+        """Record the time of a reported epoch, or the score of a trial that has ended; ignore other events."""
         if isinstance(event, EpochReported):
             self._last[event.trial] = event
             self._examples = int(event.measures.get("validation_examples", self._examples))
@@ -278,7 +285,7 @@ class _Records:
             self._best, self._best_loss = last, loss
 
     def list_bounds(self, count: int, noise: float) -> list[tuple[float, str]]:
-        """Return the smallest gains for which the next ``count`` configurations are worthwhile, each with its reason.
+        """Return the smallest gains for which the next ``count`` configurations are worthwhile, each as (gain, reason).
 
         ``noise`` is the standard deviation of the scores of one configuration, as the model estimates it.
         """
@@ -294,7 +301,7 @@ class _Records:
         return bounds
 
     def _bound_by_seeds(self, noise: float) -> tuple[float, str]:
-        """Return the smallest difference of two configurations that the sweep's seeds can show, with its description.
+        """Return (difference, description): the smallest difference of two configurations that the seeds can show.
 
         With fewer than `LEAST` seeds, it is one standard error of the difference of two means. ``noise`` is used as the
         standard deviation if the trials do not show one.

@@ -55,8 +55,8 @@ def open_backend(
 ) -> AbstractContextManager[Backend]:
     """Return a context manager that yields what trains the trials: this process or Ray.
 
-    ``leave`` is called from another thread if a local Ray dies. Without Ray, trials are trained one after the other in
-    this process, for tests and debuggers.
+    ``view`` shows the steps of the start. ``leave`` is called with the reason, from another thread, if a local Ray
+    dies. With `Options.inline`, trials are trained one after the other in this process, for tests and debuggers.
     """
     if options.inline:
         return _train_inline(options, job, view)
@@ -67,7 +67,7 @@ def open_backend(
 
 @contextmanager
 def _train_inline(options: Options, job: Job, view: View) -> Iterator[Backend]:
-    """Yield the backend that trains in this process."""
+    """Yield the backend that trains in this process, one trial after the other."""
     from sweep.backends.inline import Inline  # trains, which systems without Unix's modules cannot
 
     with sending_messages(job):
@@ -77,7 +77,8 @@ def _train_inline(options: Options, job: Job, view: View) -> Iterator[Backend]:
 def sending_messages(job: Job) -> AbstractContextManager[None]:
     """Return a context manager that copies two files of the driver to the object store: stop request and GPU shares.
 
-    Machines that do not have the results folder read them there. Without a store, it does nothing.
+    They are copied whenever they change inside the block. Machines that do not have the results folder read them there.
+    Without a store, it does nothing.
     """
     if job.store is None:  # all machines see the results folder
         return nullcontext()
@@ -97,13 +98,13 @@ class DeviceShares(Protocol):
         """Number of trials that can run at once at present; None if the shares are fixed."""
 
     def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
-        """Begin to announce decisions with ``say`` and new shares of running trials with ``share``.
+        """Begin to announce decisions with ``say``, and to call ``share`` with the new GPU shares of running trials.
 
-        Called after the log has been replayed.
+        Called after the log has been replayed; before that, nothing is announced.
         """
 
     def devices(self, trial: int, params: Params) -> Devices:
-        """Return the devices for a trial that a worker is about to get."""
+        """Return the devices for a trial that a worker is about to get; ``params`` are the trial's hyperparameters."""
 
     def observe(self, change: Change) -> None:
         """Update the measurements with a change of the log, new or replayed."""
@@ -170,7 +171,7 @@ class Answer:
 
     @property
     def data(self) -> str:
-        """Fingerprint of the data that the earlier trial was trained on; the answered trial must have the same data."""
+        """Fingerprint of the earlier trial's data, which the answered trial must have as well; "" if it is unknown."""
         return self.facts.data or ""
 
     @property
@@ -186,8 +187,7 @@ class EarlierResults(Protocol):
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
         """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none.
 
-        ``epochs`` is the number of epochs that the trial is to train, and ``done`` the number that it already has; a
-        shorter result must have more.
+        The trial ``started`` is to train ``epochs`` epochs and already has ``done``; a shorter result must have more.
         """
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
@@ -200,10 +200,10 @@ class EarlierResults(Protocol):
 def find_earlier_results(
     spec: Spec, options: Options, folder: ResultsFolder, info: SweepInfo, notice: Callable[[str], None]
 ) -> EarlierResults | None:
-    """Return the results of other sweeps in the same folder; None if there are none, or they cannot be used.
+    """Return the results of other sweeps in the same folder; None if there are none, or they are not to be used.
 
-    They cannot be used for populations, nor for trials that end after some minutes, in which machines train different
-    numbers of epochs.
+    They are not used without `Options.memo`, for populations, and for trials that end after some minutes, in which
+    machines train different numbers of epochs. ``notice`` prints a line for the user about results that cannot be used.
     """
     if not options.memo or spec.population is not None or spec.minutes is not None:
         return None
@@ -239,13 +239,13 @@ class CopyingSearcher(Protocol):
         """Whether it may suggest further trials later, although it has none now."""
 
     def parent(self, number: int) -> Copied | None:
-        """Return the parent of a copy; None for a trial that starts from scratch."""
+        """Return the parent of trial ``number`` of the search; None for a trial that starts from scratch."""
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
     """Give a trial that begins as a copy the checkpoint and epochs of its parent; return why that failed, or "".
 
-    Do nothing for a trial without a parent.
+    ``folder`` is that of the sweep. Do nothing for a trial without a parent.
     """
     if started.parent is None:
         return ""
@@ -266,7 +266,7 @@ class Race(Protocol):
 
     @property
     def over(self) -> str:
-        """Why the confirmation has ended; empty while it goes on."""
+        """Why the confirmation has ended; "" while it goes on, or if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class NoRace:
 
 
 def find_race(ledger: Ledger, spec: Spec) -> Race:
-    """Return the state of the confirmation; `NoRace` if the sweep file has no ``confirm``."""
+    """Return the state of the confirmation by the trials so far; `NoRace` if the sweep file has no ``confirm``."""
     if spec.confirm is None:
         return NoRace()
     from sweep.analysis import confirmation
@@ -289,7 +289,8 @@ def find_race(ledger: Ledger, spec: Spec) -> Race:
 def evaluate_tests(folder: ResultsFolder, spec: Spec, given: object, is_over: Callable[[], bool]) -> None:
     """Evaluate the models of the confirmation on the test data, each once, and log the results.
 
-    ``is_over`` returns whether no further evaluation may begin. Do nothing if the sweep file has no ``confirm``.
+    ``given`` is the trainable itself if no module contains it, else None. ``is_over`` returns whether no further
+    evaluation may begin. Do nothing if the sweep file has no ``confirm``, or while the confirmation is not over.
     """
     if spec.confirm is None:
         return
@@ -315,7 +316,10 @@ class GainRule(Protocol):
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
-    """Return the rule of `stop_when.gain` and `gain_per_hour`; None if the sweep file has neither."""
+    """Return the rule of `stop_when.gain` and `gain_per_hour`; None if the sweep file has neither.
+
+    The rule asks ``searcher`` for the configurations to come, unless the method learns.
+    """
     if spec.stop_when is None or not spec.stop_when.asks_for_gain:
         return None
     from sweep.runner import expected_gain  # imports scikit-learn's models
@@ -336,7 +340,7 @@ def check_receivers(spec: Spec) -> None:
 
 
 def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
-    """Return a list with the function that makes a `Notifier`; empty if the sweep file has no ``notify``.
+    """Return a list with one function, which makes a `Notifier`; [] if the sweep file has no ``notify``.
 
     ``confirming`` says whether the session only confirms finalists.
     """
@@ -348,7 +352,10 @@ def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
 
 
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
-    """Send the notice that the search has ended, if it was kept back for a confirmation that has not begun."""
+    """Send the notice that the search has ended, if it was kept back for a confirmation that has not begun.
+
+    Return once it is sent, after half a minute at the latest. Do nothing if the sweep file has no ``notify``.
+    """
     if not spec.notify:
         return
     from sweep.runner import notifying
@@ -371,7 +378,7 @@ class SteeringRequest(Protocol):
 
 
 def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
-    """Return a list with the event that changes a sweep to ``after``; empty if it is like that already.
+    """Return a list with the event, not logged yet, that changes a sweep to ``after``; [] if it is like that already.
 
     Raises RefusedError with all keys that cannot change.
     """
@@ -383,7 +390,11 @@ def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
 
 
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[SteeringRequest], bool]) -> None:
-    """Call ``steer``, such as `Coordinator.steer`, for each pending request of a person, and answer refused ones."""
+    """Call ``steer``, such as `Coordinator.steer`, for each pending request of a person, and delete the request.
+
+    If ``steer`` raises an error, the request is answered with it. If it returns False, that request and later ones
+    stay.
+    """
     if not folder.requests.is_dir():  # nobody has ever made one
         return
     from sweep.runner import steering_requests
@@ -392,7 +403,7 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[SteeringRequest],
 
 
 def forget_answers(folder: ResultsFolder) -> None:
-    """Delete the answers to requests that earlier sessions have left; no command waits for them."""
+    """Delete the answers to requests that earlier sessions have left in the folder; no command waits for them."""
     if not folder.requests.is_dir():
         return
     from sweep.runner import steering_requests
@@ -404,7 +415,10 @@ def forget_answers(folder: ResultsFolder) -> None:
 
 
 def find_tpu_problems(spec: Spec) -> Sequence[Problem]:
-    """Return the problems that keep TensorFlow from using TPUs here; empty if it can, or the sweep uses none."""
+    """Return the problems that keep TensorFlow from using TPUs here; [] if it can, or the sweep uses none.
+
+    Another process looks for TPUs, which may take minutes.
+    """
     if spec.training.get("strategy") != "tpu":
         return []
     from sweep.runner import tpu_check

@@ -48,7 +48,7 @@ class Decision:
 
     @property
     def gain(self) -> float | None:
-        """How much faster the second of the compared levels is in total, as a ratio; None if none are compared."""
+        """Total throughput of the second compared level divided by that of the first; None if none are compared."""
         if self.compared is None:
             return None
         return gain(*self.compared)
@@ -58,8 +58,9 @@ def decide(levels: Sequence[Level]) -> Decision:
     """Decide how many trials per GPU to use next.
 
     It is the first number that was not measured. If a level has less than `GAIN` times the total throughput of the one
-    before it, the decision is final: the number of the one before. ``levels`` are those that fit into memory, the
-    fewest trials first; there must be at least one.
+    before it, the decision is final: the number of the one before. If all are measured and better, it is the last one,
+    and a single level is final at once. ``levels`` are those that fit into memory, the fewest trials first; there must
+    be at least one.
     """
     if not levels[0].speeds:
         return Decision(levels[0].trials, len(levels) == 1)
@@ -76,7 +77,8 @@ def decide(levels: Sequence[Level]) -> Decision:
 def gain(before: Level, after: Level) -> float:
     """Return the total examples per second of the level ``after``, divided by those of the level ``before``.
 
-    If some structures were measured on both levels, only those are compared.
+    It is a geometric mean over the structures that were measured on both levels. If there are none, the means of each
+    level are compared. Both levels must have been measured.
     """
     alike = before.speeds.keys() & after.speeds.keys()
     if alike:
@@ -102,7 +104,7 @@ def list_levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]
     """Return the numbers of trials per GPU, up to ``most``, that let more trials run at once than smaller numbers.
 
     ``at_once`` maps numbers of trials per GPU to how many trials then run at once on the whole machine or cluster; CPUs
-    limit these too. The smallest number of trials per GPU is always returned.
+    limit these too. The numbers are in ascending order, and the smallest one is always returned.
     """
     found: list[int] = []
     for trials, count in sorted(at_once.items()):
@@ -126,7 +128,7 @@ class EpochsOnShare:
 def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
     """Return two consecutive epochs of a trial as one, with their mean speed; only ``after`` if they cannot be merged.
 
-    They cannot if their structures or GPU shares differ, or if ``before`` is None.
+    They cannot if their structures or GPU shares differ, or if ``before`` is None. The mean is weighted by duration.
     """
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
@@ -139,9 +141,9 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
 def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
     """Return the examples per second of one trial, by structure, while all GPUs train ``trials`` trials each.
 
-    Only epochs during which at least 90 % of the GPUs were in use on average are counted. Return {} until there are
-    ``at_once`` of them that took ``at_once`` times `MEASURED_S` seconds in total. The caller must leave out warm-up
-    epochs.
+    ``at_once`` is the number of trials that then run on all GPUs together. Only epochs during which at least 90 % of
+    the GPUs were in use on average are counted. Return {} until there are ``at_once`` of them that took ``at_once``
+    times `MEASURED_S` seconds in total. The caller must leave out warm-up epochs.
     """
     own = []
     for epoch in epochs:
@@ -170,7 +172,7 @@ def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -
 def _average_gpus_in_use(epoch: EpochsOnShare, all_of_them: Sequence[EpochsOnShare]) -> float:
     """Return how many GPUs were in use on average during an epoch, by it and the epochs of other trials.
 
-    Return 0 if the epoch took no time.
+    ``all_of_them`` are the epochs of all trials. Return 0 if the epoch took no time.
     """
     length = epoch.ended - epoch.begun
     if length <= 0:
@@ -205,8 +207,8 @@ class Sharing:
     def __init__(self, devices: Devices, at_once: Callable[[float], int], total: int | None = None) -> None:
         """Initialize with ``devices``, those of a trial that has its GPU to itself.
 
-        ``at_once(gpus)`` returns how many trials fit at once if each has ``gpus`` GPUs. ``total`` is the number of
-        trials of the sweep, None if unknown.
+        ``at_once(gpus)`` returns how many trials fit at once if each has ``gpus`` GPUs. ``total`` is the number of all
+        trials of the sweep, None if unknown; `observe` subtracts those that have ended.
         """
         self._devices = devices
         self._left = total
@@ -223,7 +225,7 @@ class Sharing:
         self._share_anew: Callable[[Mapping[int, float]], None] = lambda wanted: None
 
     def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
-        """Start announcing decisions and new shares of running trials, after the log has been replayed."""
+        """Start announcing decisions with ``say`` and new shares with ``share``, after the log has been replayed."""
         self._say, self._share_anew = say, share
 
     @property
@@ -232,14 +234,17 @@ class Sharing:
         return self._at_once(1 / self._decision.trials)
 
     def devices(self, trial: int, params: Params) -> Devices:
-        """Return the devices, with the GPU share, for a trial that a worker is about to get, and remember the share."""
+        """Return the devices, with the GPU share, for a trial that a worker is about to get, and remember the share.
+
+        If the trial was sent a new share before, that message is withdrawn.
+        """
         share = self._out[trial] = self._compute_share(self._trials.setdefault(trial, _SharedTrial(params)))
         if trial in self._told:  # its new share is in effect, or impossible
             self._announce_shares({number: wanted for number, wanted in self._told.items() if number != trial})
         return replace(self._devices, gpus=share)
 
     def observe(self, change: Change) -> None:
-        """Update the measurements with a change of the log, whether it is new or replayed."""
+        """Update the measurements with a change of the log, whether it is new or replayed, and perhaps decide anew."""
         match change:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
@@ -294,7 +299,11 @@ class Sharing:
                 self._epochs[index] = replace(epoch, structure=facts.structure)
 
     def _record_epoch(self, event: EpochReported, trial: _SharedTrial) -> None:
-        """Record the memory and the speed of an epoch that a trial trained on its share."""
+        """Record the memory and the speed of an epoch that a trial trained on its share, and decide anew.
+
+        The speed of the first epoch on a share is left out, unless the epoch says that nothing was compiled. Short
+        epochs are merged.
+        """
         gpus = event.measures["gpus"]
         measures = event.measures
         self._memory_bytes = measures.get("gpu_memory_bytes", self._memory_bytes)
@@ -317,7 +326,7 @@ class Sharing:
             self._peaks[trial.structure] = min(known, trial.peak_bytes)
 
     def _known_peaks(self) -> dict[str, float]:
-        """Return the smallest memory peak of the trials of each structure."""
+        """Return by structure the smallest memory peak of its trials in bytes; trials without a peak are left out."""
         found = dict(self._peaks)
         for trial in self._trials.values():
             if trial.peak_bytes:
@@ -327,8 +336,8 @@ class Sharing:
     def _decide(self) -> None:
         """Compute the speed with the present number of trials per GPU, and decide which number to use next.
 
-        Nothing changes until enough epochs are measured or once the decision is settled. A new decision is told to the
-        user, and running trials are sent their new shares.
+        Nothing happens once the decision is settled, or while no memory size or peak is known. A new decision is told
+        to the user, and running trials are sent their new shares.
         """
         before = self._decision
         now = self._decision.trials
@@ -358,7 +367,7 @@ class Sharing:
             self._announce_shares(dict(self._list_changed_shares()))
 
     def _announce_shares(self, wanted: Mapping[int, float]) -> None:
-        """Send running trials their new shares, and remember these; ``wanted`` contains the GPU share by trial."""
+        """Send running trials ``wanted``, their new GPU shares by trial, in place of those that were sent before."""
         self._told = wanted
         self._share_anew(wanted)
 
@@ -399,7 +408,10 @@ class Sharing:
 
 
 def describe_decision(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
-    """Return a decision and its reason in words; ``peak_bytes`` is the largest memory peak of a trial."""
+    """Return a decision and its reason in words; ``peak_bytes`` is the largest memory peak of a trial.
+
+    ``memory_bytes`` is the memory of one GPU.
+    """
     peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
     if decision.compared is None:
         return f"{_format_trials_per_gpu(decision.trials)} from now on: {peak}"

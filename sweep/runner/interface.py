@@ -40,7 +40,10 @@ class Options:
         return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 
     def opening(self, folder: ResultsFolder) -> list[str]:
-        """Return the lines that a session prints at its beginning."""
+        """Return the lines that a session prints at its beginning; [] without ``verbose`` and ``simulated_gpus``.
+
+        ``folder`` is the sweep's, whose debug log is named.
+        """
         lines = []
         if self.verbose:
             lines.append(f"output of Ray and TensorFlow: {folder.debug_log}")
@@ -72,7 +75,8 @@ class View(Protocol):
     def replay(self, events: Iterable[Event]) -> None:
         """Receive the events of earlier sessions, before the first one of this session.
 
-        The view must iterate over all ``events``, because the session processes each event when it is taken.
+        The view must iterate over all ``events``, an iterator that can be used once, because the session processes each
+        event when it is taken.
         """
 
     def on(self, event: Event) -> None:
@@ -89,7 +93,7 @@ class View(Protocol):
 
 
 def say_once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that passes each distinct line to ``say`` only once, since several workers may send it."""
+    """Return a function that passes each distinct line to ``say`` only once, although several workers may send it."""
     said: set[str] = set()
 
     def notice(text: str) -> None:

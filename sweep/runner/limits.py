@@ -124,7 +124,7 @@ class Limits:
         self._under_way_s = under_way_s
 
     def observe(self, change: Change) -> None:
-        """Count a change of the search: its time and spending, failures, and trials without improvement.
+        """Count a change of the search or of a session: time and spending, failures, and trials without improvement.
 
         The start of a session sets the failures in a row to 0.
         """
@@ -178,7 +178,7 @@ class Limits:
         return f"{reached} in trial {best.trial}"
 
     def _count_failure(self, trial: TrialState, event: TrialEnded) -> None:
-        """Update the numbers of failures in a row with the end of a trial; an end that is no failure sets them to 0.
+        """Update the numbers of failures in a row with the end of a trial; any other status than failed sets them to 0.
 
         Counted are the different configurations that failed, and trials that failed for the same reason regardless of
         their parameters.
@@ -200,7 +200,8 @@ class Limits:
     def _count_towards_plateau(self, trial: TrialState, event: TrialEnded) -> None:
         """Update the number of trials that have ended since the best completed one, for `stop_when.no_improvement`.
 
-        Only completed, infeasible and pruned trials count, without those that pause or were paused until the end.
+        Only completed, infeasible and pruned trials count, without those that pause or were paused until the end; only
+        a completed one can be better.
         """
         if event.waits or event.status not in JUDGED:
             return  # trials that wait until the search is over end with it
@@ -251,7 +252,8 @@ class Limits:
     def _describe_spent_budget(self) -> str | None:
         """Return in words which budget is spent, such as ``budget of 4 GPU hours``; None if none is.
 
-        The time that running trials have trained since their last reports is included, at the highest price.
+        The budgets are hours, GPU hours, epochs and money; the first one that is spent is returned. The time that
+        running trials have trained since their last reports is included, at the highest price.
         """
         budget = self._budget
         under_way_s = self._under_way_s * self._bounds.gpus
@@ -344,11 +346,11 @@ class Timeouts:
         return stamped
 
     def recall(self, number: int, time_s: float) -> None:
-        """Add the seconds of an epoch of an earlier session to the time that trial ``number`` has taken."""
+        """Add the seconds of an epoch, logged by an earlier session, to the time that trial ``number`` has taken."""
         self._spent_s[number] = self._spent_s.get(number, 0.0) + time_s
 
     def begin(self, number: int) -> None:
-        """Start timing trial ``number``, which a worker has begun."""
+        """Start timing trial ``number``, which a worker has begun; the time that it took before is added to this."""
         self._running[number] = _Running(self._clock(), self._spent_s.get(number, 0.0))
 
     def record_step(self, number: int, epochs: int, together: float = 1.0) -> None:
@@ -372,7 +374,7 @@ class Timeouts:
         trial.longest_s = max(trial.longest_s or 0.0, took_s / epochs)
 
     def end(self, number: int) -> None:
-        """Stop timing trial ``number`` and keep the time it took; do nothing if it is not timed."""
+        """Stop timing trial ``number`` and keep the time it took, for `begin`; do nothing if it is not timed."""
         trial = self._running.pop(number, None)
         if trial:
             self._spent_s[number] = trial.spent_s + self._clock() - trial.since
@@ -397,8 +399,8 @@ class Timeouts:
     def _compute_bound_s(self, trial: _Running) -> float | None:
         """Return the most seconds to wait for a trial's next report; None if no epoch was measured yet.
 
-        The bound is 10 times its longest epoch plus 10 minutes or, before its first epoch, 10 times the longest first
-        epoch of other trials plus an hour.
+        The bound is 10 times the trial's longest epoch plus 10 minutes or, before the first epoch with its present
+        worker, 10 times the longest such first epoch of any trial plus an hour.
         """
         if trial.longest_s is not None:
             return _TIMES * trial.longest_s + _AFTER_S

@@ -35,7 +35,7 @@ class Tries(Protocol):
         """See `sweep.contract.Trainable`."""
 
     def try_rates(self, rates: Sequence[float]) -> Iterable[float]:
-        """Make one update at each rate and yield the loss of its batch."""
+        """Make one update at each rate, in order, and yield the loss of its batch after each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,18 @@ class RateCurve:
 
 
 def list_rising_rates(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES) -> list[float]:
-    """Return ``updates`` rates from ``lowest`` to ``highest``, each larger than the one before by the same factor."""
+    """Return ``updates`` rates, two or more, from ``lowest`` to ``highest``, each larger by the same factor."""
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
 
 def find_learning_rates(
     spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]
 ) -> list[RateCurve]:
-    """Run the test on the first `CONFIGURATIONS` configurations that differ in more than the learning rate.
+    """Run the test on the first `CONFIGURATIONS` configurations of ``sample``, and return one curve for each.
 
-    Return one curve for each. Raises TrainableError if the trainable has no `try_rates` method or its code fails.
+    Configurations of ``sample`` that differ in the learning rate alone count as one. Their trials train in this
+    process; ``folders`` are searched for the trainable. Raises TrainableError if the trainable has no `try_rates`
+    method or its code fails.
     """
     distinct: dict[str, Params] = {}
     for params in sample:
@@ -89,7 +91,8 @@ def find_learning_rates(
 def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
     """Return the curve of (rate, loss) pairs with ascending rates; stop reading them once the loss diverges.
 
-    It diverges if it is not finite, or if the smoothed loss exceeds about `DIVERGED` times its lowest value.
+    It diverges if it is not finite, or if the smoothed loss exceeds about `DIVERGED` times its lowest value. A loss
+    that is not finite is not in the curve. ``params`` are those of the curve.
     """
     rates = list[float]()
     losses = list[float]()
@@ -114,7 +117,8 @@ def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateC
 def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
     """Return the rate at which the smoothed loss falls fastest per logarithm of the rate, before its minimum.
 
-    Return None if the loss hardly falls or there are fewer than ten updates.
+    Return None if the loss hardly falls, if it falls only within the first few updates, or if there are fewer than ten
+    updates.
     """
     if len(rates) < 10:
         return None
@@ -131,7 +135,7 @@ def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float |
 
 
 def _measure_curve(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> RateCurve:
-    """Begin a trial with ``params`` and train it at rising rates until the loss diverges; return the curve.
+    """Begin trial ``number`` with ``params`` and train it at rising rates until the loss diverges; return the curve.
 
     Raises TrainableError if the user's code fails.
     """
@@ -143,7 +147,7 @@ def _measure_curve(trainable: Tries, spec: Spec, devices: Devices, number: int, 
 
 @contextmanager
 def _raising_trainable_error() -> Iterator[None]:
-    """Raise `TrainableError` if the user's code in the block fails."""
+    """Raise `TrainableError` in place of any exception that the user's code in the block raises."""
     try:
         yield
     except Exception as error:  # any error of the user's code

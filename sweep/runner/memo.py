@@ -44,7 +44,7 @@ class _TrialLocation:
     end: int = 0
 
     def read_end(self) -> TrialEnded:
-        """Return the event that ended the trial. Raises `StoreError` if the log has changed."""
+        """Return the event that ended the trial. Raises `StoreError` if the log has changed or cannot be read."""
         (end,) = store_log.read_at(self.log, [self.end])
         if not isinstance(end, TrialEnded):
             raise StoreError(f"{self.log}: changed while it was read")
@@ -63,8 +63,8 @@ class _TrialLocation:
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
     """Give a trial that begins as a copy the checkpoint and the epochs of its parent; return why that failed, or "".
 
-    Does nothing if the trial already has a checkpoint, as after a driver was killed: its parent may have continued
-    since.
+    The epochs are put into the checkpoint, not into the log. Does nothing if the trial already has a checkpoint, as
+    after a driver was killed: its parent may have continued since.
     """
     parent = started.parent
     epoch = started.parent_epoch or 0
@@ -101,8 +101,9 @@ def _take_over_checkpoint(
 ) -> None:
     """Copy the checkpoint at ``path`` of another trial to a trial of this sweep, with ``epochs`` as its reports.
 
-    With ``is_last``, it must be the checkpoint of the last of ``epochs``, otherwise of an earlier one. Raises `Damaged`
-    if it is not, or if the last checkpoint is damaged. An earlier checkpoint that is damaged is skipped.
+    The reports have the number of this trial already and begin with epoch 1. With ``is_last``, it must be the
+    checkpoint of the last of ``epochs``, otherwise of an earlier one. Raises `Damaged` if it is not, or if the last
+    checkpoint is damaged. An earlier checkpoint that is damaged is skipped.
     """
     try:
         manifest = checkpoints.read_verified_manifest(path)
@@ -130,7 +131,15 @@ class Memo:
         objective: Objective,
         notice: Callable[[str], None],
     ) -> None:
-        """Index the completed trials of the other sweeps; ``folder`` is that of this sweep and must be absolute."""
+        """Index the completed trials of the other sweeps; ``folder`` is that of this sweep and must be absolute.
+
+        Sweeps with other code, settings or versions (`SweepInfo.identity`) are left out. ``notice`` prints a line for
+        the user if a sweep is left out for another reason, such as a damaged log.
+
+        Arguments:
+            info: content of this sweep's sweep.json.
+            objective: first objective of this sweep.
+        """
         self._objective = objective
         self._folder = folder
         self._folds = info.folds
@@ -208,9 +217,9 @@ class Memo:
     def hand_over(self, answer: Answer, trial: int) -> str | None:
         """Copy the last and best checkpoints of a result to a trial; return the path of the last one.
 
-        Return None if the result has no checkpoint, or if it cannot be copied; then the user gets a notice. A copy that
-        the log does not record, because the driver died in between, does no harm: a checkpoint contains all epochs up
-        to it.
+        The path is relative to the sweep's folder. Return None if the result has no checkpoint, or if it cannot be
+        copied; then the user gets a notice. A copy that the log does not record, because the driver died in between,
+        does no harm: a checkpoint contains all epochs up to it.
         """
         source = answer.checkpoint
         if source is None:
@@ -251,7 +260,10 @@ class Memo:
         return None
 
     def _make_answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
-        """Read a trial's epochs from its log; return them as the result of trial number ``trial`` of this sweep."""
+        """Read a trial's epochs from its log; return them as the result of trial number ``trial`` of this sweep.
+
+        ``whole`` says whether they are all epochs of that trial. Raises `StoreError` if the log cannot be read.
+        """
         source = end.memo or f"{entry.sweep}/{entry.trial}"
         epochs = []
         for epoch in store_log.read_at(entry.log, entry.epochs):
@@ -261,7 +273,7 @@ class Memo:
         return Answer(source, tuple(epochs), facts, entry.checkpoint(end), whole)
 
     def _notify_once(self, sweep: str, reason: str, text: str) -> None:
-        """Tell the user with ``text`` that results of a sweep are not used, once for each sweep and reason."""
+        """Tell the user ``text``, that results of a sweep are not used, once for each sweep and reason."""
         if (sweep, reason) not in self._told:
             self._told.add((sweep, reason))
             self._notice(text)

@@ -64,7 +64,7 @@ class PlannedPoints:
         return self.inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
-        """Return the planned configuration of a trial, else one of ``inner``; None if it has none."""
+        """Return the configuration of trial ``number``: a planned one, else one of ``inner``; None if that has none."""
         if number in self._planned:
             return self._planned[number]
         before = 0
@@ -82,6 +82,7 @@ class PlannedPoints:
         """Plan added configurations for the trials that start next, after those that were added earlier.
 
         Starting points that have not started come after all added ones; one that is also added is suggested once.
+        Whether ``configurations`` have started before is not checked.
         """
         added = {key(one): one for one in configurations}
         waiting = self._remove_planned()
@@ -96,7 +97,8 @@ class PlannedPoints:
     def change_space(self, space: Space) -> None:
         """Make ``inner`` suggest from another space, and drop planned configurations that are not in it.
 
-        Raises `TypeError` if ``inner`` cannot change its space.
+        Those that are left are planned for the trials that start next. Raises `TypeError` if ``inner`` cannot change
+        its space.
         """
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
@@ -119,7 +121,10 @@ class PlannedPoints:
 
 
 def complete_starting_points(space: Space, starts: Sequence[Params], seed: int) -> list[Params]:
-    """Return ``starts`` with a random value for each parameter that they lack."""
+    """Return ``starts`` as points of ``space``, with a random value for each parameter that they lack.
+
+    The values depend on ``seed``. Duplicates, and starts for which no new point is found, are left out.
+    """
     if not starts:
         return []
 
@@ -190,7 +195,10 @@ class Repeated:
 
     @property
     def inner(self) -> Searcher:
-        """The searcher over configurations."""
+        """The searcher over configurations, which is made again here if results that it had observed were replaced.
+
+        Raises TypeError if it must be made again and ``make`` was not given.
+        """
         if self._inner is None:
             if self._make is None:
                 raise TypeError("this searcher was made without a way to make its inner searcher again")
@@ -210,7 +218,7 @@ class Repeated:
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Let the inner searcher learn from past trials, each as a configuration; return how many it used."""
+        """Let the present inner searcher learn from past trials, each as a configuration; return how many it used."""
         return self.inner.learn(past)
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
@@ -234,7 +242,8 @@ class Repeated:
     def change_numbering(self, numbering: Numbering) -> None:
         """Change the number of trials of each configuration; one that already has more gets no further ones.
 
-        The inner searcher observes the configurations that are complete with the new number.
+        The inner searcher observes the configurations that are complete only with the new number. Call it only if
+        `can_change_numbering`.
         """
         were_whole = {configuration for configuration in self._members if self._is_whole(configuration)}
         self._numbering = numbering
@@ -244,7 +253,7 @@ class Repeated:
                 self._observe_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
-        """Return the configuration of trial ``number``; None if the inner searcher has none for it.
+        """Return the configuration of trial ``number`` of the search; None if the inner searcher has none for it.
 
         Trials of one configuration get the same parameters.
         """
@@ -281,7 +290,7 @@ class Repeated:
 
         ``end`` is the last event of the trials. If the inner searcher has observed the configuration before, it now
         observes the epochs since then; if the configuration had fewer trials then, the means over all trials replace
-        what it has observed.
+        what it has observed. Do nothing if it has observed the end already.
         """
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
         result = self._results.setdefault(configuration, _Result())
@@ -306,7 +315,8 @@ class Repeated:
     def _replace_result(self, configuration: int, trials: Sequence[TrialState], end: TrialEnded) -> None:
         """Replace a configuration's result in the history by the means over ``trials``, which are more than before.
 
-        A searcher that learns is made again at its next use, and observes the changed history.
+        ``end`` is the last event of the trials. A searcher that learns is made again at its next use, and observes the
+        changed history.
         """
         events = list(_summarize_repeats(configuration, trials, end, 0))
         first, *others = self._results[configuration].places
@@ -320,7 +330,10 @@ class Repeated:
 
 
 def _let_observe(entry: Observed, searcher: Searcher) -> None:
-    """Let a searcher observe an entry of the history: a space, added configurations, or events."""
+    """Let a searcher observe an entry of the history: a space, added configurations, or events.
+
+    A space or configurations that the searcher cannot take are skipped.
+    """
     if isinstance(entry, Space):
         if isinstance(searcher, SpaceChanging):
             searcher.change_space(entry)
@@ -356,7 +369,7 @@ def _summarize_repeats(
 
 
 def _average_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return by name the mean of each metric over all rows; metrics that a row lacks are left out."""
+    """Return by name the mean of each metric over all rows, one or more; metrics that a row lacks are left out."""
     means = {}
     for name in rows[0]:
         if all(name in row for row in rows):
@@ -374,9 +387,9 @@ def build_searcher(
 ) -> Searcher:
     """Return a searcher that suggests configurations by a method, built in or the user's own.
 
-    It first suggests the configurations ``start_with``, completed with values for missing parameters. It suggests each
-    configuration ``repeats`` times, or as often as a numbering says. Population methods are not known here; use
-    `searcher`.
+    ``method`` is its name, or a callable that makes the user's own searcher. The searcher first suggests the
+    configurations ``start_with``, completed with values for missing parameters, and suggests each configuration for
+    ``repeats`` trials, or for as many as a numbering says. Population methods are not known here; use `searcher`.
 
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
@@ -434,9 +447,9 @@ Made = TypeVar("Made")
 
 
 def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
-    """Check that the user's own searcher and scheduler, if the sweep file names any, can be imported and built.
+    """Import and build the user's own searcher and scheduler, if the sweep file names any, as a check.
 
-    Raises `InputError` if not.
+    Raises `InputError` if that fails. ``folders`` are searched before the installed modules.
     """
     if ":" in spec.method:
         searcher(spec, folders)
@@ -445,7 +458,11 @@ def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
 
 
 def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) -> Searcher:
-    """Return the searcher that a sweep file asks for; see `build_searcher`. Raises `InputError`."""
+    """Return the searcher that a sweep file asks for, which has learned nothing yet; see `build_searcher`.
+
+    A searcher of the user's own is searched in ``folders``. ``repeats`` is ignored for a population. Raises
+    `InputError`.
+    """
     if spec.population is not None:
         first = complete_starting_points(spec.space, spec.start_with, spec.seed)
         make_population = spec.search_method.load_searcher()
@@ -460,7 +477,10 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) 
 
 
 def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
-    """Return the scheduler of the stopping rule in a sweep file. Raises `InputError` if it cannot be built."""
+    """Return the scheduler of the stopping rule in a sweep file. Raises `InputError` if it cannot be built.
+
+    A scheduler of the user's own is searched in ``folders``.
+    """
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
         contract = "sweep.schedulers.Scheduler"
@@ -487,9 +507,10 @@ def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Ca
 
 
 def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
-    """Return the path and present log length of each earlier sweep, to be recorded in sweep.json.
+    """Return the path and present log length in bytes of each earlier sweep, to be recorded in sweep.json.
 
-    ``sweeps`` are names of sweeps in the folder ``results``, or paths or addresses of sweeps.
+    ``sweeps`` are names of sweeps in the folder ``results``, or paths or addresses of sweeps. The path is absolute, or
+    the URL of a sweep in an object store.
 
     Raises:
         InputError: naming all that are missing or cannot be read.
@@ -525,8 +546,8 @@ def learn_warm_start(
 ) -> None:
     """Let a searcher learn from the recorded part of the logs of earlier sweeps.
 
-    ``notice`` is called with a line for each sweep that says how many of its trials the searcher used. Raises
-    StoreError if a log is gone or damaged.
+    ``taken`` comes from `record_warm_start`, and ``spec`` is this sweep's. ``notice`` is called with a line for each
+    earlier sweep that says how many of its trials the searcher used. Raises StoreError if a log is gone or damaged.
     """
     for earlier in taken:
         path = earlier["path"]
@@ -564,7 +585,7 @@ def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec)
 
 
 def _read_first_events(log: Path, log_bytes: int) -> Iterator[Event]:
-    """Yield the events in the first ``log_bytes`` bytes of a log."""
+    """Yield the events in the first ``log_bytes`` bytes of a log; none if that is 0, even if there is no log."""
     if not log_bytes:
         return
     for event, end in store_log.read_with_ends(log):

@@ -45,7 +45,7 @@ _SMTP_OVER_TLS = 465
 
 
 def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> None:
-    """Raise InputError with all environment variables that `notify` names and that are unset or empty."""
+    """Raise `InputError` with all environment variables that `notify` names and that are unset or empty."""
     problems = []
     for index, receiver in enumerate(spec.notify):
         for key, variable in receiver.variables.items():
@@ -86,7 +86,7 @@ class Notifier(Follower):
     def update(self) -> None:
         """Read the new events of the log, and queue the notices that follow from them for the receivers.
 
-        Events that the log had before this session make no notices.
+        Events that the log had before this session make no notices. Do nothing if there is no log yet.
         """
         if not self._folder.log.exists():
             return
@@ -170,7 +170,7 @@ def _close_receivers(receivers: Sequence[Receiver]) -> None:
 
 
 def describe_receiver(asked: Notify) -> str:
-    """Return the kind of a receiver, such as "slack", without its address, which may be secret."""
+    """Return the kind of a receiver, such as "slack" or "command NAME", without its address, which may be secret."""
     if asked.command is not None:
         return f"command {asked.command[0]}"
     if asked.webhook is not None:
@@ -179,7 +179,10 @@ def describe_receiver(asked: Notify) -> str:
 
 
 def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> Send:
-    """Return a function that sends one notice to a receiver and raises an exception if that fails."""
+    """Return a function that sends one notice to a receiver and raises an exception if that fails.
+
+    The receiver's secrets are read from ``environment`` now; one that is missing counts as "".
+    """
     if asked.command is not None:
         return partial(_run_command, asked.command)
     if asked.webhook is not None:
@@ -198,7 +201,7 @@ def _log(text: str) -> None:
 
 
 def _describe_failure(error: Exception) -> str:
-    """Return an error's type and code in words, without its message, which may contain a secret address."""
+    """Return an error's type and code, as ``HTTPError 404``, without its message, which may have a secret address."""
     kind = type(error).__name__
     if isinstance(error, urllib.error.HTTPError):
         return f"{kind} {error.code}"
@@ -210,7 +213,7 @@ def _describe_failure(error: Exception) -> str:
 
 
 def _encode_notice(notice: Notice) -> bytes:
-    """Return a notice as JSON in ASCII bytes."""
+    """Return all fields of a notice as a JSON object in ASCII bytes."""
     values: dict[str, Any] = {**asdict(notice), "best_trials": list(notice.best_trials)}
     return json.dumps(convert_to_json_types(values)).encode("ascii")
 
@@ -239,19 +242,19 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
-    """Send a POST request. Raises an exception for a redirect, an error of the server, or after `TIMEOUT_S`."""
+    """Send a POST request with JSON. Raises an exception for a redirect, a server's error, or after `TIMEOUT_S`."""
     request = urllib.request.Request(url, content, {"Content-Type": "application/json", **headers}, method="POST")
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
         answer.read(1)
 
 
 def _post_notice(url: str, headers: Mapping[str, str], notice: Notice) -> None:
-    """Send a notice as JSON to a URL."""
+    """Send a notice as JSON to a URL. Raises an exception if that fails."""
     _post(url, _encode_notice(notice), headers)
 
 
 def _post_to_slack(url: str, notice: Notice) -> None:
-    """Send the text of a notice to Slack."""
+    """Send the text of a notice to Slack's incoming webhook ``url``. Raises an exception if that fails."""
     text = printable(notice.text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     _post(url, json.dumps({"text": text}).encode("ascii"), {})
 
@@ -259,7 +262,8 @@ def _post_to_slack(url: str, notice: Notice) -> None:
 def _send_mail(asked: Notify, password: str, notice: Notice) -> None:
     """Send a notice as a mail, encrypted if the server can; a password is only sent encrypted.
 
-    A server that encrypts must have a certificate of an authority that this machine trusts.
+    A server that encrypts must have a certificate of an authority that this machine trusts. Raises an exception if
+    sending fails.
     """
     host, _, port = (asked.server or "").rpartition(":")
     message = EmailMessage()

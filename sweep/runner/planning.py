@@ -85,7 +85,8 @@ class Basis:
 def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
     """Return how many trials run at once: as many as fit on this machine, and at most `max_concurrent`.
 
-    ``room`` is the number that fits on a cluster, if the trials run there. Return 0 if not even one trial fits.
+    ``simulated_gpus`` is the number of logical CPU devices that stand in for GPUs; None for the machine's own GPUs.
+    ``room`` is the number of trials that fit on a cluster, if they run there. Return 0 if not even one trial fits.
     """
     if room is None:
         share = spec.resources.devices(simulated_gpus)
@@ -100,6 +101,8 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     """Predict the course and the price of a sweep.
 
     ``sample`` is the number of first configurations that the plan shows; ``basis.timing`` may train some of them.
+    ``simulated_gpus`` is the number of CPU devices that stand in for GPUs; None for real ones. Raises `InputError` if
+    the user's own searcher or scheduler cannot be built.
     """
     concurrent = count_concurrent_trials(spec, simulated_gpus, basis.room)
     configurations = spec.trials
@@ -196,6 +199,8 @@ def rehearse_course(
 ) -> pricing.Course:
     """Simulate a sweep's method and stopping rule with made-up trials; return how many reach which epoch.
 
+    A method that does not learn, or is the user's own, is replaced by random losses.
+
     Arguments:
         folders: where the user's own searcher or scheduler is searched.
         epochs: the length of a trial that is not pruned.
@@ -255,10 +260,11 @@ def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
 def _sample_configurations(
     spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool
 ) -> tuple[str, list[Params]]:
-    """Return a description of the configurations for a plan's histograms, and at least one of these.
+    """Return a description of the configurations for a plan's histograms, and at least one of these, if there is any.
 
     They are the first ones that the searcher suggests or, if its suggestions depend on results, random draws from the
-    space. ``thin`` says that hardly any draw meets the constraints; fewer are drawn then.
+    space. ``configurations`` is the number of the sweep, None if unlimited. ``thin`` says that hardly any draw meets
+    the constraints; fewer are drawn then.
     """
     enough = LOOKED_AT_THIN if thin else LOOKED_AT
     if spec.search_method.enumerates:
@@ -310,7 +316,7 @@ class Histogram:
 def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogram, ...]:
     """Return a histogram of each parameter that varies among the configurations, in the order of the sweep file.
 
-    A parameter that only some of them have varies too.
+    A parameter that only some of them have varies too; others have no histogram.
     """
     found = []
     for parameter in space.parameters:
@@ -319,7 +325,11 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
 
 
 def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
-    """Return the histogram of one parameter: a bin for each value if they are few or not numbers, else for ranges."""
+    """Return the histogram of one parameter: a bin for each value if they are few or not numbers, else for ranges.
+
+    If the domain is continuous, more than three numbers that are all different get bins for ranges too. Configurations
+    without the parameter are in no bin.
+    """
     values = []
     for params in configurations:
         if parameter.name in params:
@@ -335,7 +345,7 @@ def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> H
 
 
 def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
-    """Yield a bin for each value that occurs, choices first and numbers in ascending order.
+    """Yield a bin for each value that occurs, choices first, then numbers in ascending order, then other values.
 
     If there are at most `MOST_VALUES` values, choices that do not occur get a bin with the count 0.
     """
@@ -353,7 +363,10 @@ def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[B
 
 
 def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
-    """Yield `BINS` bins of equal width, or of equal ratio if ``log``, from the smallest to the largest number."""
+    """Yield `BINS` bins of equal width, or of equal ratio if ``log``, from the smallest to the largest number.
+
+    There must be a number, and all must be above 0 if ``log``. The last bin includes its upper end.
+    """
     low = min(numbers)
     high = max(numbers)
     if log:

@@ -49,7 +49,7 @@ def detectable(
     """Return the smallest differences of the first metric that a sweep can tell from noise.
 
     Arguments:
-        configurations: number of configurations to compare; 2 are assumed if it is None.
+        configurations: number of configurations to compare; if it is None or 0, 2 are assumed.
         known: the noise that an earlier sweep has shown; without it, the differences are None.
         confirming: number of finalists and seeds that the budget of a confirmation allows, if known. With ``confirm``,
             the differences are those that fresh seeds of the finalists can show.
@@ -89,8 +89,8 @@ def detectable(
 def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     """Return the noise shown by the most recent sweep with the same trainable and first metric.
 
-    Sweeps that show the spread over seeds are preferred to more recent ones. Return None if there is no such sweep
-    among the newest `LOOKED_AT` ones in the folder ``results``.
+    Sweeps that show the spread over seeds are preferred to more recent ones. Damaged sweeps are skipped. Return None if
+    there is no such sweep among the newest `LOOKED_AT` ones in the folder ``results``.
     """
     if not spec.metrics:
         return None
@@ -130,7 +130,8 @@ def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
 def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float:
     """Return the difference of two means that the race's last comparison shows in about half of all cases.
 
-    Results with equal seeds are taken to be uncorrelated. The test is the one of `look_at_race`.
+    ``spread`` is the standard deviation over seeds. Results with equal seeds are taken to be uncorrelated. The test is
+    the one of `look_at_race`.
     """
     from scipy.special import stdtrit
 

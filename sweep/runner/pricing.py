@@ -99,7 +99,7 @@ def rehearse_scheduler(
 ) -> Course:
     """Run a scheduler several times on made-up trials, and return how many reach each rung on average.
 
-    The numbers are scaled to ``trials`` trials; if that is None, the rungs are returned without numbers.
+    The numbers are scaled to ``trials`` trials, at least one; if that is None, the rungs are returned without numbers.
 
     Arguments:
         build: makes a new scheduler.
@@ -152,7 +152,8 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
     Finalists are dropped until the budget allows enough seeds for each.
 
     Arguments:
-        configurations: number of configurations of the search; None if unknown.
+        configurations: number of configurations of the search; None if unknown: then there are as many finalists as the
+            sweep file allows.
         epochs: epochs of the whole search, of which the budget is a share; None if unknown: then there is no limit.
         longest: epochs that each confirming trial is taken to train.
     """
@@ -179,8 +180,8 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
 def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:
     """Return the expected cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget.
 
-    ``concurrent`` is the number of trials at once. Without ``timing``, the hours are None; without ``trials``, only the
-    budget determines the cost.
+    ``concurrent`` is the number of trials at once, at least 1. Without ``timing``, the hours are None, and budgets of
+    time and money do not count. If ``trials`` is None, only the budget determines the cost.
     """
     budget = spec.budget
     gpus = spec.resources.trial_gpus
@@ -224,8 +225,8 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
 def time_units(spec: Spec, measured: Timing | None) -> Timing:
     """Return the times of trials that end after `minutes`, with the seconds of a unit of `Spec.length` as ``epoch_s``.
 
-    A unit is a hundredth of the minutes or, if the epochs are limited too, an epoch. Without ``measured``, the epochs
-    are taken to fill the minutes, and the other times are 0.
+    A unit is a hundredth of the minutes or, if the epochs are limited too, an epoch, which is at most its part of the
+    minutes. Without ``measured``, the epochs are taken to fill the minutes, and the other times are 0.
     """
     unit_s = 60 * (spec.minutes or 0.0) / spec.length
     if measured is None:
@@ -238,7 +239,8 @@ def time_units(spec: Spec, measured: Timing | None) -> Timing:
 def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timing | None, concurrent: int) -> Price:
     """Return the expected cost of trials that end after `minutes`, as `price` does for trials that end after epochs.
 
-    ``per_trial`` is in the units of `Spec.length`. The epochs of the result are None if no epoch was measured.
+    ``per_trial`` is in the units of `Spec.length`, and ``measured`` has the seconds of epochs. The epochs of the result
+    are None if no epoch was measured.
     """
     timing = time_units(spec, measured)
     epochs = None
@@ -254,7 +256,10 @@ def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timi
 
 
 def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
-    """Return the GPU-hours of all trials of a sweep; None if no times were measured or the trials use no GPU."""
+    """Return the GPU-hours of all trials of a sweep; None if the times or the number of trials are unknown.
+
+    Return None for trials without GPUs, too.
+    """
     if timing is None or price.trials is None or price.trained_s is None or not spec.resources.gpus:
         return None
     return (price.trials * timing.trial_s + price.trained_s) * spec.resources.trial_gpus / 3600
@@ -285,7 +290,8 @@ def list_offers(
 ) -> list[Offer]:
     """Return the expected hours and cost of a sweep on each machine, all of whose GPUs are paid for all the time.
 
-    As many trials run at once as its GPUs allow. ``timing`` is used for machines whose ``epoch_s`` is None.
+    As many trials run at once as its GPUs allow, at least one. ``timing`` is used for machines whose ``epoch_s`` is
+    None; the hours and cost of these are None without it. ``per_trial`` is in the units of `Spec.length`.
     """
     found = []
     for machine in machines:
@@ -313,7 +319,7 @@ def find_earlier_times(
     """Return the times in the most recent sweep of ``trainable`` in the folder ``results``; None if there is none.
 
     Only sweeps with the same number of simulated GPUs are considered, and only epochs whose ``steps_per_epoch`` occurs
-    in ``sample``.
+    in ``sample``. Damaged sweeps are skipped.
     """
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
     for folder in list_begun_sweeps(results):
@@ -334,11 +340,11 @@ MEASURED_EVENTS = 3_000
 
 
 def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None = None) -> Timing | None:
-    """Return the median seconds of an epoch and of a trial besides its epochs, from the log; None if no epoch is used.
+    """Return the median seconds of an epoch and of a trial besides its epochs; None if no epoch is used.
 
-    The start of a worker is the largest time of a trial besides its epochs, minus the median. With ``lengths``, epochs
-    are used only if their ``steps_per_epoch`` (None if not set) is among them. Raises `StoreError` if the log is
-    damaged.
+    The log is read up to the first end of a trial after `MEASURED_EVENTS` events. The start of a worker is the largest time of a trial besides its
+    epochs, minus the median. With ``lengths``, epochs are used only if their ``steps_per_epoch`` (None if not set) is
+    among them. Raises `StoreError` if the log is missing or damaged.
     """
     events: list[Event] = []
     for event in store_log.read(folder.log):
@@ -364,6 +370,8 @@ def measure_epoch_times(
     spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]
 ) -> Timing:
     """Train the first two configurations of ``sample`` in this process, up to two epochs of each phase, and time them.
+
+    ``sample`` must have at least one. The trainable is searched in ``import_folders`` first.
 
     Raises:
         TrainableError: if the training fails.
@@ -402,8 +410,9 @@ def _train_epochs(trainable: Trainable, most: int) -> list[EpochReported]:
 def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
     """Train at most two epochs of each phase of a trial; return (seconds of these epochs, mean seconds of an epoch).
 
-    The mean is over the whole trial of ``epochs`` epochs. Each epoch of a phase counts with the time of the last one
-    that was trained, because the first may compile.
+    The trainable must have begun a trial of ``epochs`` epochs, over which the mean is taken; without `try_phases`, they
+    are one phase. Each epoch of a phase counts with the time of the last one that was trained, because the first may
+    compile.
     """
     phases: Callable[[], Iterable[int]] = getattr(trainable, "try_phases", lambda: [epochs])
     trained_s = total_s = 0.0

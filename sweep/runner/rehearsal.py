@@ -38,7 +38,7 @@ IMPORTANCE = 0.6
 
 
 def agreement(epoch: int, epochs: int) -> float:
-    """Return the usual rank correlation, from 0 to 1, between losses after ``epoch`` and after all ``epochs``."""
+    """Return the usual rank correlation, from 0 to 1, between losses after ``epoch``, from 1, and after ``epochs``."""
     return 1.0 - min(EARLY_DISAGREEMENT * (epochs / epoch - 1.0), 1.0)
 
 
@@ -71,7 +71,7 @@ class Landscape:
         self._weights_of = {part: self._weights(part) for part in ("first", "soon", "end")}
 
     def trial(self, params: Params) -> MadeUpTrial:
-        """Return how good a configuration is in this landscape; the same whenever it is asked."""
+        """Return how good a configuration is at first, soon after and at the end; the same whenever it is asked."""
         return MadeUpTrial(*(self._compute_height(part, weights, params) for part, weights in self._weights_of.items()))
 
     def _weights(self, part: str) -> Mapping[str, float]:
@@ -87,7 +87,10 @@ class Landscape:
         return {name: weight / norm for name, weight in weights.items()}
 
     def _compute_height(self, part: str, weights: Mapping[str, float], params: Params) -> float:
-        """Return how bad a configuration is in a part of the training: the weighted sum of its values' effects."""
+        """Return how bad a configuration is in a part of the training: the weighted sum of its values' effects.
+
+        ``part`` is ``first``, ``soon`` or ``end``; ``weights`` are those of this part, by parameter.
+        """
         there = []
         for one in self._parameters:
             if one.name in params:
@@ -95,7 +98,10 @@ class Landscape:
         return sum(weights[one.name] * self._compute_effect(part, one, params[one.name]) for one in there)
 
     def _compute_effect(self, part: str, parameter: Parameter, value: Value) -> float:
-        """Return what a value adds to the loss; over all values of its parameter, the mean is 0 and the variance 1."""
+        """Return what a value adds to the loss in a part of the training, before it is weighted.
+
+        Over all values of its parameter, the mean is 0 and the variance 1. Choices have independent effects.
+        """
         domain = parameter.domain
         name = f"{self._name} {part} {parameter.name}"
         if not isinstance(domain, Range):
@@ -124,7 +130,10 @@ class Rehearsal:
     def __init__(
         self, setting: RehearsalSetting, scheduler: Scheduler, landscapes: Sequence[Landscape] | random.Random
     ) -> None:
-        """Initialize; ``landscapes`` has one for each objective, or is a random generator if there is no searcher."""
+        """Initialize with a new scheduler, which the rehearsal changes.
+
+        ``landscapes`` has one for each objective, or is a random generator if there is no searcher.
+        """
         self._setting = setting
         self._scheduler = scheduler
         self._landscapes = landscapes
@@ -150,9 +159,10 @@ class Rehearsal:
         return self._now * self._setting.epoch_s
 
     def run(self, searcher: Searcher | None) -> Counter[int]:
-        """Simulate all trials and return by epoch how many reported it.
+        """Simulate all trials and return by epoch how many reported it; call it only once.
 
-        ``searcher`` suggests their configurations; None if the landscapes are a random generator.
+        ``searcher``, which observes the trials, suggests their configurations; None if the landscapes are a random
+        generator.
         """
         self._searcher = searcher
         while True:
@@ -170,8 +180,8 @@ class Rehearsal:
     def _next_trial(self) -> int | None:
         """Return the next trial for a free worker; None if there is none now.
 
-        It is a paused trial that may resume or else a new trial, which is started here. If nothing is running, it may
-        be the paused trial that `Pausing.last` returns.
+        It is a paused trial that may resume, which is then no longer among the paused ones, or else a new trial, which
+        is started here. If nothing is running, it may be the paused trial that `Pausing.last` returns.
         """
         if self._pausing is not None:
             for trial in self._paused:
@@ -190,7 +200,7 @@ class Rehearsal:
         return last
 
     def _start(self, number: int) -> bool:
-        """Start trial ``number``; return False if the searcher has no configuration for it."""
+        """Start trial ``number``, the next one; return False if the searcher has no configuration for it."""
         params: Params = {}
         if self._searcher is not None:
             suggested = self._searcher.suggest(number)
@@ -220,7 +230,7 @@ class Rehearsal:
         heapq.heappush(self._running, (self._now + takes, self._stretches, trial))
 
     def _report(self, trial: int) -> bool:
-        """Report a trial's next epoch to searcher and scheduler, and end or pause it; return whether it continues."""
+        """Let searcher and scheduler observe a trial's next report; end or pause it; return whether it continues."""
         epochs = self._setting.epochs
         epoch = self._setting.reported[self._done[trial]]
         self._done[trial] += 1
@@ -253,7 +263,7 @@ class Rehearsal:
         self._let_observe(ended)
 
     def _let_observe(self, event: TrialStarted | EpochReported | TrialEnded) -> str | None:
-        """Let searcher and scheduler observe an event; return why the scheduler prunes the trial, or None."""
+        """Let searcher, if any, and scheduler observe an event; return why the scheduler prunes the trial, or None."""
         if self._searcher is not None:
             self._searcher.observe(event)
         return self._scheduler.observe(event)

@@ -79,7 +79,7 @@ def winner(folder: ResultsFolder) -> int:
     """Return the number of the best trial with a checkpoint, among the repeats of the best configuration.
 
     Raises:
-        InputError: if none of them kept a checkpoint, or there is no single best configuration.
+        InputError: if none of them kept a checkpoint, no trial has completed, or there is no single best configuration.
     """
     completed = find_best_configuration(folder)
     for one in completed:
@@ -89,10 +89,10 @@ def winner(folder: ResultsFolder) -> int:
 
 
 def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
-    """Return the completed trials of the best configuration, best first.
+    """Return the completed trials of the best configuration, best first; at least one.
 
     Raises:
-        InputError: if there is no single best configuration.
+        InputError: if no trial has completed, or there is no single best configuration, as with several objectives.
     """
     found = ranking.rank([analysis.read_sweep(folder)])
     if not found.best:
@@ -112,7 +112,7 @@ def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
 def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
     """Return a checkpoint of a trial, or of the best trial if ``trial`` is None, with the metrics of its epoch.
 
-    Checkpoints in an object store are downloaded.
+    Without ``epoch``, it is the last one. Unknown metrics are {}. Checkpoints in an object store are downloaded.
 
     Raises:
         InputError: if there is no such trial or checkpoint, or the checkpoint is damaged.
@@ -161,7 +161,8 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
 
     Arguments:
         given: the trainable's class or function itself, if it cannot be imported from a module.
-        trainable: a trainable that has begun a trial of the same sweep, to be reused with its compiled programs.
+        trainable: a trainable that has begun a trial of the same sweep, to be reused with its compiled programs; if it
+            is None, one is created.
     """
     sweep, notes = kept.sweep, []
     optimizers = checking.list_own_optimizers(sweep.spec)
@@ -199,6 +200,8 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
     """Return the state of a trial according to the log, and the reports of its epochs by epoch.
 
+    The state has the metrics of the last epoch only.
+
     Raises:
         UnknownNameError: if no trial of this number has started.
         StoreError: if the log is missing or damaged.
@@ -216,10 +219,10 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
 
 
 def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
-    """Return the epoch of the wanted checkpoint among the ``kept`` ones, which map epochs to paths.
+    """Return the epoch of the wanted checkpoint among the ``kept`` ones, one or more, which map epochs to paths.
 
-    ``last`` is the largest epoch, and ``best`` the one with the lowest loss of those that are not damaged. Return None
-    if ``epoch`` is a number and there is no checkpoint of that epoch.
+    ``last`` is the largest epoch, and ``best`` the one with the lowest loss of those that are not damaged, or the
+    largest if all are. Return None if ``epoch`` is a number and there is no checkpoint of that epoch.
     """
     if epoch == "last":
         return max(kept)
@@ -255,7 +258,7 @@ def _make_no_checkpoint_error(folder: ResultsFolder, trial: int) -> InputError:
 
 
 def _format_numbers(numbers: Sequence[int]) -> str:
-    """Return numbers as text, such as "1, 2, 3 and 4 more"."""
+    """Return numbers as text, such as "1, 2, 3 and 4 more", of which the first `SHOWN` are named."""
     shown = ", ".join(map(str, numbers[:SHOWN]))
     if len(numbers) > SHOWN:
         return f"{shown} and {len(numbers) - SHOWN} more"
@@ -263,7 +266,7 @@ def _format_numbers(numbers: Sequence[int]) -> str:
 
 
 def _describe_code_change(before: Mapping[str, object], source: Source) -> str:
-    """Return in words how the code or the versions of its packages have changed since the training.
+    """Return in words how the code, or else the versions of its packages, have changed since the training.
 
     ``before`` is the source that sweep.json recorded. Return "" if nothing has changed, or if nothing was recorded.
     """
@@ -284,7 +287,8 @@ def _describe_code_change(before: Mapping[str, object], source: Source) -> str:
 def _make_assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
     """Return the assignment of the trial as its worker had it, and a note for the user or "".
 
-    If this machine has too few GPUs, the assignment uses the CPU and the note says so.
+    If this machine has too few GPUs, the assignment uses the CPU with the precision of the training, and the note says
+    so.
     """
     sweep = kept.sweep
     devices = sweep.spec.resources.devices(sweep.simulated_gpus)
@@ -329,9 +333,10 @@ def evaluate_tests(
 ) -> int:
     """Evaluate the models of `list_due_tests` on the test data, log the results and return how many were tested.
 
-    Also writes the tables again. A model that cannot be restored is reported and left out. Testing stops at the first
-    model for which `test` raises an exception or returns None, or once ``is_over`` returns True; what is left is due in
-    another session.
+    ``given`` is the trainable itself if no module contains it. If a model was tested, also writes the tables again. A
+    model that cannot be restored is reported in the terminal and left out. Testing stops at the first model for which
+    `test` raises an exception or returns None, or once ``is_over`` returns True; what is left is due in another
+    session.
 
     Raises:
         RefusedError: if another process holds the lock of the sweep.
@@ -384,7 +389,7 @@ def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
-    """Return whether the trainable has a `test` method; True if its import fails, which restoring then reports."""
+    """Return whether the trainable may have a `test` method; True if its import fails, which restoring then reports."""
     try:
         return offers_method("test", spec.trainable, folder.read_info().import_folders or (), given)
     except Exception:  # any error of the user's code
@@ -394,7 +399,7 @@ def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
 def _run_test(trainable: object) -> dict[str, float] | None:
     """Call the trainable's `test` method; return its metrics, or None if it has no such method or no test data.
 
-    Raises ValueError if no metric is a finite number.
+    Raises ValueError if no metric is a finite number, and whatever the method raises.
     """
     method = getattr(trainable, "test", None)
     found = method() if callable(method) else None

@@ -43,10 +43,13 @@ class ResumableSweep:
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> ResumableSweep:
     """Return a sweep to be resumed with changes such as ``run_cap=20`` to `changes.CHANGEABLE` keys.
 
+    ``sweep`` is its name in the folder ``results``, its path, or its URL in an object store. Nothing is written.
+
     Raises:
         UnknownNameError: if there is no such sweep.
+        InputError: if ``assignments`` have mistakes.
         RefusedError: if another key is changed.
-        StoreError: if its sweep.json is damaged.
+        StoreError: if its sweep.json or its log is damaged.
     """
     reopened = open_sweep(ResultsFolder.open(results, sweep))
     if not assignments:
@@ -59,7 +62,8 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
 def open_sweep(folder: ResultsFolder) -> ResumableSweep:
     """Return the sweep in a folder with the changes in its log, to be resumed without further changes.
 
-    Raises `StoreError` if its sweep.json or its log is damaged.
+    Import folders that are missing here are left out; if all are, the current folder is searched. Raises `StoreError`
+    if its sweep.json or its log is damaged.
     """
     info = folder.read_info()
     if not info.spec or info.import_folders is None:
@@ -85,7 +89,7 @@ def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
 def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
     """Return the content of sweep.json with ``spec`` as the present spec; the spec before the first change is kept.
 
-    Return ``info`` itself if ``spec`` is its present spec already. Nothing is written.
+    Return ``info`` itself if ``spec`` equals its present spec. Nothing is written.
     """
     now = spec.to_json_dict()
     if parse_spec(info.spec_text, str(info.path)).to_json_dict() == now:
@@ -96,13 +100,13 @@ def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
 def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[ResumableSweep, list[str]]:
     """Return the sweep that a sweep file names, to be resumed with the changes in the file, and a line for each change.
 
-    A key that was changed in another way, as by `change`, keeps its value unless its value in the file has changed
-    since the sweep began or was last resumed from the file.
+    ``spec`` is the sweep in ``file``. A key that was changed in another way, as by `change`, keeps its value unless its
+    value in the file has changed since the sweep began or was last resumed from the file. Nothing is written.
 
     Raises:
         UnknownNameError: if there is no such sweep.
-        RefusedError: listing all changes that are not possible.
-        StoreError: if its sweep.json is damaged.
+        RefusedError: listing all changes that are not possible, also of ``simulated_gpus``.
+        StoreError: if its sweep.json or its log is damaged.
     """
     reopened = reopen(results, spec.name)
     known = reopened.folder.read_info().file
@@ -130,7 +134,10 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
 def _list_problems(
     found: Sequence[Difference], sweep: ResumableSweep, simulated_gpus: int | None, file: Path
 ) -> list[Problem]:
-    """Return a problem for each key of the file that differs but cannot change, and for ``--simulate-gpus``."""
+    """Return a problem for each key of the file that differs but cannot change, and for ``--simulate-gpus``.
+
+    ``found`` are the keys in which the file differs from that of the sweep; ``file`` is its path, for messages.
+    """
     differences = list(found)
     if simulated_gpus != sweep.simulated_gpus:
         differences.append(Difference(("--simulate-gpus",), sweep.simulated_gpus, simulated_gpus))
@@ -140,7 +147,8 @@ def _list_problems(
 def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[str | int, ...], Value]:
     """Return the path of keys in a sweep file to replace in order to apply a difference, and the new value.
 
-    For a difference within a parameter or in ``early_terminate``, that is the whole block, from ``now``.
+    For a difference within a parameter or in ``early_terminate``, that is the whole block, from ``now``, the content of
+    the file as it is to be. The value None stands for a key that is removed.
     """
     if one.keys[0] == "early_terminate":
         return ("early_terminate",), now["early_terminate"]
@@ -155,9 +163,9 @@ def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[
 
 
 def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
-    """Return a rule of the file with ``min_iter`` 1, a former default, if the sweep's rule ``before`` has that value.
+    """Return a rule with ``min_iter`` 1, a former default, if the sweep's rule ``before`` has that value.
 
-    Otherwise return the rule unchanged.
+    Otherwise return ``rule`` itself.
     """
     if isinstance(rule, dict) and isinstance(before, dict) and before.get("min_iter") == 1 and "min_iter" in rule:
         return {**rule, "min_iter": 1}
@@ -165,14 +173,15 @@ def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
 
 
 def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a mapping without its null values."""
+    """Return a copy of a mapping without the keys whose value is None; nested mappings are not changed."""
     return {key: value for key, value in content.items() if value is not None}
 
 
 def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> Value:
     """Return a copy of nested dicts and lists in which the value at a path of keys is replaced.
 
-    Mappings that are missing on the path are created; a list index that is missing changes nothing.
+    Mappings that are missing on the path are created, also in place of another value; a list index that is missing
+    changes nothing.
     """
     if not keys:
         return value
@@ -194,7 +203,8 @@ def reopen_to_confirm(
 ) -> ResumableSweep:
     """Return a sweep to be confirmed; settings that are None come from its file or the defaults.
 
-    ``budget`` is a share of the search's epochs such as ``20%``, or ``none`` for no limit. Raises like `reopen`.
+    ``budget`` is a share of the search's epochs such as ``20%``, or ``none`` for no limit. Raises like `reopen`;
+    nothing is written.
     """
     known = reopen(results, sweep).spec.confirm
     given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}

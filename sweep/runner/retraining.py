@@ -44,10 +44,12 @@ class RetrainingOptions:
 
 
 def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
-    """Return a new sweep that trains the configuration of a trial, or the best one, again; it is not started.
+    """Return a new sweep that trains the configuration of a trial, or the best one, again; nothing is written.
 
     Raises:
-        InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked.
+        InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked, or if there
+            is no single best configuration.
+        StoreError: if the log is missing or damaged.
     """
     sweep = reopen(folder.path.parent, str(folder.path))
     trial = wanted.trial
@@ -100,7 +102,8 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
 def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int | None) -> str:
     """Set the length of trials in the keys of a new sweep file; return it in words, such as ``30 epochs``.
 
-    If ``epochs`` is None, it is the length of the trial with ``params``. Otherwise the key `minutes` is removed.
+    If ``epochs`` is None, it is the length of the trial with ``params`` in the sweep ``spec``. Otherwise the key
+    `minutes` is removed.
     """
     if epochs is not None:
         keys.pop("minutes", None)
@@ -113,7 +116,7 @@ def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int 
 
 
 def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:
-    """Return the top-level key of a sweep file, with its value, that sets the epochs.
+    """Return the top-level key of a sweep file, with its value, that sets the epochs; ``keys`` is not changed.
 
     This is ``epochs`` or, if the trial has a parameter of that name, ``parameters`` with a constant in its place.
     """
@@ -124,7 +127,10 @@ def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> di
 
 
 def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence[str]) -> None:
-    """Raise `InputError` if `training.patience` or an ``lr_schedule`` of plateau needs validation data."""
+    """Raise `InputError` if `training.patience` or an ``lr_schedule`` of plateau needs validation data.
+
+    `training.patience` is not refused if one of ``assignments`` sets it.
+    """
     name = sweep.spec.objectives[0].name
     reason = f"it watches {name}, and with --all-data no data is held out"
     is_lifted = any(one.partition("=")[0] == "training.patience" for one in assignments)
@@ -136,7 +142,7 @@ def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence
 
 
 def check_joins(source: Source) -> None:
-    """Raise `InputError` unless the trainable is a `KerasTrainable`, which can train on its validation data, too."""
+    """Raise `InputError` unless the trainable is certainly a `KerasTrainable`, which can join its two parts of data."""
     if not source.derives_from(KERAS_TRAINABLE):
         what = f"{source.trainable} is not a KerasTrainable, so sweep cannot join its training and validation data"
         raise InputError.one("--all-data", what, "add a parameter that makes it train on all data")

@@ -82,10 +82,12 @@ def run_sweep(
 
     Arguments:
         text: content of the sweep file.
+        results: the folder in which the sweep's folder is created.
+        view: makes the view of the session, which shows its events.
         origin: the sweep and trial that this sweep was made from, recorded in sweep.json.
 
     Raises:
-        InputError: before anything is trained, if the sweep cannot be trained as asked.
+        InputError: before anything is trained, if the sweep cannot be trained as asked or its name is taken.
         TrainableError: if the first trial shows that the trainable cannot train this sweep.
         InterruptedByUser: if a signal comes before the first trial.
     """
@@ -128,7 +130,11 @@ def run_sweep(
 def resume_sweep(
     sweep: ResumableSweep, source: Source, options: Options, view: MakeView, given: object = None
 ) -> Outcome:
-    """Continue a sweep from its log and return the outcome; ``given`` is described in `SweepSource`."""
+    """Continue a sweep from its log, with the changes in ``sweep``, and return the outcome.
+
+    ``given`` is described in `SweepSource`. Raises the same errors as `run_sweep`, and `StoreError` if the log is
+    damaged.
+    """
     _check_inline(sweep.spec, options)
     features.check_receivers(sweep.spec)
     options = replace(options, memo=options.memo and sweep.memo)
@@ -197,7 +203,7 @@ class Session:
         cut = False  # something is left for a later command, because this one must stop
 
         def is_over() -> bool:
-            """Return whether the user has asked to stop, so that no further step begins."""
+            """Return whether the user has asked to stop, so that no further step begins; keep the answer in ``cut``."""
             nonlocal cut
             cut = self.ending.asked
             return cut
@@ -216,7 +222,10 @@ class Session:
         return replace(outcome, interrupted=outcome.interrupted or cut or told)
 
     def _drive(self) -> Outcome:
-        """Lock the folder, start the backend, train and clean up; return the outcome."""
+        """Lock the folder, start the backend, train and clean up; return the outcome.
+
+        Raises `RefusedError` if another process runs the sweep, and `StoppedAtOnce` if the session was lost.
+        """
         job = self._job()
         folder = self.folder
         ending = self.ending
@@ -435,7 +444,10 @@ class _ChangeListener:
         self._data.compare(change)
 
     def listen(self, change: Change) -> None:
-        """Update checkpoints, view and counts with a change that was logged just now, and warn about different data."""
+        """Update checkpoints, view and counts with a change that was logged just now, and warn about different data.
+
+        If a trial ended that was trained with other code, also record that in sweep.json.
+        """
         self.keeper.on(change)
         self._view.on(change.event)
         self.reuses.count(change)
@@ -454,7 +466,10 @@ class _ReuseCounts:
         self._counts: Counter[tuple[str, str]] = Counter()  # by that sweep and by how its result was used
 
     def count(self, change: Change) -> None:
-        """Count the trial of a change if it has ended and another sweep's result answered it or was continued."""
+        """Count the trial of a change if it has ended and another sweep's result answered it or was continued.
+
+        Copies in a population do not count.
+        """
         match change:
             case Reported(trial, EpochReported(memo=str(source))) if trial.start.parent is None:
                 self._continued[trial.number] = source.rpartition("/")[0]
@@ -495,7 +510,7 @@ class _DataComparison:
 
 
 def _close_followers(followers: ExitStack) -> str | None:
-    """Close the readers of the log; return why the tables could not be written, or None.
+    """Close the readers of the log; return the message of the `StoreError` if the tables cannot be written, else None.
 
     The tables are derived from the log, so nothing is lost.
     """
@@ -520,7 +535,11 @@ def _delete_temporary_files(folder: Path, job: Job | None = None) -> None:
 
 
 def describe_source(source: Source) -> dict[str, object]:
-    """Return the description of a trainable's code that sweep.json keeps: its modules, digest and packages."""
+    """Return the description of a trainable's code that sweep.json keeps.
+
+    Its keys are ``trainable``, ``modules`` (their names, sorted), ``sha256``, ``packages`` (versions by name) and
+    ``unknown``.
+    """
     return {
         "trainable": source.trainable,
         "modules": sorted(source.files),
@@ -533,7 +552,8 @@ def describe_source(source: Source) -> dict[str, object]:
 def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
     """Record in sweep.json, and tell the user, that the code or versions of packages have changed since the start.
 
-    Do nothing if they have not. The trials of such a sweep are not reused by other sweeps.
+    Do nothing if they have not. If sweep.json says so already, the user is not told again. The trials of such a sweep
+    are not reused by other sweeps.
     """
     info = folder.read_info()
     now = info.changed(source=describe_source(training.source))

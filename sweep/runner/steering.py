@@ -60,7 +60,7 @@ class Add(Struct, frozen=True, tag=True):
 
     @classmethod
     def of(cls, configurations: list[dict[str, Value]], source: str) -> Add:
-        """Return the request to add configurations."""
+        """Return the request to add configurations, as JSON types; ``source`` is where they come from, for messages."""
         return cls(tuple(map(convert_to_json_types, configurations)), source)
 
 
@@ -105,7 +105,7 @@ def find_user() -> str:
 
 
 def make_event(request: Request, sweep: Position) -> SteeringEvent:
-    """Check a request against the state of the sweep, and return the event that carries it out.
+    """Check a request against the state of the sweep, and return the event, not logged yet, that carries it out.
 
     Raises:
         InputError: with all mistakes in added configurations or changed keys.
@@ -129,7 +129,7 @@ def make_event(request: Request, sweep: Position) -> SteeringEvent:
 
 
 def make_change(after: Spec, sweep: Position, where: str, request: str, by: str) -> SweepChanged:
-    """Return the event that changes a sweep to ``after``.
+    """Return the event, not logged yet, that changes a sweep to ``after``.
 
     The event also removes the added configurations that wait and are not in the new space.
 
@@ -201,7 +201,9 @@ def _check_trial(trial: int | None, sweep: Position) -> None:
 
 
 def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tuple[Params, ...]:
-    """Return the configurations that a request adds, checked and complete, as a searcher suggests them.
+    """Return the configurations that a request adds, checked and with all parameters, as a searcher suggests them.
+
+    ``source`` is where they come from, for messages (`Add.source`).
 
     Raises:
         InputError: with all mistakes in them.
@@ -226,7 +228,7 @@ def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tup
 
 
 def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Problem]:
-    """Yield a problem for each configuration that was tried or added already, and one if there are too many."""
+    """Yield a problem for each configuration that has begun or was added already, and one if there are too many."""
     present = sweep.present
     trials = {}
     for trial in reversed(sweep.ledger.trials.values()):
@@ -253,7 +255,7 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
 def _count_room(sweep: Position) -> int | None:
     """Return how many configurations can be added until `run_cap` or `budget.trials` is reached; None if unlimited.
 
-    Configurations that have started, and added ones that wait, count towards the limit.
+    Configurations of the search that have started, and added ones that wait, count towards the limit.
     """
     caps = sweep.present.spec.caps
     if not caps:

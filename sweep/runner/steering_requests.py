@@ -43,7 +43,7 @@ def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
     """Carry out a person's act on a sweep and return its event, which is in the log.
 
     If a process runs the sweep, leave a request for it and wait, without a time limit, until it has answered. Otherwise
-    append the event to the log here.
+    append the event to the log here. If the wait is interrupted, the request is withdrawn.
 
     Raises:
         InputError: if the act is refused.
@@ -83,6 +83,7 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
     Raises:
         _Taken: if a process runs the sweep after all.
         InputError: if the request is refused.
+        StoreError: if the log cannot be read or written.
     """
     try:
         with folder.lock(brief=True) as copy:
@@ -96,7 +97,8 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
 def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> SteeringEvent:
     """Check a request, append its event to the log, and update sweep.json; return the event.
 
-    If the log has the event already, return that and change nothing. ``copy`` uploads the log to the object store.
+    If the log has the event already, return that and change nothing. ``copy`` uploads the log to the object store; None
+    without one. Raises `InputError` if the request is refused. The caller must hold the lock of the sweep.
     """
     position, done = _read_position(folder, request)
     if done is not None:
@@ -110,7 +112,7 @@ def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> St
 
 
 def check_act(folder: ResultsFolder, act: Act) -> None:
-    """Check whether `steer` could carry out an act, by the log so far. Raises the errors that `steer` would raise."""
+    """Raise the error that `steer` would raise for an act, according to the log so far; change nothing."""
     request = make_request(act)
     position, _ = _read_position(folder, request)
     make_event(request, position)
@@ -119,7 +121,8 @@ def check_act(folder: ResultsFolder, act: Act) -> None:
 def _read_position(folder: ResultsFolder, request: Request) -> tuple[Position, SteeringEvent | None]:
     """Return the state of a sweep according to its log, to check a request against, and the request's event.
 
-    The event is None unless the log already has it, as when a process has carried out the request and ended since.
+    The event is None unless the log already has it, as when a process has carried out the request and ended since. The
+    state does not say that a process runs the sweep.
     """
     sweep = resuming.open_sweep(folder)
     ledger = Ledger(keep_epochs=False)
@@ -226,10 +229,11 @@ def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
 
 
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) -> None:
-    """Call ``steer`` for each pending request in the folder, and delete the request.
+    """Call ``steer`` for each pending request in the folder, the oldest first, and delete the request.
 
     If ``steer`` raises a `SweepError`, the request is refused: the error is written as the answer. If it returns False,
-    the log cannot be written; this request and the later ones then stay for the next session.
+    the log cannot be written; this request and the later ones then stay for the next session. Raises `StoreError` if an
+    answer cannot be written.
     """
     for path in _list_files(folder, _REQUESTS):
         request = _read(path)
@@ -245,14 +249,14 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
 
 
 def forget_answers(folder: ResultsFolder) -> None:
-    """Delete the answers in a folder, which earlier sessions have left and no command waits for."""
+    """Delete all answers in a folder, which earlier sessions have left and no command waits for."""
     for path in _list_files(folder, _ANSWERS):
         with suppress(OSError):
             path.unlink()
 
 
 def _list_files(folder: ResultsFolder, prefix: str) -> Iterator[Path]:
-    """Yield the paths of the requests or answers, by ``prefix`` of their names, the oldest first."""
+    """Yield the paths of the files for requests or answers whose names begin with ``prefix``, the oldest first."""
     found: list[tuple[int, str, Path]] = []
     with suppress(OSError):  # no request was ever made
         for path in folder.requests.iterdir():

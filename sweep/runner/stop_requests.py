@@ -48,7 +48,7 @@ class Ending:
 
     @contextmanager
     def heeded(self, before: str) -> Iterator[None]:
-        """Handle signals inside the block.
+        """Handle signals inside the block: `first` is called at the first one, and `second` at each later one.
 
         Raises `InterruptedByUser` with the message ``before`` if a signal came before the block.
         """
@@ -65,7 +65,10 @@ class Ending:
 
     @contextmanager
     def of_session(self, view: View, stop_file: Path) -> Iterator[None]:
-        """Show messages in ``view``, and stop workers by creating ``stop_file``, inside the block."""
+        """Show messages in ``view``, and stop workers by creating ``stop_file``, inside the block.
+
+        Before and after it, signals show no message and stop no workers.
+        """
         self._view, self._stop_file = view, stop_file
         try:
             yield
@@ -73,21 +76,25 @@ class Ending:
             self._view = self._stop_file = None
 
     def first(self) -> None:
-        """Make workers stop after the running epochs, and tell the user. Called at the first signal."""
+        """Make workers stop after the running epochs, and tell the user. Called by a thread at the first signal.
+
+        Do nothing outside of `of_session`.
+        """
         if self._stop_file is not None:
             touch(self._stop_file)
         if self._view is not None:
             self._view.say("stopping after the running epochs; once more to stop at once")
 
     def second(self) -> None:
-        """Stop the sweep at once, by `leave`. Called at the second signal and each later one."""
+        """Stop the sweep at once, by `leave`. Called by a thread at the second signal and each later one."""
         self.leave("stopped at once")
 
     def leave(self, why: str) -> None:
         """End this process at once with the message ``why``, or the session if the process is the user's own.
 
-        All reported epochs are logged, and a local Ray dies with its driver. In a user's own process, return; the
-        driver's thread raises `StoppedAtOnce` when it next calls `obey`. Later calls have no effect.
+        All reported epochs are logged, and a local Ray dies with its driver. The exit code is 130. In a user's own
+        process, return; the driver's thread raises `StoppedAtOnce` when it next calls `obey`. Later calls have no
+        effect.
         """
         if self.lost:
             return
@@ -107,7 +114,7 @@ class Ending:
             self._view.close()
 
     def check(self, before: str) -> None:
-        """Raise `InterruptedByUser` with the message ``before`` if a signal came before the session began.
+        """Raise `InterruptedByUser` with the message ``before`` if a signal has come; called before the session begins.
 
         Also handles signals here again, since Ray replaces the handlers when it starts.
         """
@@ -115,7 +122,7 @@ class Ending:
         self._signals.check(before)
 
     def look(self, coordinator: Coordinator) -> None:
-        """Stop the coordinator as interrupted if a signal has come; running trials end after their present epoch."""
+        """Stop the coordinator if a signal has come; running trials are interrupted after their present epoch."""
         if self._signals.asked:
             coordinator.stop("interrupted", asked=True)
 
@@ -158,13 +165,13 @@ def touch(stop_file: Path) -> None:
 def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
     """Ask the process that runs a sweep to stop it or one of its trials; return the result in words.
 
-    Waits, without a time limit, until that has happened. With ``now``, running trials stop at once instead of after
-    their present epochs.
+    ``trial`` is the number of the trial, None for the whole sweep. Waits, without a time limit, until that has
+    happened, or the sweep has ended. With ``now``, running trials stop at once instead of after their present epochs.
 
     Raises:
         UnknownNameError: if there is no such sweep or trial.
         RefusedError: if no process runs the sweep, or the trial has ended already.
-        StoreError: if the request cannot be written.
+        StoreError: if the request cannot be written, or the log cannot be read.
     """
     folder = ResultsFolder.open(results, sweep)
     if not folder.is_running():
@@ -216,6 +223,8 @@ def _repeating_request(folder: ResultsFolder, request: StopRequest) -> Iterator[
 
 def _read_trial_states(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     """Return the state of all trials, and the byte at which the log ends, if ``trial`` can be stopped.
+
+    That is also the case if ``trial`` has not started, but one with a higher number has.
 
     Raises:
         UnknownNameError: if ``trial`` is above the highest number that has started.
@@ -270,7 +279,10 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:
-    """Return the pending requests in the folder to stop the sweep or a trial, and delete their files."""
+    """Return the pending requests in the folder to stop the sweep or a trial, by file name, and delete their files.
+
+    Other requests in the folder stay.
+    """
     found: list[StopRequest] = []
     try:
         paths = sorted(folder.requests.iterdir())

@@ -22,9 +22,9 @@ def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
 
 
 def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
-    """Parse the text of a sweep file, apply ``changes`` and those in the variable ``SWEEP_SET``; return the sweep.
+    """Parse the text of a sweep file, apply the changes in the variable ``SWEEP_SET`` and then ``changes``.
 
-    ``path`` is used in messages and to find the trainable. Raises InputError like `load_file`.
+    Return the sweep. ``path`` is used in messages and to find the trainable. Raises InputError like `load_file`.
     """
     environment = os.environ.get(yaml_reader.VARIABLE, "")
     try:
@@ -35,7 +35,7 @@ def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
 
 
 def import_folders(path: Path) -> tuple[Path, ...]:
-    """Return the folders in which a trainable is searched: the current folder, then the folder of the sweep file."""
+    """Return the folders in which a trainable is searched: the current one and, if different, the sweep file's."""
     folders = [Path.cwd(), path.resolve().parent]
     return tuple(dict.fromkeys(folders))
 

@@ -84,7 +84,9 @@ def measure_throughput(
 ) -> Throughput:
     """Measure the throughput of the configuration ``params`` with various settings, and find the fastest ones.
 
-    The settings are precision, batch size, micro-batches and replicas, of which there are up to ``most_replicas``.
+    The settings are precision, batch size, micro-batches and replicas, of which there are up to ``most_replicas``. Each
+    is measured in a new process. ``devices`` are those of a trial by the sweep file, and ``folders`` are searched for
+    the trainable.
 
     Raises:
         TrainableError: if the settings of the sweep file fail.
@@ -121,7 +123,7 @@ def measure_throughput(
 
 
 def precisions(devices: Devices) -> tuple[str, ...]:
-    """Return the precisions that are worth measuring on ``devices``; float16 only on real GPUs."""
+    """Return the names of the precisions that are worth measuring on ``devices``; float16 only on real GPUs."""
     half = ("mixed_float16",) if devices.real_gpus else ()
     return ("float32", "mixed_bfloat16", *half)
 
@@ -131,8 +133,10 @@ def find_fastest(
 ) -> Throughput:
     """Change one setting at a time from ``first``, keep each change that is faster, and return all measurements.
 
-    After the precisions, the batch size is doubled until that is not faster or fails; if it fails, it is tried with
-    twice the micro-batches. Then the replicas are doubled. Raises `TrainableError` if ``first`` itself fails.
+    After the precisions, the batch size is doubled, at most `DOUBLINGS` times, until that is not faster or fails; if it
+    fails, it is tried with twice the micro-batches. Then the replicas, and the batch size with them, are doubled up to
+    ``most_replicas``. Only a change that is more than `FASTER` times as fast counts. Raises `TrainableError` if
+    ``first`` itself fails.
     """
     tried = [measure(first)]
     best = tried[0]
@@ -184,7 +188,10 @@ def _list_doublings(first: int, most: int) -> Iterator[int]:
 def _measure_in_process(
     way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment
 ) -> Measured:
-    """Measure a combination of settings in a new process; if that is killed, return that as the failure."""
+    """Measure a combination of settings in a new process; if that is killed, return that as the failure.
+
+    ``assignment`` is a trial with the combination.
+    """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         try:
             return process.submit(_measure_here, way, trainable, tuple(folders), assignment).result()

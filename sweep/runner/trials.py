@@ -118,7 +118,10 @@ class OpenTrial:
         self.units_after = self.units
 
     def find_decisions(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
-        """Yield each of the trial's next epochs, and whether the trial reaches one of `decisions` with it."""
+        """Yield (epoch, whether the trial reaches one of `decisions` with it) for each of the trial's next epochs.
+
+        ``epochs`` must follow the last epoch in `state`, in order.
+        """
         before = self.units
         for epoch in epochs:
             after = count_units(epoch.epoch, get_share(epoch.measures), self.epochs)
@@ -126,7 +129,7 @@ class OpenTrial:
             before = after
 
     def make_due_end(self) -> TrialEnded | None:
-        """Return the event that ends the trial after its last epoch; None if it continues.
+        """Return the event, to be logged, that ends the trial after its last epoch; None if it continues.
 
         The trial has diverged, trained all its epochs, reached the target, or is pruned by the scheduler.
         """
@@ -171,7 +174,7 @@ class Terms:
         Trials of the baseline and the confirmation are ordered to train whole, without decision epochs.
 
         Arguments:
-            to_beat: passed on in the `Order`; only trials of the search get it.
+            to_beat: the loss that a trial must beat to keep a checkpoint, if any; only trials of the search get it.
             known_data: fingerprint of the data for which an earlier sweep has the result; None if it has none.
         """
         started = trial.started
@@ -190,7 +193,10 @@ class Terms:
         )
 
     def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
-        """Return the assignment that a trial's trainable gets: its parameters, seed, length, devices and settings."""
+        """Return the assignment that a trial's trainable gets: its parameters, seed, length, devices and settings.
+
+        ``accumulate`` is the number of micro-batches for each batch, because the trial ran out of memory before.
+        """
         spec = self._spec
         return Assignment(
             trial=started.trial,
@@ -208,7 +214,7 @@ class Terms:
         )
 
     def trial(self, number: int, params: Params, devices: Devices) -> Assignment:
-        """Return an assignment for a trial that is not logged, as for a timing, with the first seed and fold."""
+        """Return the assignment of a trial that is not logged, as for a timing, with the first seed and fold."""
         return self.assignment(self.start(0, params, number), devices)
 
     def start(
@@ -220,7 +226,7 @@ class Terms:
         place: int | None = None,
         parent: Copied | None = None,
     ) -> TrialStarted:
-        """Return the event that starts a trial now.
+        """Return the event, to be logged, that starts a trial now.
 
         Arguments:
             within: number of the trial among those of its configuration, from 0; it determines repeat, seed and fold.
@@ -289,7 +295,8 @@ class Terms:
     def apply_constraints(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
         """Return ``end`` with the status infeasible if the trial completed with metrics that violate a constraint.
 
-        Otherwise return it unchanged. ``metrics`` are those of the last epoch.
+        Otherwise return it unchanged. ``metrics`` are those of the last epoch; one that is missing violates its
+        constraint.
         """
         if end.status is Status.COMPLETED:
             wrong = self._objective.list_violated(metrics)
@@ -304,10 +311,10 @@ class Terms:
     def fresh(
         self, trial: OpenTrial, epochs: Sequence[EpochReported], facts: Facts
     ) -> tuple[Sequence[EpochReported], TrialEnded | None]:
-        """Return the epochs that the log does not have yet and, if one lacks a required metric, the end as failed.
+        """Return (epochs that the log lacks, end): the end as failed if an epoch lacks a required metric, else None.
 
         Required are the objectives and all metrics that constraints name. Epochs from the incomplete one on are left
-        out.
+        out. ``facts`` are put into the end.
         """
         epochs = [epoch for epoch in epochs if epoch.epoch > trial.state.epoch]
         asked = {}
@@ -368,11 +375,11 @@ class AuxiliaryTrials:
             self._race = None
 
     def contains(self, trial: int) -> bool:
-        """Return whether a trial is of the baseline or the confirmation, which no rule or target ends early."""
+        """Return whether a trial, once started, is of baseline or confirmation, which no rule or target ends early."""
         return self._ledger.trials[trial].place is None
 
     def start_search_trial(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
-        """Return the event that starts trial number ``place`` of the search, a copy of ``parent`` if that is given."""
+        """Return the event, to be logged, that starts trial ``place`` of the search, a copy of ``parent`` if given."""
         if self._confirmed:
             number = self._highest + 1
         else:
@@ -381,7 +388,7 @@ class AuxiliaryTrials:
         return self._terms.start(within, params, number, place=place, parent=parent)
 
     def start_baseline_trial(self) -> TrialStarted | None:
-        """Return the event that starts the next baseline trial; None if all have begun or there is no baseline."""
+        """Return the event, to be logged, that starts the next baseline trial; None if there is none left to start."""
         if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
             return None
         if self._confirmed:
@@ -391,7 +398,7 @@ class AuxiliaryTrials:
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
     def start_confirmation_trial(self) -> TrialStarted | None:
-        """Return the event that starts the next trial of the confirmation; None if there is none to start now.
+        """Return the event, to be logged, that starts the next trial of the confirmation; None if there is none now.
 
         The confirmation is then over, or waits for running trials.
         """
@@ -410,7 +417,7 @@ class AuxiliaryTrials:
     def is_complete(self, total: int | None) -> bool:
         """Return whether all trials and the confirmation have ended; False if the number of trials is unknown.
 
-        ``total`` is the number of trials of the search and the baseline.
+        ``total`` is the number of trials of the search and the baseline, None if unknown.
         """
         if total is None:
             return False
@@ -448,7 +455,12 @@ class Upcoming:
     def __init__(
         self, searcher: Searcher, cap: int | None, is_added: Callable[[Params], bool] = lambda params: False
     ) -> None:
-        """Initialize; ``is_added`` returns whether a person has added a configuration, which then starts first."""
+        """Initialize.
+
+        Arguments:
+            cap: the first number that must not start; None for no limit.
+            is_added: returns whether a person has added a configuration, which then starts first.
+        """
         self._searcher = searcher
         self._cap = cap
         self._is_added = is_added
@@ -469,14 +481,14 @@ class Upcoming:
         self.exhausted = False
 
     def renumber(self, searcher: Searcher, first: int) -> None:
-        """Use another searcher for trials from place ``first`` on, none of which has started."""
+        """Use another searcher for trials from place ``first`` on, none of which has started; forget suggestions."""
         self._searcher = searcher
         self._first = first
         self._beyond.clear()
         self.forget()
 
     def record_start(self, trial: int) -> None:
-        """Record that a trial has started, in this session or before."""
+        """Record that the trial with this number within the search has started, in this session or before."""
         self._waiting.pop(trial, None)
         if trial >= self._first:  # otherwise it was already marked
             self._beyond.add(trial)
@@ -485,7 +497,7 @@ class Upcoming:
             self._first += 1
 
     def record_structures(self, trial: int, progress: Progress) -> None:
-        """Record by a worker's step which compiled structures the worker holds.
+        """Record by a worker's step which compiled structures the worker holds; ``trial`` is a number in the log.
 
         A trial's later step may report a different structure, which then replaces the earlier one. A worker that must
         not be used again (``spoilt``) holds none.
@@ -502,11 +514,11 @@ class Upcoming:
             self.forget_lost_worker(trial)
 
     def record_end(self, trial: int) -> None:
-        """Record that a trial has ended; its worker keeps its structures."""
+        """Record that a trial, by its number in the log, has ended; its worker keeps its structures."""
         self._running.pop(trial, None)
 
     def forget_lost_worker(self, trial: int) -> None:
-        """Forget a running trial and the structures of its worker, which is lost or must not be used again.
+        """Forget a running trial, by its number in the log, and all structures of its worker, which is not used again.
 
         Does nothing for a trial that is not running.
         """
@@ -514,13 +526,14 @@ class Upcoming:
         self._held.pop(worker, None)
 
     def find_next(self) -> tuple[int, Params] | None:
-        """Return (number, parameters) of the first trial that has not started; None if there is none to start."""
+        """Return (number, parameters) of the first trial that has not started; None if there is none to start now."""
         return next(self._iterate_waiting(), None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
-        """Return (number, parameters) of the next trial for a worker; None if there is none to start.
+        """Return (number, parameters) of the next trial for a worker; None if there is none to start now.
 
-        It is the first one, or one whose compiled structure suits the worker better, as the class describes.
+        It is the first one, or one whose compiled structure suits the worker better, as the class describes. Added
+        configurations come first, whatever their structure.
         """
         first = self.find_next()
         if first is None or not self._held or not self._searcher.foresees or self._is_added(first[1]):
@@ -538,7 +551,8 @@ class Upcoming:
     def _iterate_waiting(self) -> Iterator[tuple[int, Params]]:
         """Yield (number, parameters) of the trials that have not started, in order.
 
-        Ends at the limit on trials, `LOOK_AHEAD` beyond the first one, or if the searcher has no further trial now.
+        Ends at the limit on trials, `LOOK_AHEAD` numbers beyond the first one, or if the searcher has no further trial
+        now.
         """
         for trial in count(self._first):
             if (self._cap is not None and trial >= self._cap) or trial > self._first + LOOK_AHEAD:
@@ -551,7 +565,10 @@ class Upcoming:
             yield trial, params
 
     def _suggest(self, trial: int) -> Params | None:
-        """Return the parameters of a trial; None if the searcher has none for it now."""
+        """Return the parameters of a trial; None if the searcher has none for it now.
+
+        Then also set `exhausted`, unless a population may suggest more later.
+        """
         if trial in self._waiting:
             return self._waiting[trial]
         if self.exhausted:
@@ -607,11 +624,14 @@ class Pauses:
         self._positions: dict[int, int] = {}  # of paused trials in the order of their pauses, from 1
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
-        """Return an open trial of the search of ``epochs`` epochs, with the epochs at which its rule decides."""
+        """Return a new open trial of the search of ``epochs`` epochs, with the epochs at which its rule decides."""
         return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None)
 
     def explain_pause(self, trial: OpenTrial) -> str | None:
-        """Return why a trial must pause after its last epoch; None if it may continue or is not of the search."""
+        """Return why a trial must pause after its last epoch, in words for users; None if it may continue.
+
+        It also may if it is not of the search, or if that epoch has reached none of its decision epochs.
+        """
         place = trial.state.place
         if self._rule is None or place is None or not trial.decided:
             return None
@@ -619,7 +639,7 @@ class Pauses:
         return None if why is None else self._reword(why)
 
     def make_pause(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
-        """Return the event that interrupts a trial because it must pause now; None if it may continue."""
+        """Return the event, to be logged, that interrupts a trial because it must pause now; None if it need not."""
         why = self.explain_pause(trial)
         if not why:
             return None

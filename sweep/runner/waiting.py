@@ -27,7 +27,9 @@ class Waited:
 def wait_until(sweep: ResumableSweep, condition: Condition, *, timeout_s: float | None, interval_s: float) -> Waited:
     """Wait until the condition is met, no process runs the sweep any more, or ``timeout_s`` has passed.
 
-    Looks every ``interval_s`` seconds. A ``timeout_s`` of None is no limit.
+    Looks every ``interval_s`` seconds, the first time at once; `Waited` says which of the three was first. The sweep
+    counts as ended after two looks without a process, and the condition ``finished`` is not met before. A ``timeout_s``
+    of None is no limit.
 
     Raises `StoreError` if the log is damaged.
     """
@@ -85,5 +87,5 @@ class _Watch:
         return self._judged[1]
 
     def _read_ranking(self) -> Ranking:
-        """Return the ranking of the sweep as it is now."""
+        """Return the ranking of the sweep as it is now, computed from its folder."""
         return conditions.read_ranking(self._folder)

@@ -24,7 +24,7 @@ def list_changed_settings(spec: Spec) -> tuple[str, ...]:
 def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
     """Yield a problem for `folds` and each changed key of `training` that the trainable certainly does not read.
 
-    Yield nothing for a `KerasTrainable`.
+    ``fuse`` and, for a function, ``patience`` are left out. Yield nothing for a `KerasTrainable`.
     """
     if source.derives_from(KERAS_TRAINABLE):
         return
@@ -52,9 +52,9 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
 
 
 def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each standard hyperparameter without effect because of the author's own methods or model.
+    """Yield a problem for each standard hyperparameter of a `KerasTrainable` that certainly has no effect.
 
-    ``where`` names the sweep file in messages.
+    The reason is that the author's own methods or model do not read it. ``where`` names the sweep file in messages.
     """
     why = source.find_idle_hyperparameters()
     for name in spec.space.names:
@@ -71,7 +71,7 @@ def list_sometimes_read(spec: Spec, source: Source) -> tuple[str, ...]:
     """Return the parameters that a `KerasTrainable` reads only with certain models or values of other parameters.
 
     For example, it reads ``momentum`` for some optimizers, ``lr_final`` for some schedules, and ``dropout`` if its
-    model has any.
+    model has any. Only parameters in the sweep's space are returned; () for other trainables.
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return ()
@@ -84,7 +84,7 @@ PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
 
 
 def _may_be_a_plateau(spec: Spec) -> bool:
-    """Return whether the search space has ``lr_schedule`` and it may be ``plateau`` in a trial."""
+    """Return whether the search space has ``lr_schedule`` and it may be ``plateau`` in a trial; True if unsure."""
     domains = []
     for one in spec.space.parameters:
         if one.name == "lr_schedule":
@@ -96,6 +96,8 @@ def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem if Keras would use another backend than TensorFlow for a `KerasTrainable`.
 
     The backend is that of ``KERAS_BACKEND``, as the source or the environment sets it, or of Keras's own settings.
+    Yield nothing for other trainables, or if only importing the source would show the backend. ``where`` names the
+    sweep file.
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return

@@ -16,7 +16,10 @@ class Scheduler(Protocol):
     """
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        """Return the epochs at which a trial of ``epochs`` epochs can be stopped, in ascending order."""
+        """Return the epochs at which a trial of ``epochs`` epochs can be stopped, in ascending order.
+
+        They are empty for a scheduler that stops no trial.
+        """
 
     def observe(self, event: Event) -> str | None:
         """Update the state by an event; return why its trial must be pruned, in one line, or None.
@@ -37,15 +40,16 @@ class Pausing(Protocol):
         """Return the epochs at which a trial of ``epochs`` epochs is saved and may pause, in ascending order."""
 
     def holds(self, trial: int) -> str | None:
-        """Return why a trial must pause at its present epoch, in one line; None if it may continue."""
+        """Return why a trial must pause at its present epoch, in one line; None if it may continue or is unknown."""
 
     def last(self) -> int | None:
-        """Return the paused trial to resume when no other is running or left to start; None if there is none."""
+        """Return the paused trial to resume when no other is running or left to start; None if none should resume."""
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         """Return the paused trials that will never continue, each with the reason in one line.
 
         ``rest`` tells that no trial is running and `last` has returned None, so that all paused trials are to end.
+        Without it, most schedulers return an empty mapping, as any of their paused trials may still continue.
         """
 
 
@@ -59,7 +63,8 @@ The objective has the other objectives of the sweep as its ``others``.
 def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
     """Return why a trial is pruned, such as ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``.
 
-    ``loss`` and ``cutoff`` are losses, of which lower is better; the text has the metric's values.
+    ``rule`` is the name of the rule. ``loss`` and ``cutoff`` are losses, of which lower is better; the text has the
+    metric's values. If ``loss`` encodes violated constraints, the text says that these are not met instead.
     """
     side = "below" if objective.maximize else "above"
     if loss >= INFEASIBLE:
@@ -72,8 +77,8 @@ def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cu
 def describe_standing(rule: str, objective: Objective, loss: float, epoch: int) -> str:
     """Return a rule and a trial's value at an epoch as text, such as ``pasha: val_accuracy 0.61 at epoch 3``.
 
-    ``loss`` is the loss, of which lower is better; the text has the metric's value, or says that the constraints are
-    not met.
+    ``rule`` is the name of the rule. ``loss`` is the loss, of which lower is better; the text has the metric's value,
+    or says that the constraints are not met.
     """
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"

@@ -127,7 +127,10 @@ class AshaScheduler(_Stopping[Asha]):
         return describe_reason(self._rule.type, self._objective, loss, event.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
-        """Return the index of a trial's bracket, from 0: drawn at random with the trial's number as the seed."""
+        """Return the index of a trial's bracket, from 0: drawn at random with the trial's number as the seed.
+
+        The draw is weighted by the probabilities of `_compute_bracket_shares`.
+        """
         if len(self._rungs) == 1:
             return 0
         return _draw_bracket(trial, self._shares)
@@ -163,7 +166,8 @@ def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
 def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     """Return the probability of each bracket, which is proportional to the exponential of its number of rungs.
 
-    A rung at the last epoch is included, although nothing is decided there.
+    A rung at the last epoch is included, although nothing is decided there. Without ``max_iter``, that is the last of
+    ``epochs``.
     """
     last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # or log(243) / log(3) is 4.9999...
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
@@ -283,8 +287,9 @@ def _compute_median(means: RankHeaps) -> float | None:
 def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
     """Return the scheduler of a rule, for trials of ``epochs`` epochs that are compared by an objective.
 
-    ``own`` is the callable that a user's own rule (`Own`) names. Raises ValueError if it is missing, or if there are
-    several objectives and the rule compares trials by one only.
+    The scheduler is a `Scheduler`, or a `Pausing` one if the rule pauses trials. ``own`` is the callable that a user's
+    own rule (`Own`) names; it is called with the objective and the epochs. Raises ValueError if it is missing, or if
+    there are several objectives and the rule compares trials by one only.
     """
     if isinstance(rule, Own):
         if own is None:

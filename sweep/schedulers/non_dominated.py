@@ -31,12 +31,12 @@ Points: TypeAlias = NDArray[np.float64]
 
 
 def find_dominating(points: Points, losses: Losses) -> NDArray[np.bool_]:
-    """Return a mask of the points that dominate ``losses``: worse in no objective and better in at least one."""
+    """Return a mask of the points that dominate ``losses``: higher in no objective and lower in at least one."""
     return np.asarray((points <= losses).all(axis=1) & (points < losses).any(axis=1))
 
 
 def find_dominated(points: Points, losses: Losses) -> NDArray[np.bool_]:
-    """Return a mask of the points that are dominated by ``losses``."""
+    """Return a mask of the points that ``losses`` dominates: lower in no objective and higher in at least one."""
     return np.asarray((points >= losses).all(axis=1) & (points > losses).any(axis=1))
 
 
@@ -57,7 +57,11 @@ class NonDominatedOrder:
         return len(self._losses)
 
     def add(self, trial: int, losses: Losses) -> None:
-        """Add a trial with its loss in each objective, and move the trials that it dominates to later fronts."""
+        """Add a trial with its loss in each objective, and move trials to later fronts.
+
+        The trials that it dominates move, and those that they dominate in turn. The trial must not have been added
+        before.
+        """
         self._losses[trial] = losses
         place = 0
         while place < len(self._fronts) and find_dominating(self._get_losses(self._fronts[place]), losses).any():
@@ -80,11 +84,17 @@ class NonDominatedOrder:
             place += 1
 
     def get_front(self, trial: int) -> int:
-        """Return the number of the front that contains a trial; the first front, the best one, is 1."""
+        """Return the number of the front that contains a trial; the first front, the best one, is 1.
+
+        Raises StopIteration if the trial was not added.
+        """
         return next(place for place, front in enumerate(self._fronts, start=1) if trial in front)
 
     def list_best(self, count: int) -> list[int]:
-        """Return the best ``count`` trials, or all if there are fewer, best first."""
+        """Return the best ``count`` trials, or all if there are fewer, the best front first.
+
+        Within a front, the order is that of `_select_spread`.
+        """
         found: list[int] = []
         for front in self._fronts:
             room = count - len(found)
@@ -101,7 +111,7 @@ class NonDominatedOrder:
         """Return ``count`` trials of a front that are far from each other, or all if there are fewer.
 
         The first is the best in the first objective; each of the others is the one that is farthest from those chosen
-        before it, by losses scaled to the range from 0 to 1.
+        before it, by losses scaled to the range from 0 to 1. ``front`` must not be empty, and ``count`` is at least 1.
         """
         rest = sorted(front, key=lambda trial: (self._losses[trial], trial))
         points = self._scale_losses(rest)
@@ -117,7 +127,8 @@ class NonDominatedOrder:
     def _scale_losses(self, trials: Sequence[int]) -> Points:
         """Return the losses of trials, scaled to the range from 0 to 1 in each objective.
 
-        Shape (trials, objectives). All are 0 if any loss is infinite.
+        The shape is (trials, objectives). An objective in which all are equal is 0. All losses are 0 if any is
+        infinite.
         """
         losses = self._get_losses(trials)
         if not np.isfinite(losses).all():  # trials that violate the constraints by an infinite loss are all alike
@@ -130,7 +141,8 @@ class NonDominatedOrder:
 def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int) -> str:
     """Return a rule and a trial's values at an epoch as text: ``asha: val_loss 0.61 and size 120 at epoch 3``.
 
-    ``losses`` are in the order of ``objective`` and its `others`, lower is better; the text has the metrics' values.
+    ``rule`` is the name of the rule. ``losses`` are in the order of ``objective`` and its `others`, lower is better;
+    the text has the metrics' values, or says that the constraints are not met.
     """
     if max(losses) >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
@@ -244,7 +256,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         return pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE
 
     def _explain_end(self, trial: int, epoch: int) -> str:
-        """Return why a trial that was paused at the rung of this epoch never continued, in one line."""
+        """Return why a trial that is paused at the rung of this epoch will never continue, in one line."""
         order = self._orders[epoch]
         where = describe_losses(self._kind, self._objective, self._last_losses[trial], epoch)
         room = count_parts(len(order), self._eta)

@@ -100,7 +100,7 @@ class PausingScheduler:
         return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
-        """Decide after a reported epoch whether the trial pauses and which paused trials may resume."""
+        """Decide after an epoch with a finite loss whether the trial pauses and which paused trials may resume."""
         raise NotImplementedError  # each subclass implements it
 
     def _process_end(self, trial: int) -> None:
@@ -151,7 +151,10 @@ class PromotionScheduler(PausingScheduler):
         return True
 
     def _count_promotable(self, epoch: int) -> int:
-        """Return how many trials may continue from the rung at this epoch: 1/eta of those that reached it."""
+        """Return how many trials may continue from the rung at this epoch.
+
+        That is 1/eta of those that reached it, rounded down.
+        """
         return count_parts(len(self._scores[epoch]), self._eta)
 
     def _promote(self, epoch: int, rank: int) -> None:
@@ -209,7 +212,10 @@ class PashaScheduler(PromotionScheduler):
         return self._highest >= len(self._rungs) or epoch < self._rungs[self._highest]
 
     def _is_stable(self) -> bool:
-        """Return whether the trials at the highest rung have the same ranks as at the rung before, except for noise."""
+        """Return whether the trials at the highest rung have the same ranks as at the rung before, except for noise.
+
+        Trials that have no loss at the rung before are left out.
+        """
         before = {}
         for loss, trial in self._scores[self._rungs[self._highest - 1]]:
             before[trial] = loss
@@ -223,7 +229,7 @@ class PashaScheduler(PromotionScheduler):
 
     @property
     def epsilon(self) -> float:
-        """The difference of losses up to which a trial may take the rank of another one."""
+        """The difference of losses up to which a trial may take the rank of another one; 0 as long as it is unknown."""
         if self._given is not None:
             return self._given
         if not self._crossing:
@@ -231,7 +237,10 @@ class PashaScheduler(PromotionScheduler):
         return float(np.percentile(self._crossing, 90))
 
     def _compare(self, trial: int) -> None:
-        """Record the noise (`_measure_noise`) between a trial's curve and the best `COMPARED` at the highest rung."""
+        """Record the noise (`_measure_noise`) between a trial's curve and those of the best trials at the highest rung.
+
+        At most `COMPARED` of them are compared.
+        """
         mine = np.array(self._curves[trial])
         for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
             self._crossing += _measure_noise(mine, np.array(self._curves[other]))
@@ -240,7 +249,7 @@ class PashaScheduler(PromotionScheduler):
 def _measure_noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
     """Yield the absolute difference of two learning curves at their last common epoch if they cross at least twice.
 
-    Yields nothing for other curves.
+    Epochs at which they are equal are left out. Yields nothing for other curves, and never more than one number.
     """
     count = min(len(first), len(second))
     differences = first[:count] - second[:count]
@@ -296,7 +305,8 @@ class FreezeThawScheduler(PausingScheduler):
     def _thaw(self) -> None:
         """Let the paused trial with the best prediction resume if the epochs to its next rung fit into the share.
 
-        The share is the rule's ``share`` of the epochs that new trials have trained.
+        The share is the rule's ``share`` of the epochs that new trials have trained, less those that were used for
+        earlier resumed trials. Nothing happens if no paused trial meets the constraints.
         """
         trial = self._choose_best(OPTIMISM)
         if trial is None:

@@ -25,20 +25,24 @@ class Searcher(Protocol):
     def learn(self, past: Iterable[TrialState]) -> int:
         """Learn from ended trials of other sweeps, before any event; return how many of them are used.
 
-        ``past`` comes from `sweep.store.ledger.list_ended_trials` and must be the same in every session. Trials
-        outside of the searcher's space (`Space.adopt`) are ignored. A method that does not learn from results ignores
-        all of them. The configurations of ``past`` may be suggested again.
+        ``past`` comes from `sweep.store.ledger.list_ended_trials` and must be the same in every session. Trials outside
+        of the searcher's space (`Space.adopt`) are ignored, as are completed and pruned ones without a finite value of
+        an objective. A method that does not learn from results ignores all trials. The configurations of ``past`` may
+        be suggested again.
         """
 
     def suggest(self, number: int) -> Params | None:
         """Return the parameters of trial ``number``, or None if there is nothing to suggest.
 
-        That is the case if the space is exhausted or, in a population, if no copy is due. Calling this has no effect on
-        other suggestions.
+        For a trial that has started, they are the ones it started with. There is nothing to suggest if the space is
+        exhausted or, in a population, if no copy is due. Calling this has no effect on other suggestions.
         """
 
     def observe(self, event: Event) -> None:
-        """Learn from a trial's start, a reported epoch or a trial's end; ignore other events."""
+        """Learn from a trial's start, a reported epoch, or a trial's interruption or end; ignore other events.
+
+        Searchers that keep a `Ledger` raise `OutOfOrder` for an event that cannot follow the events before it.
+        """
 
 
 @runtime_checkable
@@ -57,8 +61,9 @@ class Queueing(Protocol):
     """A searcher that can suggest configurations that a person has enqueued; all but populations can."""
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest ``configurations`` next, after those that were enqueued earlier, and suggest none of them twice.
+        """Suggest ``configurations`` next, after those that were enqueued earlier.
 
+        They must not have started, nor wait since an earlier call. Later points that equal one of them are left out.
         When the space changes, enqueued configurations that have not started and lie outside of it are dropped.
         """
 

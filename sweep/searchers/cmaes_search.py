@@ -53,7 +53,10 @@ class CmaesSearcher:
         self._reset_to_space(space)
 
     def _reset_to_space(self, space: Space) -> None:
-        """Forget all results, and search ``space`` from now on."""
+        """Forget all results and the distribution, and search ``space`` from now on.
+
+        Points that were tried are still not suggested again.
+        """
         self._space = space
         self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
         self._past: list[tuple[Point, float]] = []  # where the first distribution is centered
@@ -70,7 +73,8 @@ class CmaesSearcher:
     def change_space(self, space: Space) -> None:
         """Start a new distribution in another space, centered on the best of the earlier trials that lie in it.
 
-        Trials that are running now do not count for its generations.
+        If there are none, it is centered on the middle of the space. Trials of other sweeps count as earlier trials;
+        trials that are running now do not count for its generations.
         """
         self._reset_to_space(space)
         ended = []
@@ -159,7 +163,7 @@ class CmaesSearcher:
         return self._optimizer
 
     def _create_distribution(self, population: int | None) -> cmaes.CMA:
-        """Return a new distribution; ``population`` is its size, or None for the default.
+        """Return a new distribution; ``population`` is the number of trials in a generation, or None for the default.
 
         The first distribution is centered on the best trials of earlier sweeps or, if there are none, on the middle of
         the space. Later ones are centered on a random point.
@@ -191,7 +195,11 @@ class CmaesSearcher:
         return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)
 
     def _get_loss(self, record: TrialState) -> float | None:
-        """Return the loss of a trial; infinite if it counts as worse than all others, None if it does not count."""
+        """Return the loss of a trial; infinite if it counts as worse than all others, None if it does not count.
+
+        Only a failed trial does not count, unless the objective's ``impute`` is set. A completed, pruned or paused
+        trial without a finite loss counts as worse than all others.
+        """
         if record.status in JUDGED or record.paused:
             return self._objective.ranking_loss(record.last)
         if record.status is Status.FAILED and self._objective.impute is None:

@@ -38,10 +38,11 @@ class RungResults:
 
 
 def limit_losses(results: RungResults) -> Array:
-    """Return finite losses without outliers for a model to learn from, one for each result.
+    """Return finite losses without outliers for a model to learn from, one for each result, in their order.
 
     Losses far beyond the median are reduced to `FARTHEST` times its distance from the best. Trials that violate a
-    constraint get larger losses, which increase with the violation. Trials without a usable loss get the largest one.
+    constraint get larger losses than all that meet the constraints, increasing with the violation. Trials without a
+    usable loss get the largest one.
     """
     meets = np.isfinite(results.losses) & (results.violations <= 0)
     violates = np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
@@ -68,7 +69,7 @@ def limit_losses(results: RungResults) -> Array:
 
 
 def _typical_distance(losses: Array, best: float) -> float:
-    """Return the difference between the median loss and the best one.
+    """Return the difference between the median loss and ``best``, the lowest one.
 
     If it is 0, return the median of all positive differences. The result is at least 1e-12.
     """
@@ -93,9 +94,10 @@ class _Level:
 def _split_rungs(rungs: Sequence[RungResults]) -> list[_Level]:
     """Split the losses of each rung into a multiple of the losses of the rung below and a remainder of its own.
 
-    Each trial of a rung must have a result at all rungs below. Losses are in units of the deviation at the first rung,
-    so that a slope of 1 means equal gaps. The result has the lowest rung, and all rungs above it up to the first that
-    has fewer than `FEWEST` results.
+    ``rungs`` are ascending. Each trial of a rung must have a result at all rungs below; a KeyError is raised otherwise.
+    Losses are in units of the deviation at the first rung, so that a slope of 1 means equal gaps. The result has a
+    level for the lowest rung, and for the rungs above it up to, but without, the first that has fewer than `FEWEST`
+    results.
     """
     levels: list[_Level] = []
     below: dict[int, float] = {}
@@ -129,9 +131,10 @@ def _fit_slope(lower: Array, upper: Array) -> float:
 
 
 def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
-    """Choose at most ``most`` values and return their indices, ascending.
+    """Choose at most ``most`` of ``values`` and return their indices, ascending.
 
-    If there are more values, one half are the smallest ones, and the other half are evenly spaced among the rest.
+    If there are more values, half of the chosen ones are the smallest, and the others are evenly spaced among the rest
+    in the order of ``values``.
     """
     if len(values) <= most:
         return np.arange(len(values))
@@ -145,7 +148,9 @@ def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
 def fit_rungs(rungs: Sequence[RungResults], features: Array, owners: NDArray[np.intp]) -> list[KernelParameters]:
     """Fit a Gaussian process to each rung that the model uses; return the kernel parameters, lowest rung first.
 
-    ``features`` has a row for each trial. ``owners`` has for each column the index of its hyperparameter.
+    ``rungs`` are ascending; those from the first with fewer than `FEWEST` results above the lowest are left out.
+    ``features`` has a row for each trial, to which `RungResults.trials` are indices. ``owners`` has for each column the
+    index of its hyperparameter.
     """
     found = []
     for level in _split_rungs(rungs):
@@ -193,7 +198,7 @@ class CurveModel:
 
     @property
     def rungs(self) -> int:
-        """The number of rungs that the model uses."""
+        """The number of rungs that the model uses, which may be fewer than it was given."""
         return len(self._levels)
 
     @property
@@ -210,9 +215,10 @@ class CurveModel:
     def expected_gain(self, features: Array, count: int) -> float:
         """Return the expected improvement of the best of ``count`` new configurations on the best trial.
 
-        The configurations are chosen from ``features`` one after another: always the one with the greatest expected
-        improvement, on the assumption that those before it end as predicted. The result is in the unit of the given
-        losses, without noise.
+        The configurations are chosen from the rows of ``features`` one after another: always the one with the greatest
+        expected improvement, on the assumption that those before it end as predicted. If there are fewer than ``count``
+        rows, one is chosen for each. The best trial is the one with the lowest predicted loss. The result is in the
+        unit of the given losses, without noise. Raises ValueError if ``features`` is empty or ``count`` is 0.
         """
         processes = self._processes
         gains, deviations = [], []
@@ -228,7 +234,8 @@ class CurveModel:
         """Return the mean expected improvement of the best of ``count`` configurations on the best trial.
 
         The mean is taken over consecutive groups of ``count`` rows of ``features``, which must not be empty. An
-        incomplete last group is left out unless it is the only one. The result is in the unit of the given losses.
+        incomplete last group is left out unless it is the only one. The best trial is the one with the lowest predicted
+        loss. The result is in the unit of the given losses, without noise.
         """
         mean, deviation = self._predict(self._processes, features)
         starts = range(0, max(len(features) - count, 0) + 1, count)
@@ -239,7 +246,11 @@ class CurveModel:
         return float(np.mean(found)) * self._unit
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return means and standard deviations of configurations' losses, in units of the first rung's deviation."""
+        """Return means and standard deviations of configurations' losses at the highest rung that the model uses.
+
+        ``features`` has a row for each configuration. Both results are in units of the first rung's deviation, the
+        deviations without noise.
+        """
         return self._predict(self._processes, features)
 
     def _predict(self, processes: Sequence[GaussianProcess], features: Array) -> tuple[Array, Array]:
@@ -255,7 +266,8 @@ class CurveModel:
         """Return the logarithm of the expected improvement of each configuration on the best trial.
 
         The best trial is the one with the lowest predicted loss, not the lowest observed one, which may be due to
-        noise. The logarithm also distinguishes configurations with almost no chance (Ament et al., NeurIPS 2023).
+        noise. The improvement is in units of the first rung's deviation. The logarithm also distinguishes
+        configurations with almost no chance (Ament et al., NeurIPS 2023).
         """
         mean, deviation = self.predict(features)
         return _log_improvements(self._best - mean, deviation)
@@ -274,7 +286,7 @@ def expected_maximum(means: Array, deviations: Array) -> float:
     """Return the expected value of the largest of independent normal variables, where negative values count as 0.
 
     It is the integral over x > 0 of the probability that at least one variable is larger than x. ``means`` must not be
-    empty.
+    empty, and ``deviations`` must be positive.
     """
     most = max(float((means + 8.0 * deviations).max()), 0.0)
     if most == 0.0:

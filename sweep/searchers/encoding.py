@@ -51,13 +51,14 @@ class Encoding:
 
     @property
     def size(self) -> int:
-        """The number of columns of a row: parameters with several values."""
+        """The number of columns of a row: one for each drawn parameter with several values."""
         return len(self._axes)
 
     def encode(self, params: Params) -> NDArray[np.float64]:
         """Return the row of a configuration, of shape (columns,), with NaN for parameters that it lacks.
 
-        Raises ValueError if a value is not among the choices of its parameter.
+        Raises ValueError if a value is not among the choices of its parameter, and TypeError if the parameter is a
+        number and the value is not. Numbers are not checked against the bounds.
         """
         row = np.full(self.size, math.nan)
         for column, axis in enumerate(self._axes):
@@ -66,11 +67,14 @@ class Encoding:
         return row
 
     def encode_all(self, configurations: Sequence[Params]) -> Rows:
-        """Return the rows of several configurations."""
+        """Return the rows of several configurations, in their order; the errors are those of `encode`."""
         return np.array([self.encode(params) for params in configurations]).reshape(-1, self.size)
 
     def decode(self, row: NDArray[np.float64]) -> Draw:
-        """Return a function that returns each parameter's value in the configuration of a row."""
+        """Return a function that returns each parameter's value in the configuration of a row.
+
+        It must not be called for parameters that do not apply, whose number is NaN, nor for tied ones.
+        """
         units = row.tolist()
 
         def draw(parameter: Parameter) -> Value:
@@ -82,10 +86,11 @@ class Encoding:
         return draw
 
     def snap_to_valid(self, rows: Rows) -> Rows:
-        """Return rows of arbitrary numbers from 0 to 1 as rows of valid configurations.
+        """Return rows of arbitrary numbers from 0 to 1 as rows of valid configurations, in their order.
 
         Numbers are moved to the nearest possible value, parameters that do not apply become NaN, and configurations
-        that violate a constraint are left out.
+        that violate a constraint are left out, so that fewer rows may be returned. ``rows`` must not have NaN. Raises
+        ValueError if no parameter has several values.
         """
         snapped = np.column_stack([axis.snap(rows[:, column]) for column, axis in enumerate(self._axes)])
         if self.is_plain:
@@ -102,8 +107,8 @@ class Encoding:
         """Return a random neighbor of each row, to which `snap_to_valid` must still be applied.
 
         A number moves by about ``scale``, at least by about the distance of neighboring values; a choice is drawn
-        again. One parameter always changes, each other number with probability 1/2, each other choice with probability
-        1/5. Parameters that do not apply get a number, since they may apply after the move.
+        again. One random parameter is always moved or drawn again, each other number with probability 1/2, each other
+        choice with probability 1/5. Parameters that do not apply get a number, since they may apply after the move.
         """
         fresh = rng.random(rows.shape)
         centers = np.where(np.isnan(rows), fresh, rows)
@@ -116,7 +121,11 @@ class Encoding:
         return np.where(changes, np.where(unordered, fresh, moved), centers)
 
     def features(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the coordinates of rows; each parameter adds at most 1 to the squared distance of two rows."""
+        """Return the coordinates of rows, in one row for each.
+
+        Each parameter adds at most 1 to the squared distance of two rows. `owners` says to which parameter a coordinate
+        belongs.
+        """
         blocks = []
         for column, axis in enumerate(self._axes):
             blocks.append(axis.coordinates(rows[:, column]))
@@ -129,7 +138,10 @@ class Encoding:
         return np.repeat(np.arange(self.size), dimensions)
 
     def log_belief(self, rows: Rows) -> NDArray[np.float64]:
-        """Return each row's log density under the author's beliefs, relative to the space's own density."""
+        """Return each row's log density under the author's beliefs, relative to the space's own density.
+
+        Parameters without a belief, and those that do not apply, add 0.
+        """
         return np.array(sum(axis.log_belief(rows[:, column]) for column, axis in enumerate(self._axes)))
 
 
@@ -182,7 +194,7 @@ class _Axis:
 
     @property
     def dimensions(self) -> int:
-        """The number of coordinates of the parameter."""
+        """The number of coordinates into which `coordinates` turns a number of this column."""
         if self.is_choice:
             return len(self.values or ()) + 1
         return 1 if self.parameter.when is None else 2
@@ -228,7 +240,7 @@ class _Axis:
 
 
 def _are_ordered(values: Sequence[Value]) -> bool:
-    """Return whether a list consists of at least three different numbers, which are encoded as points on a line."""
+    """Return whether values are at least three numbers that all differ, which are encoded as points on a line."""
     numbers = []
     for value in values:
         if is_number(value):
@@ -239,7 +251,8 @@ def _are_ordered(values: Sequence[Value]) -> bool:
 def _assign_units(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
     """Return the values of a list, and a number from 0 to 1 for each, ascending.
 
-    Ordered values (`_are_ordered`) are sorted and placed on a linear or logarithmic scale, others evenly.
+    Ordered values (`_are_ordered`) are sorted and placed on a linear or logarithmic scale. Others keep their order and
+    get evenly spaced numbers.
     """
     if not _are_ordered(values):
         return tuple(values), (np.arange(len(values)) + 0.5) / len(values)

@@ -27,7 +27,7 @@ FIT_STEPS = 40
 
 
 def matern(squares: Array) -> Array:
-    """Return the Matern 5/2 kernel with signal 1 at the squared distances ``squares``."""
+    """Return the Matern 5/2 kernel with signal 1 at the squared distances ``squares``, in units of the scales."""
     distances = ROOT5 * np.sqrt(squares)
     polynomial = 1.0 + distances + (5.0 / 3.0) * squares
     return np.asarray(polynomial * np.exp(-distances))
@@ -85,14 +85,17 @@ class GaussianProcess:
         self._weights: Array = cho_solve((self._factor, True), values)
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return means and standard deviations of the function at points, without the noise."""
+        """Return means and standard deviations of the function at each row of ``features``, without the noise."""
         covariance = self._covariance(features)
         explained = solve_triangular(self._factor, covariance, lower=True)
         variance = self._signal - (explained**2).sum(axis=0)
         return covariance.T @ self._weights, np.sqrt(np.maximum(variance, 1e-10))
 
     def condition_on_means(self, features: Array) -> GaussianProcess:
-        """Return the process conditioned on its own means at further points, which reduces its deviation there."""
+        """Return the process conditioned on its own means at further points, which reduces its deviation there.
+
+        The process itself is unchanged; it is returned if ``features`` has no rows.
+        """
         if not len(features):
             return self
         values = np.concatenate([self._values, self.predict(features)[0]])
@@ -107,8 +110,8 @@ class GaussianProcess:
 def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
     """Fit kernel parameters to ``values`` by maximizing their posterior probability from two fixed starts.
 
-    ``values`` must have mean 0 and deviation 1. ``owners`` has for each column of ``features`` the index of its
-    hyperparameter.
+    ``values`` must have mean 0 and deviation 1. ``features`` has a row for each value; ``owners`` has for each of its
+    columns the index of the hyperparameter to which it belongs.
     """
     size = int(owners.max()) + 1
     loss = NegativeLogPosterior(owners, features, values)

@@ -111,7 +111,10 @@ class GaussianProcessSearcher:
         self._reset_to_space(space)
 
     def _reset_to_space(self, space: Space) -> None:
-        """Forget all results, and search ``space`` from now on."""
+        """Forget all results, and search ``space`` from now on.
+
+        Points that were tried are still not suggested again.
+        """
         self._space = space
         self._encoding = Encoding(space)
         self._owners = self._encoding.owners
@@ -135,7 +138,10 @@ class GaussianProcessSearcher:
         return self._learn_past(records)
 
     def change_space(self, space: Space) -> None:
-        """Suggest from another space from now on, and learn from all earlier trials that lie in it."""
+        """Suggest from another space from now on, and learn from all earlier trials that lie in it.
+
+        These are the trials of this sweep, and those of other sweeps that were learned from.
+        """
         self._reset_to_space(space)
         self._learn_past(self._past)
         for record in self._ledger.trials.values():
@@ -186,10 +192,11 @@ class GaussianProcessSearcher:
         """Return by how much the next ``count`` configurations are expected to improve on the best trial.
 
         With ``chosen``, the next ones are the most promising of ``upcoming`` or, if it is empty, of the whole space.
-        Otherwise, the result is the mean over consecutive groups of ``count`` configurations of ``upcoming``.
+        Otherwise, the result is the mean over consecutive groups of ``count`` configurations of ``upcoming``, or of the
+        most promising ones of the whole space. ``count`` must be at least 1.
 
-        Returns None if fewer than three trials have trained to the end, if a rung has too few results for a model, or
-        if there are no configurations to choose from.
+        Returns None if there are too few results for a model, if one of its rungs has too few, if fewer than three
+        trials have a result at the end of the training, or if there are no configurations to choose from.
         """
         whole = sum(result.rung == END for result in self.results)
         if self._is_starting or whole < FEWEST:
@@ -215,7 +222,7 @@ class GaussianProcessSearcher:
 
     @property
     def _is_starting(self) -> bool:
-        """True if there are too few results for a model, or if no parameter has several values."""
+        """True if there are fewer results than a model needs to start, or if no parameter has several values."""
         return len(self.results) < self._starts or not self._encoding.size
 
     def _generate_design_draws(self, number: int) -> Iterator[Draw]:
@@ -229,10 +236,10 @@ class GaussianProcessSearcher:
         return map(self._encoding.decode, rows)
 
     def _search_candidates(self, number: int) -> Rows:
-        """Return rows of configurations, sorted by expected improvement, the greatest first.
+        """Return rows of configurations, sorted by expected improvement and by the author's beliefs, the best first.
 
         The search starts with random rows and neighbors of the best trials, and continues around the best of these rows
-        with smaller and smaller steps.
+        with smaller and smaller steps. ``number`` is the number of a trial, which seeds it.
         """
         encoding, model = self._encoding, self._build_model()
         rng = np.random.default_rng([self._seed, number])
@@ -274,7 +281,10 @@ class GaussianProcessSearcher:
         return [_combine_results(several) for several in found.values() if several]
 
     def _list_pending(self) -> list[list[int]]:
-        """Return for each rung the indices in `_known` of the running trials whose next result is expected there."""
+        """Return for each rung the indices in `_known` of the running trials whose next result is expected there.
+
+        There is a list, maybe an empty one, for each of the present rungs, ascending.
+        """
         pending: dict[Rung, list[int]] = {}
         for rung in self._rungs:
             pending[rung] = []
@@ -291,7 +301,10 @@ class GaussianProcessSearcher:
         self._add_results(len(self._known) - 1)
 
     def _is_in_space(self, params: Params) -> bool:
-        """Return whether a configuration lies in the present space; an older one may be from another space."""
+        """Return whether a configuration lies in the present space; an older one may be from another space.
+
+        Constraints, constants and tied values are not checked.
+        """
         for parameter in self._space.parameters:
             if not parameter.drawn:
                 continue
@@ -303,7 +316,7 @@ class GaussianProcessSearcher:
         return True
 
     def _count_stop(self, record: TrialState) -> bool:
-        """Return whether a trial was pruned or is paused; if so, count a stop at its last epoch."""
+        """Return whether a trial was pruned or is paused; if so, count a stop at its last epoch, unless that is 0."""
         stopped = record.paused or record.status is Status.PRUNED
         if stopped and record.epoch:
             self._stops[record.epoch] += 1
@@ -312,7 +325,9 @@ class GaussianProcessSearcher:
     def _choose_rungs(self) -> None:
         """Use the epochs at which most trials stop or pause, and the end of the training, as rungs.
 
-        If the rungs change, the results of all trials are collected again.
+        An epoch counts if at least `FEWEST_STOPS` trials stopped there and no other rung is within a factor of
+        `RUNG_DISTANCE`; at most `MOST_RUNGS` are used. If the rungs change, the results of all trials are collected
+        again.
         """
         chosen: list[int] = []
         for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
@@ -332,7 +347,8 @@ class GaussianProcessSearcher:
     def _add_results(self, place: int) -> None:
         """Add a trial's results at all rungs that it has reached and where it has none yet.
 
-        A trial that diverged, ran out of memory or failed also gets a result at the first rung that it did not reach.
+        ``place`` is the index of the trial in `_known`. A trial that diverged, ran out of memory or failed also gets a
+        result at the first rung that it did not reach, if `_get_result` returns one.
         """
         known = self._known[place]
         for rung in self._rungs:
@@ -346,7 +362,12 @@ class GaussianProcessSearcher:
                 return
 
     def _get_result(self, place: int, rung: Rung) -> RungResult | None:
-        """Return the result of a trial at a rung; None if it has none, or none yet."""
+        """Return the result at a rung of the trial at index ``place`` of `_known`; None if it has none, or none yet.
+
+        A trial that was pruned before the first rung counts there with its last loss. A trial that diverged, ran out of
+        memory or failed counts at rungs that it did not reach as its objective's ``impute`` says, else with an infinite
+        loss; a failed one without ``impute`` has no result there.
+        """
         record = self._known[place].record
         if record.status in WHOLE or record.epoch >= rung:
             return self._get_last_result(place, rung)
@@ -359,7 +380,7 @@ class GaussianProcessSearcher:
         return RungResult(place, rung, math.inf if imputed is None else imputed, 0.0)
 
     def _get_last_result(self, place: int, rung: Rung) -> RungResult | None:
-        """Return a trial's result with the last finite loss up to a rung.
+        """Return a result at a rung with the last finite loss up to it, of the trial at index ``place`` of `_known`.
 
         Without a finite loss, return None if the trial may continue, and a result with an infinite loss if it has
         ended.

@@ -41,7 +41,10 @@ UNIT = FloatDistribution(0.0, 1.0)
 
 
 def make_distribution(domain: Domain) -> BaseDistribution:
-    """Return Optuna's distribution for a domain, or `UNIT` if Optuna has no equivalent."""
+    """Return Optuna's distribution for a domain, or `UNIT` if Optuna has no equivalent.
+
+    The choices of a categorical distribution are the keys of the values, which are JSON.
+    """
     match domain:
         case Categorical(probabilities=None):
             return CategoricalDistribution([key(value) for value in list_choices(domain) or ()])
@@ -58,7 +61,10 @@ def make_distribution(domain: Domain) -> BaseDistribution:
 
 
 def encode_value(domain: Domain, value: Value) -> Any:
-    """Convert a value to Optuna's representation, in the distribution of `make_distribution`."""
+    """Convert a value to Optuna's representation, in the distribution of `make_distribution`.
+
+    That is JSON text for a choice, a number from 0 to 1 for the distribution `UNIT`, and otherwise the value itself.
+    """
     known = make_distribution(domain)
     if isinstance(known, CategoricalDistribution):
         return key(value)
@@ -68,7 +74,10 @@ def encode_value(domain: Domain, value: Value) -> Any:
 
 
 def draw_value(trial: Trial, parameter: Parameter) -> Value:
-    """Return the value that Optuna's sampler chooses for a parameter of a trial."""
+    """Return the value that Optuna's sampler chooses for a parameter of a trial.
+
+    Optuna records the choice in ``trial``.
+    """
     name = parameter.name
     domain = parameter.domain
     match make_distribution(domain):
@@ -92,7 +101,10 @@ Outcome: TypeAlias = tuple[TrialState, list[float] | None, Mapping[int, Mapping[
 
 
 def build_sampler(method: SamplerName, space: Space, seed: int, *, objectives: int, trials: int = 0) -> BaseSampler:
-    """Return a new sampler for one trial, seeded by ``seed``; ``trials`` is the number of trials in the study."""
+    """Return a new sampler of ``method`` for one trial, seeded by ``seed``.
+
+    ``objectives`` is the number of objectives, ``trials`` the number of trials in the study.
+    """
     match method:
         case "tpe":
             conditional = any(parameter.when for parameter in space.parameters)
@@ -153,7 +165,8 @@ class TPESampler(samplers.TPESampler):
 def _decode_value(domain: Domain, known: BaseDistribution, number: float) -> Value:
     """Convert a number in Optuna's internal representation to a value.
 
-    The number is an index for choices, and between 0 and 1 for values that Optuna cannot draw.
+    ``known`` is the distribution of ``domain`` (`make_distribution`). The number is an index for choices, and between 0
+    and 1 for values that Optuna cannot draw.
     """
     if isinstance(known, CategoricalDistribution):
         return (list_choices(domain) or ())[int(number)]
@@ -179,7 +192,10 @@ class NSGAIISampler(samplers.NSGAIISampler):
 
 
 def list_common_distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return the distributions of the parameters that vary in every trial, in the order in which Optuna draws them."""
+    """Return the distributions of the parameters that vary in every trial, by name, in alphabetical order.
+
+    Optuna draws them in this order. Conditional, constant and tied parameters are left out, and those with one value.
+    """
     known = {}
     for p in space.parameters:
         if p.drawn and not p.when:
@@ -214,7 +230,7 @@ class OptunaSearcher:
         self._reset_study()
 
     def _reset_study(self) -> None:
-        """Replace the study by an empty one."""
+        """Replace the study by an empty one; trials of other sweeps must be added again."""
         objectives = self._objectives
         self._storage = SearcherStorage([StudyDirection[objective.goal.upper()] for objective in objectives])
         self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study; those of other sweeps come first
@@ -237,7 +253,10 @@ class OptunaSearcher:
         return len(self._known) - before
 
     def change_space(self, space: Space) -> None:
-        """Suggest from another space from now on, and learn from all earlier trials that lie in it."""
+        """Suggest from another space from now on, and learn from all earlier trials that lie in it.
+
+        These are the trials of this sweep, and those of other sweeps that were learned from.
+        """
         self._space = space
         self._reset_study()
         self._learn_past(self._past)
@@ -265,7 +284,11 @@ class OptunaSearcher:
                 pass
 
     def study(self) -> optuna.Study:
-        """Return an Optuna study with the trials of other sweeps, then this sweep's in the order of their start."""
+        """Return the searcher's Optuna study, brought up to date.
+
+        It has the trials of other sweeps, then this sweep's in the order of their start, except those that lie in
+        another space.
+        """
         with silence_optuna():
             return self._update_study(0)
 
@@ -281,7 +304,7 @@ class OptunaSearcher:
         self._mark_changed(len(self._known) - 1)
 
     def _mark_changed(self, number: int) -> None:
-        """Mark a trial to be updated in the study.
+        """Mark the trial with number ``number`` in the study, to be updated at the next suggestion.
 
         If its loss widens the range of the losses, also mark all trials whose values depend on that range.
         """
@@ -338,7 +361,10 @@ class OptunaSearcher:
         return point
 
     def _encode_past_trial(self, params: Params) -> _AskedPoint:
-        """Return the parameters of another sweep's trial in Optuna's representation, for nsga2 in generation 0."""
+        """Return the parameters of another sweep's trial in Optuna's representation.
+
+        ``params`` is a point of the present space. For nsga2, the trial is recorded as one of generation 0.
+        """
         point = _AskedPoint()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
@@ -348,14 +374,19 @@ class OptunaSearcher:
         return point
 
     def _record_sampler_attributes(self, number: int, point: _AskedPoint) -> None:
-        """Store in ``point`` the attributes that the sampler sets on a new trial, such as its generation."""
+        """Store in ``point`` the attributes that the sampler sets on new trial ``number``, such as its generation."""
         trial = self._update_study(number).ask()
         _ = trial.relative_params  # `ask` alone samples nothing
         point.notes = self._storage.get_trial(trial.number).system_attrs
         self._storage.remove_trials_from(trial.number)
 
     def _make_study_trial(self, point: _AskedPoint, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
-        """Return a trial for the study, and whether its values must follow the worst loss of the other trials."""
+        """Return a trial for the study, and whether its values must follow the worst loss of the other trials.
+
+        ``point`` has the trial's parameters in Optuna's representation, ``record`` its state, and ``penalties`` a value
+        for each objective, for trials without one. The values must follow if the trial is completed in the study with
+        values that it did not report itself.
+        """
         state, values, epochs = self._choose_outcome(record, penalties)
         by_epoch = {}
         if len(self._objectives) == 1:  # Optuna compares pruned trials by one objective only
@@ -411,7 +442,7 @@ class OptunaSearcher:
         return TrialState.COMPLETE, [one.compute_value_beyond(1.0 + violation) for one in self._ranges], {}
 
     def _get_final_values(self, record: Record) -> list[float]:
-        """Return the final values of all objectives; empty if any of them has none."""
+        """Return the last values of all objectives; empty if any of them is absent, NaN or infinite."""
         values = []
         for objective in self._objectives:
             values.append(objective.value(record.last))
@@ -472,10 +503,13 @@ class _Range:
 
     @property
     def penalty(self) -> float:
-        """A value of the metric that is worse than every trial's by a tenth of the range."""
+        """A value of the metric that is worse than every trial's by a tenth of the range (`compute_value_beyond`)."""
         return self.compute_value_beyond(0.1)
 
     def compute_value_beyond(self, spreads: float) -> float:
-        """Return the value of the metric that is worse than every trial's by ``spreads`` times the range."""
+        """Return the value of the metric that is worse than every trial's by ``spreads`` times the range.
+
+        If the range is empty or a single loss, the size of that loss is used instead of the range, or 1 if it is 0.
+        """
         spread = self._high - self._low or abs(self._high) or 1.0
         return self._objective.from_loss(self._high + spreads * spread)

@@ -42,12 +42,15 @@ class SearcherStorage(BaseStorage):
         self.notes: dict[str, Any] = {}  # attributes that samplers set on the study
 
     def set_trial(self, number: int, trial: FrozenTrial) -> None:
-        """Replace the trial with number ``number``, or append it if the number is the next one."""
+        """Replace the trial with number ``number``, or append it if the number is the next one.
+
+        The number and the id of ``trial`` are set to ``number``.
+        """
         trial.number = trial._trial_id = number
         self._trials[number : number + 1] = [trial]
 
     def remove_trials_from(self, number: int) -> None:
-        """Remove the trial with number ``number`` and all later ones."""
+        """Remove the trial with number ``number`` and all later ones, if there are any."""
         del self._trials[number:]
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
@@ -128,9 +131,11 @@ def create_frozen_trial(
     by_epoch: dict[int, float],
     span: tuple[datetime | None, datetime | None],
 ) -> FrozenTrial:
-    """Return an Optuna trial with the placeholder -1 as its number, and ``by_epoch`` as its intermediate values.
+    """Return an Optuna trial with the placeholder -1 as its number and id.
 
-    ``span`` is the time of its start and the time of its end; each is None if unknown.
+    ``params`` are in Optuna's representation, in ``distributions``. ``values`` has the final value of each objective,
+    or is None; ``by_epoch`` are the intermediate values. ``span`` is the time of its start and the time of its end;
+    each is None if unknown. Mappings are not copied.
     """
     return FrozenTrial(
         number=-1,
@@ -150,7 +155,10 @@ def create_frozen_trial(
 
 @contextmanager
 def silence_optuna() -> Iterator[None]:
-    """Suppress Optuna's log messages and its warnings about experimental features, which do not concern our users."""
+    """Suppress Optuna's log messages below critical, and all Python warnings, inside of a ``with`` block.
+
+    Optuna's verbosity and the filters of warnings are restored afterwards.
+    """
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     try:
@@ -173,7 +181,7 @@ class FollowedSweep(Protocol):
 
     @property
     def objectives(self) -> Sequence[tuple[str, str]]:
-        """The metric and the goal of each objective."""
+        """The metric and the goal, ``minimize`` or ``maximize``, of each objective."""
 
     @property
     def notes(self) -> Mapping[str, Value]:
@@ -227,9 +235,10 @@ class WatchedStudies(BaseStorage):
         raise KeyError(trial_id)
 
     def get_best_trial(self, study_id: int) -> FrozenTrial:
-        """Return the trial with the best value that meets the constraints. Raises ValueError if there is none.
+        """Return the completed trial with the best value that meets the constraints.
 
-        The inherited method compares values only, although `study.best_trial` considers constraints.
+        The study must have one objective. Raises ValueError if there is no such trial, and KeyError if there is no such
+        study. The inherited method compares values only, although `study.best_trial` considers constraints.
         """
         completed = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
         feasible = []

@@ -73,7 +73,8 @@ class Axis:
     def encode(self, value: Value) -> Any:
         """Return a value in Optuna's representation, as JSON text if Optuna does not support its type.
 
-        Raises KeyError if the value is not among the choices of the axis.
+        Raises KeyError if the value is not among the choices of the axis. On an axis of numbers, the value must be a
+        number and is not checked against the bounds.
         """
         match self.distribution:
             case IntDistribution():
@@ -93,9 +94,10 @@ class Axis:
 
 
 def make_axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
-    """Return an axis for each parameter, by name; for an unknown domain (None), from the values of the trials.
+    """Return an axis for each parameter, by name, extended to all values of ``trials``.
 
-    Parameters with neither a domain nor a value are left out.
+    For an unknown domain (None), the axis is made from the values of the trials. Parameters with neither a domain nor a
+    value are left out.
     """
     axis_by_name = {}
     for name, domain in domains.items():
@@ -111,7 +113,7 @@ def make_axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTria
 def make_axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     """Return the axis of a domain, extended so that it can represent all values in ``seen``.
 
-    If the domain is None, the axis is made from ``seen``, which must not be empty.
+    If the domain is None, the axis is made from ``seen``; a ValueError is raised if that is empty.
     """
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if is_number(value)]
@@ -132,12 +134,15 @@ def make_frozen_trial(
 ) -> FrozenTrial:
     """Convert a sweep's trial to an Optuna trial, with its actual state.
 
+    ``known`` has the axes by the name of the parameter; parameters without an axis are left out. ``objectives`` are the
+    names of the metrics.
+
     A trial that will continue but does not train at the moment is WAITING, also if its driver was killed (not
     ``alive``): Optuna starts with such trials if somebody continues to optimize the study. A trial that diverged, ran
     out of memory or failed is FAIL, as is a completed one without a finite value for each objective. An infeasible
-    trial is COMPLETE
-    with a violated constraint. Pruned trials keep the values that they had reached. User attributes hold the status
-    with its reason, and all metrics as last reported.
+    trial is COMPLETE with a violated constraint. Pruned trials keep the values that they had reached, if all are
+    finite. With one objective, intermediate values are its values by epoch. User attributes hold the trial's notes, the
+    status with its reason, the number of epochs, and all finite metrics as last reported.
     """
     state = _STATES.get(trial.status, TrialState.FAIL)
     values = []
@@ -185,8 +190,9 @@ def make_study(
 ) -> Study:
     """Return an Optuna study in memory with ``trials``, in their order.
 
-    ``objectives`` are pairs of metric and goal, ``domains`` those of the searched parameters. ``alive`` is True if a
-    process drives the sweep.
+    ``objectives`` are pairs of metric and goal, ``domains`` those of the searched parameters by name, None where
+    unknown; other parameters of a trial are left out. ``alive`` is True if a process drives the sweep; otherwise,
+    trials that were running are WAITING.
     """
     told_trials = list(trials)
     known = make_axes(domains, told_trials)
@@ -199,7 +205,10 @@ def make_study(
 
 
 def _make_domain(numbers: Sequence[float]) -> Range:
-    """Return the uniform domain from the smallest to the largest number, of integers if all numbers are integers."""
+    """Return the uniform domain from the smallest to the largest number, of integers if all numbers are integers.
+
+    Raises ValueError if ``numbers`` is empty.
+    """
     low = min(numbers)
     high = max(numbers)
     if all(isinstance(number, int) for number in numbers):
@@ -224,10 +233,10 @@ def _make_number_distribution(domain: Range, seen: Sequence[float]) -> BaseDistr
 
 
 def _make_choice_distribution(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[str, Any]]:
-    """Return Optuna's distribution for a parameter with choices, and the choices by the key of the value.
+    """Return Optuna's distribution for a parameter with choices, and Optuna's choices by the key of the value.
 
-    Choices are the values themselves if Optuna supports and distinguishes them; otherwise all but texts become JSON, or
-    all of them if some would still be equal.
+    ``possible`` has the values by their keys (`sweep.space.domains.key`). Choices are the values themselves if Optuna
+    supports and distinguishes them; otherwise all but texts become JSON, or all of them if some would still be equal.
     """
     values = list(possible.values())
     if all(value is None or isinstance(value, str | bool) or is_number(value) for value in values):
@@ -240,7 +249,7 @@ def _make_choice_distribution(possible: Mapping[str, Value]) -> tuple[BaseDistri
 
 
 def _label_choice(value: Value) -> str:
-    """Return the text that stands for a value among Optuna's choices."""
+    """Return the text that stands for a value among Optuna's choices: a string itself, any other value as JSON."""
     if isinstance(value, str):
         return value
     return key(value)
@@ -289,8 +298,9 @@ def compute_importances(
 
     Parameters that none of the trials has are left out: nothing is known about them.
 
-    ``trials`` are pairs of parameters and a finite loss. ``domains`` are those that are known; they define the scales
-    of values.
+    ``trials`` are pairs of parameters and a finite loss; at most `POOL` of them, chosen at random, are used.
+    ``domains`` are those that are known; they define the scales of values. All shares are 0 if no parameter has an
+    effect.
 
     The method is PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as implemented in Optuna, also for parameters that
     not every trial has, on resamples of the trials with replacement (bootstrap). The same trials give the same numbers.

@@ -32,9 +32,10 @@ def first_new(
 ) -> Params | None:
     """Return the first feasible point that was not tried, from at most `MAX_ATTEMPTS` draws; None if there is none.
 
-    ``tried`` has the `key` of each earlier point. If all draws fail, a finite space is searched in grid order. In an
-    infinite space, the first draw is moved to the nearest feasible point and with ``walk`` on from there at random;
-    ``uniform`` supplies the random numbers for that. If None is returned, the space counts as exhausted.
+    ``tried`` has the `key` of each earlier point. Each of ``draws`` makes one point; those up to the returned point are
+    consumed. If all draws fail, a finite space is searched in grid order. In an infinite space, the first draw is moved
+    to the nearest feasible point and with ``walk`` on from there at random; ``uniform`` supplies the random numbers for
+    that. If None is returned, the space counts as exhausted.
     """
     size = space.cardinality
     if size is not None and len(tried) >= size and next(_generate_untried(space, tried), None) is None:
@@ -65,17 +66,21 @@ def _draw_and_record(draw: Draw, drawn: dict[str, Value], parameter: Parameter) 
 
 
 def uniform_draws(seed: int, number: int) -> Iterator[Draw]:
-    """Yield endless independent draws from each parameter's own distribution, seeded by ``seed`` and ``number``."""
+    """Yield draws without end, one for each point, from each parameter's own distribution.
+
+    They are independent, and seeded by ``seed`` and ``number``.
+    """
     uniform = uniform_numbers(seed, number)
     while True:
         yield lambda parameter: from_unit(parameter.domain, uniform())
 
 
 def believed_draws(seed: int, number: int) -> Iterator[Draw]:
-    """Yield endless draws, one half from the author's beliefs, the other from each parameter's own distribution.
+    """Yield draws without end, one for each point, seeded by ``seed`` and ``number``.
 
-    This is the mix of PriorBand at its lowest rung (Mallik et al., NeurIPS 2023, section 5): wrong beliefs cost at most
-    every other trial.
+    With probability 1/2, a draw follows the author's beliefs about the parameters that have one, otherwise each
+    parameter's own distribution. This is the mix of PriorBand at its lowest rung (Mallik et al., NeurIPS 2023, section
+    5): wrong beliefs cost at most every other trial.
     """
     uniform = uniform_numbers(seed, number)
 
@@ -94,7 +99,10 @@ def _draw_by_belief(uniform: Callable[[], float], parameter: Parameter) -> Value
 
 
 def independent_draws(space: Space, seed: int, number: int) -> Iterator[Draw]:
-    """Return endless draws that ignore results; one half follows the author's beliefs, if the space has any."""
+    """Return endless draws that ignore results; one half follows the author's beliefs, if the space has any.
+
+    They are those of `believed_draws` or `uniform_draws`, seeded by ``seed`` and ``number``.
+    """
     if space.has_beliefs:
         return believed_draws(seed, number)
     return uniform_draws(seed, number)
@@ -144,14 +152,22 @@ class PointStream:
         return self._assigned[number]
 
     def observe(self, event: Event) -> None:
-        """Record that a trial has started; results have no effect."""
+        """Record that a trial has started, with its actual parameters; ignore all other events.
+
+        Points of the stream up to the trial's number are assigned to trials first.
+        """
         if isinstance(event, TrialStarted):
             self.suggest(event.trial)
             self._started.add(event.trial)
             self._assigned[event.trial] = event.params
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest ``configurations`` next, and leave out later points that are equal to one of them."""
+        """Suggest ``configurations`` next, and leave out later points that are equal to one of them.
+
+        They come after configurations that were enqueued earlier and have not started, and before all other points.
+        Duplicates among ``configurations`` are suggested once. Configurations that have started, or wait since an
+        earlier call, are not recognized and are suggested again.
+        """
         added = {key(one): one for one in configurations}
         waiting = self._reclaim_unstarted()
         ahead = [one for one in waiting if key(one) in self._added]
@@ -163,7 +179,7 @@ class PointStream:
         self._assign_to_free_trials([*ahead, *added.values(), *others])
 
     def _make_next_point(self) -> Params | None:
-        """Return the next point of the stream that nobody has enqueued; None if there are no more."""
+        """Take points from the stream up to one that no person has enqueued; return it, or None if none is left."""
         while True:
             point = self._point(self._number, self._keys)
             if point is None:
@@ -201,7 +217,11 @@ class SpacePoints(PointStream):
         self._make_point = make_point
 
     def change_space(self, space: Space) -> None:
-        """Suggest the points of another space; keep enqueued configurations and starting points that lie in it."""
+        """Suggest the points of another space from now on.
+
+        Enqueued configurations and starting points that have not started are kept if they lie in it, and come first;
+        the others are forgotten.
+        """
         wanted = self._added | self._first
         waiting = []
         for one in self._reclaim_unstarted():
@@ -219,8 +239,9 @@ class SpacePoints(PointStream):
 def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> SpacePoints:
     """Return a searcher that suggests ``first``, then all other combinations in the order of the file.
 
-    They are the same for every ``seed``. After a change of the space, it suggests the combinations that no trial has
-    yet.
+    Combinations that violate a constraint are left out. They are the same for every ``seed``. After a change of the
+    space, the searcher suggests the combinations that no trial has yet. Its `suggest` raises ValueError if a domain is
+    continuous and its parameter has no ``grid_count``.
     """
 
     def make_point(space: Space, number: int) -> Point:
@@ -238,7 +259,7 @@ def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Spac
     """Return a searcher that suggests ``first``, then independent draws from each parameter's distribution.
 
     If the author has beliefs, half of the draws follow them. Each point has a random generator of its own, seeded by
-    the seed and the number of the point.
+    the seed and the number of the point. Infeasible and repeated points are skipped.
     """
 
     def make_point(space: Space, number: int) -> Point:

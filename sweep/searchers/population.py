@@ -94,7 +94,10 @@ class Population:
         return self._copies[number]
 
     def parent(self, number: int) -> Parent | None:
-        """Return the parent of trial ``number`` if it is a copy; None for a trial that starts from scratch."""
+        """Return the parent of trial ``number`` if it is a copy.
+
+        Returns None for a trial that starts from scratch, and for a number for which no copy is due yet.
+        """
         place = number - self._rules.size
         if 0 <= place < len(self._parents):
             return self._parents[place]
@@ -102,7 +105,7 @@ class Population:
 
     @property
     def waits(self) -> bool:
-        """True if a member has not ended, so that further trials may be suggested later."""
+        """True if a member that has started has not ended, so that further trials may be suggested later."""
         return any(_is_unfinished(member) for member in self._members.values())
 
     def observe(self, event: Event) -> None:
@@ -120,11 +123,14 @@ class Population:
     # ---- as a population
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        """Return the epochs at which generations end, where members are saved and wait."""
+        """Return the epochs at which generations end, where members are saved and wait, ascending.
+
+        The last epoch of the training is not among them. ``epochs`` is part of the protocol and has no effect.
+        """
         return self._ends
 
     def holds(self, trial: int) -> str | None:
-        """Return why a member must wait; None if it may continue.
+        """Return why member ``trial`` must wait; None if it may continue, or if it has not started.
 
         A member waits until all members have reached the end of its generation and all copies have started. Even the
         last member to reach the end of a generation pauses there, because copies may continue from its checkpoint.
@@ -159,7 +165,10 @@ class Population:
         return dropped
 
     def _end_generations(self) -> None:
-        """Replace the worst members at the end of each generation that all members have completed."""
+        """Replace the worst members at the end of each generation that all members have completed.
+
+        Members that have ended or were replaced are not waited for. Nothing happens while copies are due.
+        """
         while self._done < len(self._ends):
             end = self._ends[self._done]
             there = []
@@ -181,7 +190,7 @@ class Population:
         """Return the results of the generation that ends at epoch ``end``, by trial.
 
         It has the members that trained the whole generation themselves, and those that diverged or ran out of memory in
-        it.
+        it. A loss is None if the member has none at that epoch, or if it violates the constraints there.
         """
         start = end - self._rules.interval
         found = {}
@@ -203,8 +212,8 @@ class Population:
     def _replace_members(self, end: int, there: list[int]) -> None:
         """Choose a parent for each copy, and record the parents, the replaced members and the reasons.
 
-        Copies replace the worst members, and members that have ended before epoch ``end``. ``there`` are the members
-        that have reached it.
+        Copies replace the worst of ``there``, which are the members that have reached epoch ``end``, and all members
+        that ended before it without completing. ``there`` must not be empty.
         """
         losses = {}
         for one in there:
@@ -241,7 +250,8 @@ class Population:
     def _perturb(self, parent: Parent, number: int) -> Params:
         """Return perturbed hyperparameters of a parent for trial ``number`` that meet the constraints.
 
-        Returns the parent's own if no such hyperparameters are found.
+        With pb2, the model chooses them if it can. Returns the parent's own if none are found that meet the
+        constraints.
         """
         params = self._members[parent.trial].params
         numbers = uniform_numbers(self._seed, number)
@@ -309,9 +319,10 @@ class _Guide:
     ) -> Params | None:
         """Return the hyperparameters of copy ``number``; ``draw`` chooses those that are not in the model.
 
-        ``parent`` is the last generation and the trial that is copied. ``before`` has the earlier copies of the same
-        generation, from which this one differs, as pairs of parent and hyperparameters. Returns None if the model has
-        too few results, or if no new point was found that meets the constraints.
+        ``parent`` is the index of the generation that has just ended and the number of the trial that is copied.
+        ``before`` has the earlier copies of the same generation, from which this one differs, as pairs of parent and
+        hyperparameters. Returns None if the model has too few results, or if no new point was found that meets the
+        constraints.
         """
         generation, trial = parent
         model = self._fit_model(generation)
@@ -344,7 +355,10 @@ class _Guide:
         return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
 
     def _fit_model(self, generation: int) -> bandit.Posterior | None:
-        """Return a model of all generations up to ``generation``; None if they have too few results."""
+        """Return a model of all generations up to ``generation``, and keep it for the next call.
+
+        Returns None if they have fewer than two results, or if no number is perturbed.
+        """
         if self._model[0] != generation:
             past = []
             for one in self._trained[: generation + 1]:
@@ -359,9 +373,10 @@ class _Guide:
         return self._model[1]
 
     def _compute_start(self, generation: int, trial: int) -> tuple[int, float]:
-        """Return the number of the next generation, and the standing with which a copy of ``trial`` starts it.
+        """Return the index of the next generation, and the standing with which a copy of ``trial`` starts it.
 
-        The standing is as in `compute_standing`.
+        The standing is as in `compute_standing`, among the members of ``generation``. Raises KeyError if the trial has
+        no result there.
         """
         trained = self._trained[generation]
         return generation + 1, bandit.compute_standing(trained[trial].after, list(trained.values()))

@@ -45,8 +45,8 @@ class MemberResult:
 def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
     """Return the fraction of a generation's other members with a lower loss, from 0 (best) to 1.
 
-    It does not depend on the scale of the loss. It is 0.5 if ``loss`` is None, or if fewer than two members have a
-    loss.
+    The members' losses at the end of the generation count. The result does not depend on the scale of the loss. It is
+    0.5 if ``loss`` is None, or if fewer than two members have a loss.
     """
     losses = []
     for one in generation:
@@ -60,8 +60,10 @@ def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> 
 def make_training_data(generations: Sequence[Sequence[MemberResult]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
     """Return the data from which the model learns: a row and a decrease of the loss for each member and generation.
 
-    Both have the last `NEWEST` entries; the decreases are standardized. Members of the first generation have no earlier
-    loss, so they are left out. While it is the only generation, their final losses are used instead.
+    ``generations`` are in their order, ``axes`` the parameters in the model. Rows are those of `make_row`. Both arrays
+    have the last `NEWEST` entries; the decreases are standardized. Members without a loss at the start of a generation
+    are left out, as are all of the first generation. While the first is the only one, its final losses are used
+    instead.
     """
     rows, fell = [], []
     for number in range(1 if len(generations) > 1 else 0, len(generations)):
@@ -81,9 +83,10 @@ def make_training_data(generations: Sequence[Sequence[MemberResult]], axes: Sequ
 
 
 def standardize(values: Array) -> Array:
-    """Return values scaled to mean 0 and deviation 1; minus infinity counts as the worst.
+    """Return values scaled to mean 0 and deviation 1; minus infinity counts as the smallest finite value.
 
     Values beyond three robust deviations are clipped first, so that one explosion does not make all others look alike.
+    An empty array is returned as it is.
     """
     if np.isfinite(values).any():
         finite = values[np.isfinite(values)]
@@ -100,7 +103,11 @@ def standardize(values: Array) -> Array:
 
 
 def make_row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
-    """Return the model's input for a member: generation, standing at its start, hyperparameters from 0 to 1."""
+    """Return the model's input for a member: ``generation``, ``stood``, and its hyperparameters from 0 to 1.
+
+    ``stood`` is the member's standing at the start of the generation (`compute_standing`). The hyperparameters are
+    those of ``axes``, in that order; an absent one is 0.5.
+    """
     numbers = [generation, stood]
     for axis in axes:
         numbers.append(to_unit(axis.domain, params[axis.name]) if axis.name in params else MIDDLE)
@@ -130,7 +137,11 @@ class Kernel:
         return by_distance * by_time
 
     def compute_cost(self, distances: tuple[Array, Array], values: Array) -> tuple[float, list[float]]:
-        """Return the negative log marginal likelihood, up to a constant, and its derivatives ordered as `_BOUNDS`."""
+        """Return the negative log marginal likelihood of ``values``, up to a constant, and its derivatives.
+
+        ``distances`` are those of `compute_distances` between the points of the values. The derivatives are by the
+        logarithm of the length, the noise, and the share that a generation forgets, in this order.
+        """
         apart, squares = distances
         alike = self._compute_correlations(apart, squares)
         unit = np.eye(len(values))
@@ -146,7 +157,10 @@ class Kernel:
 
 
 def invert_matrix(matrix: Array) -> tuple[Array, float]:
-    """Return the inverse of a positive definite matrix, and the logarithm of its determinant."""
+    """Return the inverse of a positive definite matrix, and the logarithm of its determinant.
+
+    Raises ValueError if a pivot is not positive, so that the matrix is not positive definite.
+    """
     # Gauss-Jordan elimination in one thread: NumPy's threads wait for each other when trainings occupy the cores
     found = matrix.copy()
     logarithm = 0.0
@@ -208,7 +222,10 @@ class Posterior:
         self._weights = (self._inverse * values).sum(axis=1)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Return means and standard deviations at other points, without noise."""
+        """Return means and standard deviations at other points, without noise.
+
+        Points are rows as in `make_row`.
+        """
         across = self.kernel.compute_covariances(points, self.points)
         known = np.einsum("ij,jk,ik->i", across, self._inverse, across)  # in one thread, as `invert_matrix` is
         means = (across * self._weights).sum(axis=1)
@@ -225,7 +242,10 @@ class Posterior:
         return Posterior(self.kernel, np.vstack((self.points, points)), values)
 
     def compute_upper_bound(self, points: Array) -> Array:
-        """Return the upper confidence bound at points; it widens with the logarithm of the number of observations."""
+        """Return the upper confidence bound at each of ``points``.
+
+        It is the mean plus a multiple of the deviation, which grows with the logarithm of the number of observations.
+        """
         means, deviations = self.predict(points)
         square = 0.2 * max(math.log(0.4 * len(self.values)), 1.0)
         return means + math.sqrt(square) * deviations
@@ -234,10 +254,11 @@ class Posterior:
 def choose_point(
     model: Posterior, axes: Sequence[Parameter], start: Sequence[float], make: Make, seed: Sequence[int]
 ) -> Params | None:
-    """Return the point with the highest upper confidence bound; None if ``make`` returns no point.
+    """Return the point with the highest upper confidence bound of ``model``; None if ``make`` returns no point.
 
-    Candidates are random points and points around ``start``, the row of an unchanged copy; then points around the best
-    of these. ``make`` converts coordinates to a point, for which the bound is computed.
+    Candidates are random points and points around ``start``, the row of an unchanged copy (`make_row`); then points
+    around the best of these. ``make`` gets coordinates from 0 to 1 by the names of ``axes``, and returns a point, for
+    which the bound is computed, or None. ``seed`` has the numbers that seed the random numbers.
     """
     generation, stood, *centre = start
     numbers = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))

@@ -146,9 +146,9 @@ Domain: TypeAlias = Constant | Categorical | Range | Tied
 
 
 def key(value: Value | Params) -> str:
-    """Return a canonical text of a value or of a trial's parameters; equal values have equal texts.
+    """Return a canonical text of a value or of a trial's parameters, which is JSON; equal values have equal texts.
 
-    Integers, floats and booleans differ: ``1``, ``1.0`` and ``true``.
+    Integers, floats and booleans differ: ``1``, ``1.0`` and ``true``. The order of a mapping does not matter.
     """
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
@@ -172,7 +172,10 @@ HasParams = TypeVar("HasParams", bound=_HasParams)
 
 
 def group_by_configuration(trials: Iterable[HasParams]) -> dict[str, list[HasParams]]:
-    """Return lists of trials with equal parameters by `configuration_key`, in the order of the first trial of each."""
+    """Return lists of trials with equal parameters, by their `configuration_key`.
+
+    The lists are in the order of the first trial of each.
+    """
     groups: dict[str, list[HasParams]] = {}
     for trial in trials:
         groups.setdefault(configuration_key(trial.params), []).append(trial)
@@ -188,7 +191,10 @@ def _normalize_value(value: Value) -> object:
 
 
 def contains(domain: Domain, value: Value) -> bool:
-    """Return whether a value is in a domain; True for every value of a tied domain."""
+    """Return whether a value is in a domain; True for every value of a tied domain.
+
+    A float is in no domain of integers, even if it is whole.
+    """
     match domain:
         case Constant() | Categorical():
             return key(value) in map(key, list_choices(domain) or ())
@@ -202,9 +208,9 @@ def contains(domain: Domain, value: Value) -> bool:
 
 
 def list_choices(domain: Domain) -> tuple[Value, ...] | None:
-    """Return all values of a domain in order, without duplicates.
+    """Return all values of a domain in order, without duplicates and without choices of probability 0.
 
-    Returns None if the domain is tied or continuous, or has more than `MAX_CHOICES` values.
+    Returns None if the domain is tied or continuous, or has more than `MAX_CHOICES` values and is no list.
     """
     match domain:
         case Constant(value):
@@ -233,7 +239,10 @@ def snap(domain: Range, x: float) -> int | float:
 
 
 def get_domain_bounds(domain: Range) -> tuple[float, float]:
-    """Return the smallest and the largest value of a numeric domain; infinite where it has no bound."""
+    """Return the smallest and the largest value of a numeric domain; infinite where it has no bound.
+
+    A quantum is not considered.
+    """
     match domain:
         case Normal():
             return -math.inf, math.inf
@@ -268,9 +277,10 @@ def get_quantum(domain: Range) -> float | None:
 def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
     """Return whether values of a parameter are best shown on a logarithmic scale.
 
-    ``domain`` is the parameter's domain, or None if unknown. The result is True for a logarithmic domain. For a list, a
-    tied or an unknown domain, it is True if the numbers span a factor of ten and most of them lie at the low end. It is
-    False if a number is 0 or negative. Raises ValueError if ``numbers`` is empty.
+    ``domain`` is the parameter's domain, or None if unknown; ``numbers`` are the values. The result is False if a
+    number is 0 or negative, and otherwise True for a logarithmic domain. For a list, a tied or an unknown domain, it is
+    True if the numbers span a factor of ten and most of them lie at the low end. Raises ValueError if ``numbers`` is
+    empty.
     """
     low = min(numbers)
     high = max(numbers)
@@ -288,7 +298,8 @@ def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
 def find_multiples(low: float, high: float, q: float) -> tuple[float, float]:
     """Return the first and the last integer k with low <= k * q <= high.
 
-    The arithmetic is decimal, in which 0.7 / 0.1 is 7. An infinite bound is returned as it is.
+    The last is smaller than the first if there is none. The arithmetic is decimal, in which 0.7 / 0.1 is 7. An infinite
+    bound is returned as it is.
     """
     step = Fraction(str(q))
     first, last = low, high

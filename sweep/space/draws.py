@@ -44,7 +44,8 @@ _TINY = 2.0**-53  # keeps inverse CDFs finite: 8.2 standard deviations of a norm
 def from_unit(domain: Domain, u: float) -> Value:
     """Map a number ``u`` in [0, 1) to a value of the domain, by the inverse of its cumulative distribution.
 
-    The value is always within the domain's bounds and on its quantum. Raises TypeError for a tied domain.
+    The value is always within the domain's bounds and on its quantum; a constant domain has the same value for every
+    number. Raises TypeError for a tied domain.
     """
     match domain:
         case Constant(value):
@@ -70,9 +71,10 @@ def from_unit(domain: Domain, u: float) -> Value:
 def to_unit(domain: Domain, value: Value) -> float:
     """Map a value of a domain to a number in [0, 1) that `from_unit` maps back to it.
 
-    A value far in the tail of a normal distribution gets a number that `from_unit` maps to a less extreme value. Raises
-    TypeError if the domain is constant or tied, or if a numeric domain gets a value of another type, and ValueError if
-    the value is not among the domain's choices.
+    The value must be in the domain (`contains`); that is checked only as far as follows. A value far in the tail of a
+    normal distribution gets a number that `from_unit` maps to a less extreme value. Raises TypeError if the domain is
+    constant or tied, or if a numeric domain gets a value that is no number, and ValueError if the value is not among
+    the domain's choices.
     """
     match domain:
         case Categorical(values):
@@ -169,7 +171,10 @@ class Belief:
     confidence: Confidence = "medium"
 
     def draw(self, domain: Domain, u: float) -> Value:
-        """Map a number ``u`` in [0, 1) to a value, by the inverse of the believed cumulative distribution."""
+        """Map a number ``u`` in [0, 1) to a value of ``domain``, by the inverse of the believed distribution.
+
+        Raises the errors of `to_unit` for the believed value of a numeric domain.
+        """
         if isinstance(domain, Categorical):
             return from_unit(self._multiply_odds(domain), u)
         around, low, high = self._make_normal(domain)
@@ -177,7 +182,11 @@ class Belief:
         return from_unit(domain, min(max(quantile, 0.0), 1 - _TINY))
 
     def log_density(self, domain: Domain, value: Value) -> float:
-        """Return the logarithm of the ratio of the believed density of a value to its density in the domain."""
+        """Return the logarithm of the ratio of the believed density of a value to its density in the domain.
+
+        For a domain of choices, that is the ratio of probabilities. Raises the errors of `to_unit` for the value, and
+        ZeroDivisionError for a choice with probability 0.
+        """
         if isinstance(domain, Categorical):
             believed = self._multiply_odds(domain).probabilities or ()
             own = _get_probabilities(domain)

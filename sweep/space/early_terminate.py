@@ -27,12 +27,15 @@ class PopulationRules:
 
     @property
     def replaced(self) -> int:
-        """The number of members that are replaced after each generation: at least 1, at most half of them."""
+        """The number of members that are replaced after each generation: at least 1, but at most half of them."""
         return min(max(math.floor(self.size * self.quantile), 1), self.size // 2)
 
     @property
     def most_trials(self) -> int:
-        """The number of trials in a sweep if no member fails: the members, and the copies that replace some."""
+        """The number of trials in a sweep if no member fails: the members, and the copies that replace some.
+
+        Copies are made after each generation but the last.
+        """
         return self.size + self.replaced * len(self.list_generation_ends())
 
     def list_generation_ends(self) -> tuple[int, ...]:
@@ -66,7 +69,7 @@ def _make_first_rung_field() -> Any:
 
 
 def _make_eta_field(what: str = "Factor between rungs; the best 1/eta of the trials go on.") -> Any:
-    """Return the dataclass field for ``eta``, the factor between rungs."""
+    """Return the dataclass field for ``eta``, the factor between rungs, with ``what`` as its description."""
     return _make_key_field(3.0, what, 1.1, 1000)
 
 
@@ -105,7 +108,8 @@ class Rule:
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
         """Return for each bracket the epochs at which a trial of ``epochs`` epochs can be stopped or paused, ascending.
 
-        The last epoch is never among them, because stopping there would save nothing.
+        Most rules have a single bracket; a rule that never acts returns (). A bracket may be empty. The last epoch is
+        never among them, because stopping there would save nothing.
         """
         raise NotImplementedError  # each rule has its own
 
@@ -115,7 +119,7 @@ class Rule:
         return "min_iter"
 
     def check(self) -> None:
-        """Raise `Misfit` if keys contradict each other."""
+        """Raise `Misfit` if keys contradict each other, as a ``max_iter`` below ``min_iter``."""
         first = getattr(self, "min_iter", None)
         last = getattr(self, "max_iter", None)
         if first is not None and last is not None and last < first:
@@ -361,18 +365,24 @@ def default_first_rung(rule: Rule, epochs: int) -> int:
 
 
 def _divide_epochs(rule: Rule, epochs: int, *, powers: int) -> int:
-    """Return ceil(epochs / eta**powers), limited to the epochs from 1 to the one before the last."""
+    """Return ceil(epochs / eta**powers), limited to the epochs from 1 to the one before the last.
+
+    For a rule without ``eta``, 3 is used.
+    """
     eta: float = getattr(rule, "eta", 3.0)
     return max(min(math.ceil(epochs / eta**powers), epochs - 1), 1)
 
 
 def compute_decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
-    """Return all epochs at which a rule can act, ascending; empty if it never can."""
+    """Return all epochs at which a rule can act, in any bracket, ascending.
+
+    Returns () if it never can, or for a user's own rule, whose epochs only its scheduler knows.
+    """
     return tuple(sorted({epoch for bracket in list_brackets(rule, epochs) for epoch in bracket}))
 
 
 def _list_rungs(first: float, eta: float, limit: int) -> list[float]:
-    """Return the rungs ``first * eta**k`` up to ``limit``, at most 100 of them, as in W&B."""
+    """Return the rungs ``first * eta**k`` up to and including ``limit``, at most 100 of them, as in W&B."""
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]
 
 

@@ -82,7 +82,8 @@ class Expression:
     def parse(cls, text: str) -> Expression:
         """Parse and check the text of an expression.
 
-        Raises `ExpressionError` for anything but numbers, strings, names, operators and known functions.
+        Raises `ExpressionError` for anything but numbers, strings, names, operators and known functions, and for a text
+        that is too long or nested too deeply. Whether the names are known is not checked.
         """
         if len(text) > MAX_LENGTH:
             raise ExpressionError(shortened(text, 40), MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
@@ -106,15 +107,16 @@ class Expression:
     def evaluate(self, params: Params) -> Value:
         """Return the value of the expression at the point ``params``.
 
-        Raises `UndefinedError` if arithmetic has no result, and `ExpressionError` if ``params`` lacks a name or an
-        operator does not accept a type.
+        Raises `UndefinedError` if arithmetic has no result or a number is NaN or too large, and `ExpressionError` if
+        ``params`` lacks a name or an operator does not accept a type.
         """
         return _Evaluation(self.text, params).evaluate(self._tree)
 
     def distance(self, params: Params) -> float:
         """Return how far the point ``params`` is from making a condition true; always finite.
 
-        It is 0 if the condition is true, and smaller the nearer the point is.
+        It is 0 if the condition is true, and smaller the nearer the point is. It is `WITHOUT_RESULT` if the expression
+        cannot be evaluated, as when ``params`` lacks a name.
         """
         at = _Evaluation(self.text, params)
         try:
@@ -146,7 +148,11 @@ def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
 
 
 def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
-    """Yield the names of all parameters in a syntax tree. Raises `ExpressionError` for a node that is not allowed."""
+    """Yield the names of all parameters in a syntax tree, with dots, as often as they occur.
+
+    ``depth`` is the depth of ``node`` in the tree, from 1. Raises `ExpressionError` for a node that is not allowed or
+    nested too deeply; ``text`` is the expression, for the message.
+    """
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
     if isinstance(node, ast.Name | ast.Attribute):
@@ -160,7 +166,10 @@ def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str
 
 
 def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
-    """Return the operands of an operation in a syntax tree. Raises `ExpressionError` for a node that is not allowed."""
+    """Return the operands of an operation in a syntax tree; [] for a constant.
+
+    ``text`` is the expression, for messages. Raises `ExpressionError` for a node that is not allowed.
+    """
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             if isinstance(value, int | float) and not abs(value) <= MAX_MAGNITUDE:
@@ -186,7 +195,7 @@ def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
 def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
     """Return the operands of a comparison, in which a list after ``in`` is replaced by its elements.
 
-    Raises `ExpressionError` for ``is``, and if no list follows ``in``.
+    ``text`` is the expression, for messages. Raises `ExpressionError` for ``is``, and if no list follows ``in``.
     """
     compared = [node.left]
     for op, right in zip(node.ops, node.comparators, strict=True):
@@ -201,7 +210,11 @@ def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
 
 
 def _get_arguments(text: str, node: ast.Call) -> list[ast.expr]:
-    """Return the arguments of a function call. Raises `ExpressionError` if the function or their number is wrong."""
+    """Return the arguments of a function call.
+
+    ``text`` is the expression, for messages. Raises `ExpressionError` if the function is unknown, or if it does not
+    take as many arguments.
+    """
     match node:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             _, fewest, most = _FUNCTIONS[name]
@@ -259,7 +272,10 @@ class _Evaluation:
         return value
 
     def decide(self, node: ast.expr) -> bool:
-        """Return the value of ``not``, ``and``, ``or`` or a comparison."""
+        """Return the value of ``not``, ``and``, ``or`` or a comparison.
+
+        As in Python, later parts are evaluated only if they matter. Raises the errors of `Expression.evaluate`.
+        """
         match node:
             case ast.UnaryOp(operand=operand):
                 return not self.evaluate_truth(operand)
@@ -273,7 +289,7 @@ class _Evaluation:
         raise self.make_error(node, "cannot be evaluated")
 
     def calculate(self, node: ast.expr) -> float:
-        """Return the value of an arithmetic operation or a function."""
+        """Return the value of an arithmetic operation or a function. Raises the errors of `Expression.evaluate`."""
         match node:
             case ast.UnaryOp(op=op, operand=operand):
                 number = self.evaluate_number(operand)
@@ -300,7 +316,8 @@ class _Evaluation:
     def compute(self, node: ast.expr, function: Callable[..., float], *numbers: float) -> float:
         """Apply a function to numbers and return the result.
 
-        Raises `UndefinedError` if there is no result, or if it is out of bounds.
+        ``node`` is the operation, for messages. Raises `UndefinedError` if there is no result, or if it is out of
+        bounds, and `ExpressionError` for a number of digits that `round` does not accept.
         """
         first, last = numbers[0], numbers[-1]
         whole = isinstance(first, int) and isinstance(last, int)
@@ -352,7 +369,10 @@ class _Distance:
     at: _Evaluation
 
     def measure(self, node: ast.expr, *, wanted: bool) -> float:
-        """Return how far a condition is from having the ``wanted`` truth value; 0 if it has."""
+        """Return how far a condition is from having the ``wanted`` truth value; 0 if it has.
+
+        Raises `ExpressionError` if a part of it cannot be evaluated.
+        """
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self.measure(operand, wanted=not wanted)
@@ -387,7 +407,8 @@ class _Distance:
 def _measure_violation(left: Value, right: Value) -> float:
     """Return how far apart two values in a violated comparison are.
 
-    The distance increases with the absolute and with the relative difference of numbers.
+    The distance increases with the absolute and with the relative difference of numbers. It is 1 if a value is not a
+    number and the two differ, and 1e-9 if they are equal.
     """
     if not isinstance(left, int | float) or not isinstance(right, int | float) or left == right:
         return 1e-9 if left == right else 1.0

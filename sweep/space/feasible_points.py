@@ -31,7 +31,10 @@ _WALKS = 40  # number of walks from the witness
 
 
 def find_feasible_point(space: Space) -> dict[str, Value] | None:
-    """Return a point that meets the constraints, always the same for a space; None if the search finds none."""
+    """Return a point that meets the constraints, always the same for a space; None if the search finds none.
+
+    The search may fail although some points meet them.
+    """
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
     return next(_draw_points(space, numbers.random), None) or next(
         _generate_repaired_points(space, numbers.random), None
@@ -39,12 +42,15 @@ def find_feasible_point(space: Space) -> dict[str, Value] | None:
 
 
 def estimate_feasible_fraction(space: Space) -> float:
-    """Estimate the fraction of a space that meets the constraints, from `DRAWS` points drawn with a fixed seed."""
+    """Estimate the fraction of a space that meets the constraints, from `DRAWS` points drawn with a fixed seed.
+
+    The result is from 0 to 1, and may be 0 although some points meet them.
+    """
     return sum(1 for _ in _draw_points(space, random.Random(0).random)) / DRAWS
 
 
 def _draw_points(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Value]]:
-    """Draw `DRAWS` random points, and yield those that meet the constraints."""
+    """Draw `DRAWS` random points by numbers from ``uniform``, in [0, 1), and yield those that meet the constraints."""
     for _ in range(DRAWS):
         params = space.complete_if_feasible(lambda parameter: from_unit(parameter.domain, uniform()))
         if params is not None:
@@ -54,11 +60,12 @@ def _draw_points(space: Space, uniform: Callable[[], float]) -> Iterator[dict[st
 def generate_feasible_points(
     space: Space, start: Params, uniform: Callable[[], float], *, walk: bool = True
 ) -> Iterator[dict[str, Value]]:
-    """Yield up to a few dozen points that meet the constraints, the first one near ``start``.
+    """Yield up to a few dozen points that meet the constraints, the first one near ``start`` if possible.
 
-    With ``walk``, the first point is moved at random within the feasible region. ``uniform`` draws numbers from [0, 1).
-    The points depend only on ``start`` and ``uniform``. At least one is yielded if `find_feasible_point` finds one for
-    the space.
+    ``start`` has values of some or all parameters; the others are drawn. With ``walk``, the first point is moved at
+    random within the feasible region; without it, the unmoved point comes first. All later points are moved at random.
+    ``uniform`` draws numbers from [0, 1). The points depend only on ``start`` and ``uniform``, and may repeat. At least
+    one is yielded if `find_feasible_point` finds one for the space.
     """
     first = _Point.from_params(space, start, uniform)
     if first.repair():
@@ -79,7 +86,10 @@ def generate_feasible_points(
 def _generate_repaired_points(
     space: Space, uniform: Callable[[], float], *, walk: bool = False
 ) -> Iterator[dict[str, Value]]:
-    """Yield points that meet the constraints, repaired from random points; with ``walk``, moved at random."""
+    """Yield at most `_STARTS` points that meet the constraints, repaired from random points.
+
+    With ``walk``, they are then moved at random.
+    """
     for _ in range(_STARTS):
         point = _Point.from_params(space, {}, uniform)
         if point.repair():
@@ -101,7 +111,8 @@ class _Point:
     def from_params(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
         """Return the point with the values of ``params``, and with random values for parameters that it lacks.
 
-        The values must lie in the domains of the space's parameters.
+        The values must lie in the domains of the space's parameters. ``uniform`` draws numbers from [0, 1), also for
+        later moves of the point.
         """
         drawn = []
         for parameter in space.parameters:
@@ -133,7 +144,10 @@ class _Point:
         return self.space.distance(params)
 
     def repair(self) -> bool:
-        """Move the point step by step nearer to meeting the constraints; return whether it meets them in the end."""
+        """Move the point step by step nearer to meeting the constraints; return whether it meets them in the end.
+
+        A point that does not is left where it was nearest to meeting them.
+        """
         best = self.distance({})
         stalled = 0
         for _ in range(_STEPS):
@@ -154,7 +168,7 @@ class _Point:
         return best == 0
 
     def walk(self) -> None:
-        """Move the point at random within the feasible region.
+        """Move the point, which must meet the constraints, at random within the feasible region.
 
         Each parameter that constraints depend on is drawn from the values that meet the constraints while all others
         are fixed.

@@ -12,7 +12,7 @@ from sweep.space.search_space import Space, grid_values
 def complete_starts(
     space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
 ) -> list[Params]:
-    """Complete initial configurations to points of a space; return the points without duplicates.
+    """Complete initial configurations to points of a space; return the points without duplicates, in their order.
 
     For each start, ``complete`` is called with the subspace in which the start's values are fixed, the position of the
     start, and the keys of the earlier points. It returns a point of the subspace, or None to leave out the start.
@@ -28,7 +28,11 @@ def complete_starts(
 
 
 def complete_starts_on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
-    """Complete each of ``starts`` to the first point of the grid that has its values and that no earlier start has."""
+    """Complete each of ``starts`` to the first point of the grid that has its values and that no earlier start has.
+
+    Starts for which the grid has no such point are left out. Raises ValueError if a domain that a start does not fix is
+    continuous and its parameter has no ``grid_count``.
+    """
 
     def find_new(part: Space, place: int, tried: Collection[str]) -> Params | None:
         return next((point for point in part.grid() if key(point) not in tried), None)
@@ -37,7 +41,10 @@ def complete_starts_on_grid(space: Space, starts: Iterable[Params]) -> list[Para
 
 
 def count_points_off_grid(space: Space, points: Iterable[Params]) -> int:
-    """Return how many of ``points`` are not on the grid of the space."""
+    """Return how many of ``points`` have a value that is not on the grid of the space.
+
+    Raises the errors of `grid_values`. Conditions and constraints are not checked.
+    """
     values = {}
     for parameter in space.parameters:
         if parameter.drawn:

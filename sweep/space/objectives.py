@@ -49,9 +49,9 @@ class Objective:
         return None
 
     def explain_divergence(self, epoch: EpochReported) -> str:
-        """Return why a trial diverged in an epoch; "" if it did not.
+        """Return why a trial diverged in an epoch, by the first such metric; "" if it did not.
 
-        A trial diverges if its loss or an objective is NaN or infinite.
+        A trial diverges if its metric "loss" or an objective is NaN or infinite. Absent metrics do not count.
         """
         for name in ("loss", self.name, *(other.name for other in self.others)):
             value = epoch.metrics.get(name)
@@ -67,7 +67,7 @@ class Objective:
         return self.to_loss(value)
 
     def list_violated(self, metrics: Mapping[str, float]) -> list[str]:
-        """Return the texts of the constraints that ``metrics`` violate.
+        """Return the texts of the constraints that ``metrics`` violate; [] if there are none.
 
         A constraint on a metric that is absent, NaN or infinite counts as violated.
         """
@@ -97,8 +97,9 @@ class Objective:
     def constrained_losses(self, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
         """Return the loss for each objective by which trials are compared; None unless all are finite.
 
-        If the metrics violate constraints, all losses are above those of feasible trials and increase with the
-        violation, so that every feasible trial dominates the trial, as in `constrained_loss`.
+        The loss of this objective comes first, then those of `others`. If the metrics violate constraints, all losses
+        are above those of feasible trials and increase with the violation, so that every feasible trial dominates the
+        trial, as in `constrained_loss`.
         """
         losses = [one.loss(metrics) for one in (self, *self.others)]
         finite = tuple(loss for loss in losses if loss is not None)
@@ -115,10 +116,11 @@ class Objective:
         return math.inf if found is None else found
 
     def impute_loss(self, epochs: Iterable[Mapping[str, float]]) -> float | None:
-        """Return the loss that ``impute`` assigns to a trial without a final value; ``epochs`` are its metrics.
+        """Return the loss that ``impute`` assigns to a trial without a final value.
 
-        Returns None if the trial counts as worse than all others: ``impute`` is ``worst`` or absent, or no epoch has a
-        finite loss.
+        ``epochs`` are its metrics, epoch by epoch; those without a finite loss are left out. The result is the latest
+        or the best loss. Returns None if the trial counts as worse than all others: ``impute`` is ``worst`` or absent,
+        or no epoch has a finite loss.
         """
         losses = [loss for metrics in epochs if (loss := self.loss(metrics)) is not None]
         if not losses or self.impute in (None, "worst"):
@@ -136,7 +138,10 @@ class Objective:
         return self.sign * loss
 
     def describe_reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
-        """Return a message if ``metrics`` reach the target and meet the constraints; None otherwise."""
+        """Return a message if ``metrics`` reach the target and meet the constraints.
+
+        Returns None otherwise, and if the target is None or the metric has no finite value.
+        """
         value = self.value(metrics)
         if target is None or value is None or self.to_loss(value) > self.to_loss(target) or self.list_violated(metrics):
             return None
@@ -144,5 +149,8 @@ class Objective:
 
 
 def objective(name: str, goal: str) -> Objective:
-    """Return an objective for a metric's name and goal, as stored in `SweepInfo.objectives`."""
+    """Return an objective for a metric's name and goal, as stored in `SweepInfo.objectives`.
+
+    Every goal but ``maximize`` is to minimize. The objective has no constraints and no `others`.
+    """
     return Objective(name, "maximize" if goal == "maximize" else "minimize")

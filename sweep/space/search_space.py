@@ -60,7 +60,10 @@ class Space:
 
     @property
     def constant(self) -> tuple[str, ...]:
-        """The names of the parameters that have the same value at every point."""
+        """The names of the parameters that have the same value at every point.
+
+        They are the unconditional ones with a single value; tied ones are never among them.
+        """
         names = []
         for one in self.parameters:
             if one.when is None and len(list_choices(one.domain) or ()) == 1:
@@ -94,7 +97,7 @@ class Space:
         return tuple(order)
 
     def complete(self, draw: Callable[[Parameter], Value]) -> dict[str, Value]:
-        """Return a point with a value for every parameter that applies.
+        """Return a point with a value for every parameter that applies, in file order; constraints are not checked.
 
         ``draw`` chooses the values of drawn parameters; tied ones are computed. Raises `UndefinedError` if a tied value
         has no result, and `ExpressionError` if its expression does not accept the type of a value.
@@ -112,7 +115,10 @@ class Space:
         return self._in_file_order(params)
 
     def complete_if_feasible(self, draw: Callable[[Parameter], Value]) -> dict[str, Value] | None:
-        """Return the point that `complete` returns; None if it violates a constraint or a tied value has no result."""
+        """Return the point that `complete` returns; None if it violates a constraint or a tied value has no result.
+
+        Raises `ExpressionError` if an expression does not accept the type of a value.
+        """
         try:
             params = self.complete(draw)
         except UndefinedError:
@@ -120,7 +126,7 @@ class Space:
         return None if self.list_violated(params) else params
 
     def list_violated(self, params: Params) -> list[str]:
-        """Return the texts of the constraints that a point violates.
+        """Return the texts of the constraints that a point violates; [] if there are none.
 
         A constraint on an absent parameter does not apply; one without a result is violated. Raises `ExpressionError`
         if a constraint does not accept the type of a value.
@@ -132,7 +138,10 @@ class Space:
         return violated
 
     def distance(self, params: Params) -> float:
-        """Return how far a point is from meeting the constraints: 0 if it does, less the nearer it is."""
+        """Return how far a point is from meeting the constraints: 0 if it does, less the nearer it is.
+
+        Constraints on an absent parameter do not apply.
+        """
         return sum(c.distance(params) for c in self.constraints if c.names <= params.keys())
 
     def fix(self, values: Params) -> Space:
@@ -149,7 +158,8 @@ class Space:
         """Return the parameters of another sweep's trial as a point of this space; None if that is impossible.
 
         The trial must have a value for every drawn parameter that applies here, and this space must allow it. The point
-        must meet the constraints and equal the trial in all parameters that both have.
+        must meet the constraints and equal the trial in all parameters that both have. Parameters that the trial has in
+        addition are left out; constants and tied values that it lacks are added.
         """
 
         def known(parameter: Parameter) -> Value:
@@ -169,7 +179,7 @@ class Space:
         return params
 
     def has(self, params: Params) -> bool:
-        """Return whether ``params`` is a point of the space."""
+        """Return whether ``params`` is a point of the space: complete, without other parameters, and feasible."""
         adopted = self.adopt(params)
         return adopted is not None and key(adopted) == key(params)
 
@@ -201,7 +211,10 @@ class Space:
 
     @cached_property
     def cardinality(self) -> int | None:
-        """The number of different points that meet the constraints; None if infinite or too large to count."""
+        """The number of different points that meet the constraints; None if infinite or too large to count.
+
+        A drawn parameter with more than `MAX_CHOICES` values counts as infinite.
+        """
         if any(p.drawn and list_choices(p.domain) is None for p in self.parameters):
             return None
         return self._count(_all_values)

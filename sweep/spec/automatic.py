@@ -32,7 +32,7 @@ class Automatic:
 
 
 def stop_instead_of_pausing(rule: AshaPromotion) -> tuple[Asha, str]:
-    """Return a rule that stops trials for good at the rungs where the chosen rule would pause them, and the reason.
+    """Return a rule that stops trials for good at the rungs where ``rule`` would pause them, and a line that says why.
 
     It is used if trials cannot continue from a checkpoint: a trial that paused would start again from its first epoch.
     """
@@ -53,10 +53,10 @@ def choose_automatically(
 ) -> Automatic:
     """Choose a method, and a rule for early stopping unless the file names one.
 
-    ``epochs`` is the length of a trial or, with ``minutes``, 100: rungs are then in hundredths of the minutes.
-    ``has_rule`` says that the file names a rule, ``has_prior`` that it has a `prior`, and ``lengths_differ`` that
-    trials train for different numbers of epochs. ``budget_epochs`` is the number of epochs of all trials together, if
-    the file bounds it.
+    ``objectives`` is the number of metrics. ``epochs`` is the length of a trial or, with ``minutes``, 100: rungs are
+    then in hundredths of the minutes. ``has_rule`` says that the file names a rule, ``has_prior`` that it has a
+    `prior`, and ``lengths_differ`` that trials train for different numbers of epochs. ``budget_epochs`` is the number
+    of epochs of all trials together, if the file bounds it.
     """
     if objectives > 1:
         reason = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"

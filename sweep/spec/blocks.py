@@ -53,7 +53,7 @@ Amount: TypeAlias = Annotated[float, Field(gt=0)]
 
 
 def _check_share(text: str) -> str:
-    """Return a share such as 20%. Raises ValueError for 0%."""
+    """Return a share such as ``20%`` unchanged. Raises ValueError for 0%."""
     if not parse_percent(text):
         raise ValueError("a share above 0%")
     return text
@@ -67,14 +67,14 @@ Share: TypeAlias = Annotated[
 
 
 def _check_gpus(gpus: float) -> float:
-    """Return a number of GPUs. Raises ValueError for a fraction above 1."""
+    """Return a number of GPUs unchanged. Raises ValueError for a number above 1 that is not whole."""
     if gpus > 1 and gpus != int(gpus):
         raise ValueError("a whole number of GPUs, or a share of one below 1")
     return gpus
 
 
 def _refuse_list(amount: object) -> object:
-    """Return a number of CPUs or GPUs. Raises ValueError for a list, as all workers have the same number."""
+    """Return a number of CPUs or GPUs unchanged. Raises ValueError for a list, as all workers have the same number."""
     if isinstance(amount, list):
         raise ValueError("one number, for all workers of a trial get the same")
     return amount
@@ -101,7 +101,7 @@ OnePrice: TypeAlias = Annotated[float, Field(ge=0)]
 
 
 def _check_prices(given: object) -> object:
-    """Return prices of nodes. Raises ValueError for a mapping without any price."""
+    """Return prices of nodes unchanged. Raises ValueError for a mapping, outer or inner, without any price."""
     if not isinstance(given, dict):
         return given
     for each in (given, *given.values()):
@@ -213,7 +213,10 @@ class Resources(Block):
 
     @property
     def price(self) -> Price | None:
-        """The price of a GPU-hour as plain data, without markets that have no price; None if none is set."""
+        """The price of a GPU-hour: a number, or a mapping by the kind of node; None if none is set.
+
+        The price of a kind of node is a number, or a mapping of those markets that have a price.
+        """
         given = self.price_per_gpu_hour
         if not isinstance(given, dict):
             return given
@@ -229,17 +232,17 @@ class Resources(Block):
 
     @property
     def most_gpus(self) -> float:
-        """Number of GPUs of a worker; 1 for ``gpus: auto``, where trials share a GPU."""
+        """Number of GPUs of a worker, which may be a share of one; 1 for ``gpus: auto``, where trials share a GPU."""
         return 1.0 if self.gpus == "auto" else self.gpus
 
     def devices(self, simulated_gpus: int | None) -> Devices:
-        """Return the devices of each worker; CPU devices stand in for GPUs unless ``simulated_gpus`` is None."""
+        """Return the CPUs and GPUs of each worker; CPU devices stand in for GPUs unless ``simulated_gpus`` is None."""
         gpus = self.most_gpus
         return Devices(self.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
 
     @property
     def trial_gpus(self) -> float:
-        """Number of GPUs of a trial, over all its workers."""
+        """Number of GPUs of a trial, over all its workers; 1 for each worker with ``gpus: auto``."""
         return self.most_gpus * self.workers
 
 
@@ -254,7 +257,7 @@ class Budget(Block):
 
     @property
     def bounds_time(self) -> bool:
-        """Whether the budget ends a sweep whose number of trials is not limited."""
+        """Whether the budget has a bound other than its trials: on hours, GPU-hours, epochs or money."""
         return bool(self.hours or self.gpu_hours or self.epochs or self.money)
 
 
@@ -358,14 +361,14 @@ class Notify(Block):
 
     @property
     def kinds(self) -> tuple[NoticeKind, ...]:
-        """The kinds of notices that are sent to this receiver."""
+        """The kinds of notices that are sent to this receiver; by default all but "best"."""
         if self.on is None:
             return ("finished", "failed", "budget", "verdict", "worker_lost")
         return self.on
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The names of the environment variables that hold this receiver's secrets, by key."""
+        """The names of the environment variables that hold this receiver's secrets, by key; only those that are set."""
         named = {"token": self.token, "slack": self.slack, "password": self.password}
         variables = {}
         for key, variable in named.items():
@@ -375,7 +378,11 @@ class Notify(Block):
 
 
 def find_notify_mistakes(one: Notify) -> list[tuple[str, str, str]]:
-    """Return the key, the mistake and a hint for each key of a receiver that cannot be combined with its other keys."""
+    """Return the key, the mistake and a hint for each key of a receiver that does not go with its other keys.
+
+    If the receiver has none or several of ``command``, ``webhook``, ``slack`` and ``mail``, only this mistake is
+    returned, with the key "".
+    """
     ways = []
     for key in ("command", "webhook", "slack", "mail"):
         if getattr(one, key) is not None:

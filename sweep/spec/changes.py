@@ -59,7 +59,7 @@ class Difference:
 
     @property
     def path(self) -> str:
-        """The key as the user writes it for `--set`."""
+        """The key as the user writes it for ``--set``: with dots, and with ``metric`` for the first of the metrics."""
         return re.sub(r"^metrics\.0\.", "metric.", ".".join(map(str, self.keys)))
 
     @property
@@ -79,7 +79,9 @@ class Difference:
 def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
     """Yield the keys in which two resolved sweep files differ.
 
-    Mappings are compared key by key, and lists of mappings item by item if they have the same length.
+    ``before`` and ``after`` are what `Spec.to_json_dict` returns, or parts of it whose place is ``keys``. Mappings are
+    compared key by key, and lists of mappings item by item if they have the same length; other lists differ as a whole.
+    The numbers 1 and 1.0 differ.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
@@ -92,19 +94,19 @@ def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = 
 
 
 def _are_blocks(value: Value) -> TypeGuard[list[Value]]:
-    """Return whether a value is a list of mappings."""
+    """Return whether a value is a list of mappings; True for an empty list."""
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def format_value(value: Value) -> str:
-    """Format a value for a message; None stands for a missing key."""
+    """Format a value as YAML on one line for a message, at most 100 characters; "not set" for None, a missing key."""
     if value is None:
         return "not set"
     return shortened(flow(value), 100)
 
 
 def list_differences(before: Spec, after: Spec) -> list[Difference]:
-    """Return the keys in which two sweeps differ."""
+    """Return the keys in which the resolved files of two sweeps differ, with the values in both."""
     return list(find_differences(before.to_json_dict(), after.to_json_dict()))
 
 
@@ -114,7 +116,8 @@ def list_differences(before: Spec, after: Spec) -> list[Difference]:
 def with_assignments(spec: Spec, assignments: Sequence[str], source: str) -> Spec:
     """Return a copy of a sweep with values changed by assignments, written as for ``--set``.
 
-    Starting configurations outside of the new space are left out. Raises `InputError` with all mistakes.
+    Starting configurations outside of the new space are left out, unless an assignment changes ``start_with``.
+    ``source`` is the path of the sweep file, for messages. Raises `InputError` with all mistakes.
     """
     content = spec.to_json_dict()
     typed = []
@@ -138,7 +141,10 @@ def _is_valid_start(start: Mapping[str, Value], spec: Spec) -> bool:
 
 
 def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
-    """Return the new values of the top-level keys in which two sweeps differ; None for a removed key."""
+    """Return the new values of the top-level keys in which two sweeps differ; None for a removed key.
+
+    A key is included with its whole value, even if only a part of it differs.
+    """
     old = before.to_json_dict()
     new = after.to_json_dict()
     settings: dict[str, Value] = {}
@@ -149,12 +155,19 @@ def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
 
 
 def apply_settings(spec: Spec, settings: Mapping[str, Value], source: str = "") -> Spec:
-    """Return a copy of a sweep with new values of top-level keys."""
+    """Return a copy of a sweep with new values of top-level keys; a key with the value None is removed.
+
+    ``source`` is the path of the sweep file, for messages. Raises `InputError` if the result is not a valid sweep.
+    """
     return parse_spec(_as_text({**spec.to_json_dict(), **settings}), source)
 
 
 def apply_all(spec: Spec, changes: Iterable[Mapping[str, Value]], source: str = "") -> Spec:
-    """Return a copy of the sweep as it began with all changes applied in order."""
+    """Return a copy of the sweep as it began with all changes applied in order; the sweep itself if there are none.
+
+    Each change has new values of top-level keys, as `make_settings` returns them. Raises `InputError` as
+    `apply_settings` does; only the result is checked, not the sweeps in between.
+    """
     settings: dict[str, Value] = {}
     for one in changes:
         settings |= one
@@ -176,7 +189,7 @@ def check_change(before: Spec, after: Spec, where: str = "", *, searcher_changes
 
     Arguments:
         where: text in front of each key in the messages, such as ``--set ``.
-        searcher_changes: whether a searcher of the user's own can continue in another space.
+        searcher_changes: whether the sweep's searcher can continue in another space.
     """
     refuse(list_refusals(before, after, where, searcher_changes=searcher_changes), RefusedError)
 
@@ -196,18 +209,18 @@ def list_refusals(before: Spec, after: Spec, where: str = "", *, searcher_change
 
 
 def _leaves_out_starts(before: Spec, after: Spec) -> bool:
-    """Return whether the space has changed, and the starting configurations only by some being left out."""
+    """Return whether the space has changed, and the starting configurations at most by some being left out."""
     known = {key(start) for start in before.start_with}
     left = {key(start) for start in after.start_with}
     return before.space != after.space and left <= known
 
 
 def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str = "") -> None:
-    """Raise `RefusedError` for changes that are not possible while a process runs the sweep.
+    """Raise `RefusedError`, with all reasons, for changes that are not possible while a process runs the sweep.
 
-    Arguments:
-        began: the sweep as it was when that process started to run it.
-        stop: the command line that stops the process, for the hint.
+    ``before`` and ``after`` are the sweep without and with the change, and ``began`` is the sweep as it was when that
+    process started to run it. ``stop`` is the command line that stops the process, for the hint, and ``where`` is as
+    for `check_change`.
     """
     problems = []
     for one in list_differences(before, after):
@@ -221,7 +234,10 @@ def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str 
 
 
 def list_fixed_keys(found: Iterable[Difference], where: str) -> Iterator[Problem]:
-    """Yield a problem for each changed key that must not change after a sweep has begun; the last one has the hint."""
+    """Yield a problem for each changed key that must not change after a sweep has begun; the last one has the hint.
+
+    Differences of keys that may change are skipped. ``where`` is the text in front of each key in the messages.
+    """
     wrong = [one for one in found if not one.is_changeable]
     for at, one in enumerate(wrong, start=1):
         if one.path in INSTEAD and wrong == [one]:
@@ -240,7 +256,10 @@ ANOTHER_SWEEP = "run it under another --name, with warm_start"
 
 
 def _explain_refusal(one: Difference, before: Spec, after: Spec, *, searcher_changes: bool) -> tuple[str, str] | None:
-    """Return why a sweep cannot adopt a changed key of the search, and what to do instead; None if it can."""
+    """Return why a sweep cannot adopt a changed key of the search, and what to do instead; None if it can.
+
+    Returns None for keys that do not belong to the search. ``searcher_changes`` is as for `check_change`.
+    """
     if not one.is_one_of(SEARCH):
         return None
     if before.population is not None:
@@ -268,7 +287,7 @@ def _explain_rule(before: Spec, after: Spec) -> tuple[str, str] | None:
 def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str, str] | None:
     """Return why a sweep cannot adopt a changed parameter, and what to do instead; None if it can.
 
-    Ranges, choices and distributions can always be changed.
+    Ranges, choices and distributions can always be changed. Returns None if the key is not that of a parameter.
     """
     if not one.is_one_of(("parameters",)):
         return None

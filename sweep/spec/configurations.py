@@ -41,6 +41,9 @@ def read_constraints(
 ) -> dict[str, Expression]:
     """Parse the constraints; return them by their text, and add mistakes to the document.
 
+    ``names`` are the names of the parameters, and ``objectives`` those of the metrics of the sweep. Constraints that
+    cannot be parsed are left out of the result; those with other mistakes are not.
+
     Only the trainable knows its metrics, except for the ``objectives``. So an unknown name is a mistake only if the
     constraint also names a parameter, or if it resembles a parameter's name. An objective such as ``val/loss`` without
     backquotes, which would be parsed as a division, is a mistake, too.
@@ -81,7 +84,7 @@ def _lacks_backquotes(name: str, text: str) -> bool:
 
 
 def add_expression_mistake(error: ExpressionError, path: KeyPath, document: Document) -> None:
-    """Add an error in an expression to the mistakes of the document."""
+    """Add an error in the expression at ``path`` to the mistakes of the document, with its column in the expression."""
     document.add_mistake(path, f"{error.text!r}, column {error.column}: {error.message}")
 
 
@@ -90,8 +93,9 @@ def check_satisfiable(
 ) -> None:
     """Add mistakes for constraints that no point of the space meets, and for expressions with unsuitable results.
 
-    ``places`` maps the text of each expression to its place in the file. The points of a finite space are counted; an
-    infinite space is sampled.
+    ``places`` maps the text of each constraint and each tied value to its place in the file; if it is empty, nothing is
+    checked. The points of a finite space, or of the grid with ``grid``, are counted; an infinite space is sampled.
+    ``path`` is the place of a mistake that no single constraint makes.
     """
     if not places:
         return
@@ -115,9 +119,10 @@ def check_satisfiable(
 
 
 def _count_points(space: Space, *, grid: bool) -> int:
-    """Return the number of points that meet the constraints.
+    """Return the number of points that meet the constraints; with ``grid``, of those that a grid would try.
 
-    For an infinite space, return 1 if such a point was found, otherwise 0.
+    For a space that is infinite or too large to count, return 1 if such a point was found, otherwise 0. Raises
+    InputError if a grid has too many points to count.
     """
     size = space.grid_size() if grid else space.cardinality
     if size is None:
@@ -157,7 +162,11 @@ LISTED = 10  # maximum number of values that a message lists
 def read_start_with(
     given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document
 ) -> tuple[Params, ...]:
-    """Return the starting configurations in the form that searchers use; add mistakes for those outside the space."""
+    """Return the starting configurations in the form that searchers use; add mistakes for those outside the space.
+
+    A configuration may lack parameters, and the result lacks the same ones. With mistakes, the result is of no use:
+    some configurations with mistakes are in it, and others are not.
+    """
     parameters = {}
     for parameter in space.parameters:
         parameters[parameter.name] = parameter
@@ -192,8 +201,9 @@ def read_configurations(
 ) -> tuple[Params, ...]:
     """Return complete configurations in the form that searchers use; add mistakes for those not in the space.
 
-    Fixed and tied parameters may be left out, and parameters that do not apply must be. ``path`` is the place of the
-    list or, unless ``numbered``, of the single configuration.
+    Fixed and tied parameters may be left out, and parameters that do not apply must be. Configurations that are not in
+    the space are left out of the result; one that appears twice is a mistake and stays in it. ``path`` is the place of
+    the list or, unless ``numbered``, of the single configuration.
     """
     found: list[Params] = []
     for index, one in enumerate(given):
@@ -246,7 +256,10 @@ def _must_be_given(parameter: Parameter, params: Params) -> bool:
 def read_prior(
     given: Mapping[str, Value] | None, parameters: Iterable[Parameter], path: KeyPath, document: Document
 ) -> dict[str, Belief]:
-    """Return the author's beliefs (`prior`) by parameter; add invalid ones to the mistakes of the document."""
+    """Return the author's beliefs (`prior`) by parameter; add mistakes for invalid ones, which are left out.
+
+    A value without a confidence has "medium".
+    """
     known = {}
     for parameter in parameters:
         known[parameter.name] = parameter
@@ -277,7 +290,10 @@ def read_prior(
 
 
 def _check_value(parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document) -> None:
-    """Add a mistake if a value is not possible for a parameter, or if the parameters of its condition are missing."""
+    """Add a mistake if a value is not possible for a parameter, or if a parameter of its condition is not in ``start``.
+
+    ``start`` contains the names of the parameters that are given together with this one.
+    """
     domain = parameter.domain
     if isinstance(domain, Tied):
         document.add_mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
@@ -291,7 +307,7 @@ def _check_value(parameter: Parameter, value: Value, start: Container[str], path
 
 
 def _describe_possible(domain: Domain) -> str:
-    """Describe the possible values of a parameter, such as "a whole number from 1 to 8"."""
+    """Describe the possible values of a parameter, such as "a whole number from 1 to 8"; "nothing" for a tied one."""
     match domain:
         case Constant(value):
             return flow(value)
@@ -316,7 +332,11 @@ def _describe_possible(domain: Domain) -> str:
 
 
 def convert_to_drawn_form(domain: Domain, value: Value) -> Value:
-    """Return a value of a domain in the form that searchers use, such as a float for a continuous range."""
+    """Return a value of a domain in the form that searchers use.
+
+    It is a float for a continuous range, and the nearest multiple for one with a quantum. Values that are no numbers,
+    and those of other domains, are returned unchanged.
+    """
     if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
         return value
     return snap(domain, float(value) if get_quantum(domain) is None else value)
@@ -325,10 +345,10 @@ def convert_to_drawn_form(domain: Domain, value: Value) -> Value:
 def read_baseline(
     given: Mapping[str, Value] | None, space: Space, path: KeyPath, document: Document, notes: list[str]
 ) -> Params | None:
-    """Return the complete baseline, or None without one; add mistakes to the document.
+    """Return the complete baseline, or None without one; add mistakes to the document and then also return None.
 
-    Constants and tied parameters that it does not set get their value. Parameters that remain unset are listed in
-    ``notes``.
+    Constants and tied parameters that it does not set get their value. Values may lie outside of the space. Parameters
+    without a condition that remain unset are named in one text, which is appended to ``notes``.
     """
     if given is None:
         return None
@@ -357,7 +377,7 @@ def read_baseline(
 def _check_baseline_value(
     parameters: Mapping[str, Parameter], name: str, value: Value, path: KeyPath, document: Document
 ) -> None:
-    """Add a mistake if there is no such parameter, or if its values are of another kind, such as texts."""
+    """Add a mistake if there is no parameter ``name``, or if its values are of another kind than ``value``."""
     if name not in parameters:
         document.add_mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
         return
@@ -367,7 +387,10 @@ def _check_baseline_value(
 
 
 def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Value]:
-    """Return the given values of parameters that apply, completed by constants and tied parameters."""
+    """Return the given values of parameters that apply, completed by constants and tied parameters.
+
+    Values within their domain are converted to the form that searchers use; all others are kept as given.
+    """
     baseline: dict[str, Value] = {}
     known = -1
     while len(baseline) > known:  # conditions and ties may refer to later parameters
@@ -400,7 +423,11 @@ def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[
 
 
 def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
-    """Return the kind of a parameter's values if ``value`` is of another kind; None if it fits."""
+    """Return the kind of a parameter's values if ``value`` is of another kind; None if it fits.
+
+    None, and any value of a parameter that is tied or null, fits. For the parameter ``epochs``, only a whole number
+    from 1 fits.
+    """
     domain = parameter.domain
     if parameter.name == "epochs":
         is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -46,7 +46,7 @@ class Bounds(Block):
 
 
 def _check_order(bounds: Bounds) -> Bounds:
-    """Return the bounds. Raises ValueError if both are missing or ``min`` is above ``max``."""
+    """Return the bounds unchanged. Raises ValueError if neither key is given or ``min`` is above ``max``."""
     if bounds.min is None:
         low = -math.inf
     else:
@@ -70,7 +70,10 @@ When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1, examples=[{"opt
 
 
 def make_condition(when: Mapping[str, Test]) -> Condition:
-    """Convert a `when` block to a condition of the search space."""
+    """Convert a `when` block, whose values are the tests by parameter, to a condition of the search space.
+
+    A single value is a test for this one value, and a list one for any of its values.
+    """
     tests: list[tuple[str, OneOf | Between]] = []
     for name, test in when.items():
         match test:
@@ -85,7 +88,10 @@ def make_condition(when: Mapping[str, Test]) -> Condition:
 
 
 def condition_to_dict(condition: Condition) -> dict[str, Value]:
-    """Convert a condition to a `when` block. Each name may have only one test."""
+    """Convert a condition to a `when` block, with a list for values and without infinite bounds.
+
+    Each name may have only one test; of several, only the last one is kept.
+    """
     when: dict[str, Value] = {}
     for name, test in condition.tests:
         match test:
@@ -98,7 +104,10 @@ def condition_to_dict(condition: Condition) -> dict[str, Value]:
 
 
 def check_test_is_possible(test: OneOf | Between, domain: Domain, path: KeyPath, document: Document) -> None:
-    """Add a mistake for each value in a test that a parameter with this domain can never have."""
+    """Add a mistake for each value in a test that a parameter with this domain can never have, or for its range.
+
+    Any test of a tied parameter is accepted.
+    """
     if isinstance(domain, Tied):
         return
     possible = list_choices(domain)
@@ -232,7 +241,7 @@ def infer_distribution(block: ParameterBlock) -> Name | None:
 
 
 def find_key_mistakes(block: ParameterBlock, name: Name) -> list[KeyMistake]:
-    """Return a mistake for each key that a parameter with this distribution lacks, or must not have."""
+    """Return a mistake for each key that a parameter with the distribution ``name`` lacks, or must not have."""
     known = DISTRIBUTIONS[name]
     named = block.distribution is not None
     keys = block.model_fields_set
@@ -259,7 +268,10 @@ def find_key_mistakes(block: ParameterBlock, name: Name) -> list[KeyMistake]:
 
 
 def build_domain(block: ParameterBlock, name: Name) -> Domain:
-    """Build the domain of a parameter whose keys fit its distribution. Raises `KeyMistake` for invalid values."""
+    """Build the domain of a parameter whose keys fit the distribution ``name``. Raises `KeyMistake` for invalid values.
+
+    ``count`` and ``when`` are no part of the domain; a ``count`` above the number of values is a mistake.
+    """
     known = DISTRIBUTIONS[name]
     try:
         domain = known.build(block, block.q if "q" in known.optional else None)
@@ -275,7 +287,7 @@ def build_domain(block: ParameterBlock, name: Name) -> Domain:
 
 
 def domain_to_dict(domain: Domain) -> dict[str, Value]:
-    """Convert a domain to the keys of a sweep file, with the name of its distribution."""
+    """Convert a domain to the keys of a sweep file, with the name of its distribution unless it is tied."""
     match domain:
         case Constant(value):
             return {"distribution": "constant", "value": value}
@@ -311,13 +323,16 @@ def _range_to_dict(domain: Range) -> dict[str, Value]:
 
 
 def _quantized_to_dict(name: str, q: float | None, **numbers: float) -> dict[str, Value]:
-    """Return the keys of a range; with ``q``, those of the quantized distribution."""
+    """Return the keys of a range with the distribution ``name`` or, with ``q``, with its quantized form."""
     block: dict[str, Value] = {"distribution": name if q is None else f"q_{name}", **numbers}
     return block if q is None else {**block, "q": q}
 
 
 def _make_constant(block: ParameterBlock, _: float | None) -> Domain:
-    """Build a constant, or a tied parameter for a text that begins with "="."""
+    """Build a constant, or a tied parameter for a text that begins with "=" and names no distribution.
+
+    Raises `KeyMistake` if the expression after "=" is invalid.
+    """
     value = block.value
     # With `distribution: constant`, a text that begins with "=" is no expression.
     if not isinstance(value, str) or not value.startswith("=") or block.distribution:
@@ -339,7 +354,10 @@ def _make_categorical(block: ParameterBlock, _: float | None) -> Domain:
 
 
 def _make_weighted(block: ParameterBlock, _: float | None) -> Domain:
-    """Build a choice among values with probabilities. Raises `KeyMistake` if their sum is not 1."""
+    """Build a choice among values with probabilities.
+
+    Raises `KeyMistake` if a value appears twice, or if there is not one probability for each or their sum is not 1.
+    """
     _make_categorical(block, None)
     if len(block.probabilities) != len(block.values):
         there = f"{len(block.probabilities)} probabilities for {len(block.values)} values"
@@ -351,7 +369,7 @@ def _make_weighted(block: ParameterBlock, _: float | None) -> Domain:
 
 
 def _make_int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
-    """Build a range of whole numbers. Raises `KeyMistake` if a bound is not whole."""
+    """Build a range of whole numbers. Raises `KeyMistake` if a bound is not whole, or ``min`` is above ``max``."""
     low, high = block.min, block.max
     for end, number in (("min", low), ("max", high)):
         if not isinstance(number, int):
@@ -361,7 +379,10 @@ def _make_int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
 
 
 def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Domain:
-    """Build a range of whole numbers whose logarithm is uniform. Raises `KeyMistake` for a bound below 1."""
+    """Build a range of whole numbers whose logarithm is uniform.
+
+    Raises `KeyMistake` if a bound is not whole or below 1, or ``min`` is above ``max``.
+    """
     domain = _make_int_uniform(block, None)
     if block.min < 1:
         raise KeyMistake(
@@ -371,7 +392,7 @@ def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Doma
 
 
 def _make_uniform(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a range of numbers. Raises `KeyMistake` if it is larger than the largest number."""
+    """Build a range of numbers. Raises `KeyMistake` if ``min`` is above ``max`` or the width is not finite."""
     low, high = _get_bounds(block)
     if not math.isfinite(high - low):
         raise KeyMistake("max", f"{describe_value(block.max)}, too far from min")
@@ -379,7 +400,10 @@ def _make_uniform(block: ParameterBlock, q: float | None) -> Domain:
 
 
 def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a range of numbers whose logarithm is uniform. Raises `KeyMistake` for a bound that is not positive."""
+    """Build a range of numbers whose logarithm is uniform.
+
+    Raises `KeyMistake` if a bound is not positive, or ``min`` is above ``max``.
+    """
     low, high = _get_bounds(block)
     if low <= 0:
         if low < 0:
@@ -391,13 +415,13 @@ def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
 
 
 def _make_log_uniform(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a range whose bounds are exponents of e, with a uniform exponent."""
+    """Build a log-uniform range whose bounds are exponents of e. Raises `KeyMistake` for unlikely exponents."""
     low, high = _get_exponents(block)
     return LogUniform(math.exp(low), math.exp(high), q)
 
 
 def _make_inv_log_uniform(block: ParameterBlock, _: float | None) -> Domain:
-    """Build a range whose bounds are negated exponents of e, with a uniform exponent."""
+    """Build a log-uniform range whose bounds are negated exponents of e. Raises `KeyMistake` for unlikely exponents."""
     low, high = _get_exponents(block)
     return LogUniform(math.exp(-high), math.exp(-low))
 
@@ -429,7 +453,10 @@ def _get_bounds(block: ParameterBlock) -> tuple[float, float]:
 
 
 def _get_exponents(block: ParameterBlock) -> tuple[float, float]:
-    """Return both bounds as exponents of e. Raises `KeyMistake` for those that cannot be meant as exponents."""
+    """Return both bounds as exponents of e.
+
+    Raises `KeyMistake` for those that cannot be meant as exponents: above 700, or both between 0 and 1.
+    """
     low, high = _get_bounds(block)
     hint = f"real bounds go with distribution: {block.distribution}_values"
     for key, exponent in (("min", block.min), ("max", block.max)):

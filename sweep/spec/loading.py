@@ -19,7 +19,8 @@ from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document
 def load_spec(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
     """Load a sweep file and return its sweep, after applying the assignments in ``SWEEP_SET`` and then ``assignments``.
 
-    Raises InputError with all mistakes in the file and the assignments.
+    ``assignments`` are written as for ``--set``, and ``environment`` is where ``SWEEP_SET`` is looked up. Raises
+    InputError with all mistakes in the file and the assignments, or if the file cannot be read.
     """
     return load_spec_with_text(path, assignments, environment)[0]
 
@@ -27,7 +28,7 @@ def load_spec(path: Path | str, assignments: Sequence[str] = (), environment: Ma
 def load_spec_with_text(
     path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[Spec, str]:
-    """Return the sweep as `load_spec` does, and the file's text.
+    """Return the sweep as `load_spec` does, and the file's text, without the assignments.
 
     The file is read only once, because a pipe cannot be read again.
     """
@@ -36,7 +37,7 @@ def load_spec_with_text(
 
 
 def read_text(path: Path | str) -> str:
-    """Return the text of a sweep file. Raises InputError if it cannot be read."""
+    """Return the text of a sweep file. Raises InputError if it cannot be read, is too large, or is not UTF-8."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -53,9 +54,10 @@ def read_text(path: Path | str) -> str:
 
 
 def find_trainable(text: str, assignments: Sequence[str], environment: str) -> str:
-    """Return the trainable named in the text of a sweep file, even if the text has mistakes; "" if none is named.
+    """Return the trainable that a sweep file names after the assignments, even if the file has mistakes.
 
-    The arguments are those of `parse_spec`.
+    The arguments are those of `parse_spec`. Returns "" if no valid ``module:Name`` is named, or if the text is not
+    YAML.
     """
     try:
         document = parse_document(text, "")
@@ -72,13 +74,17 @@ def find_trainable(text: str, assignments: Sequence[str], environment: str) -> s
 def parse_spec(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
     """Return the sweep described by the text of a sweep file; ``environment`` is the content of ``SWEEP_SET``.
 
-    Raises InputError with all mistakes.
+    ``source`` is the path of the file: it stands in messages, and its stem names a sweep without the key ``name``. The
+    assignments in ``environment`` are applied before ``assignments``. Raises InputError with all mistakes.
     """
     return _resolve_document(parse_document(text, source), assignments, environment)
 
 
 def make_spec(given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
-    """Return the sweep described by a mapping with the keys of a sweep file. Raises InputError with all mistakes."""
+    """Return the sweep described by a mapping with the keys of a sweep file. Raises InputError with all mistakes.
+
+    Values may also be paths, tuples, sets, and NumPy scalars and arrays. The other arguments are those of `parse_spec`.
+    """
     document = yaml_reader.make_document(given, source)
     document.check()
     return _resolve_document(document, assignments, environment)

@@ -57,13 +57,20 @@ class Entry:
 
     @property
     def references(self) -> dict[str, KeyPath]:
-        """The places in the file of this parameter's references, by the name of the parameter that is referred to."""
+        """The places in the file of this parameter's references, by the name of the parameter that is referred to.
+
+        References are those in its condition, in the conditions of its groups and, if it is tied, in its expression.
+        """
         tied = self.domain.expression.names if isinstance(self.domain, Tied) else ()
         return {**dict.fromkeys(sorted(tied), (*self.path, "value")), **self.tests}
 
 
 def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
-    """Read the `parameters:` block; return its entries in file order, and add mistakes to the document."""
+    """Read the `parameters:` block; return its entries in file order, and add mistakes to the document.
+
+    ``data`` is the block and ``path`` its place. Invalid entries are included, with None as their domain; a second one
+    of the same name is not.
+    """
     entries: dict[str, Entry] = {}
     for entry in _read_group(data, path, Entry("", path), document):
         if entry.name in entries:
@@ -91,7 +98,10 @@ def _find_outer_name(name: str, entries: Mapping[str, Entry]) -> str | None:
 
 
 def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterator[str]:
-    """Yield a note for each valid value that is probably not intended, such as an unquoted ``off``."""
+    """Yield notes on valid values that are probably not intended, such as an unquoted ``off`` or a list as value.
+
+    A parameter has at most one note for all its words and one for its list.
+    """
     for entry in entries:
         listed = [path for path in document.values if path[:-1] == (*entry.path, "values")]
         listed = listed or [(*entry.path, "value")]
@@ -121,7 +131,7 @@ def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterato
 
 
 def _get_value(data: Value, path: KeyPath) -> Value:
-    """Return the value at a path of the data; None if there is none."""
+    """Return the value at a path of the data; None if there is none, or if the value is null."""
     for key in path:
         if isinstance(data, dict) and isinstance(key, str):
             data = data.get(key)
@@ -133,7 +143,7 @@ def _get_value(data: Value, path: KeyPath) -> Value:
 
 
 def _accepts_lists(name: str) -> bool:
-    """Return whether the standard hyperparameter of this name can be a list."""
+    """Return whether ``name`` is a standard hyperparameter that can be a list."""
     return is_standard(name) and get_standard_bounds(name).accepts([1, 2])
 
 
@@ -157,7 +167,7 @@ def check_grid(entries: list[Entry], document: Document) -> None:
 
 
 def parameter_to_dict(parameter: Parameter) -> dict[str, Value]:
-    """Return a parameter as the keys of a sweep file."""
+    """Return a parameter as the keys of a sweep file, without its name and the belief in `prior`."""
     block = distributions.domain_to_dict(parameter.domain)
     if parameter.grid_count is not None:
         block["count"] = parameter.grid_count
@@ -167,7 +177,11 @@ def parameter_to_dict(parameter: Parameter) -> dict[str, Value]:
 
 
 def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
-    """Yield the entries of a block of parameters and of the groups in it; add mistakes to the document."""
+    """Yield the entries of a block of parameters and of the groups in it; add mistakes to the document.
+
+    ``data`` is the block at ``path``, and ``group`` an entry with the name and the condition of the group that holds
+    it. Parameters with an invalid name are left out; other invalid ones have no domain.
+    """
     for key, value in data.items():
         inner = replace(group, name=f"{group.name}.{key}" if group.name else key, path=(*path, key))
         if not re.fullmatch(NAME_WITHIN if group.name else NAME, key):
@@ -188,7 +202,10 @@ def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document
 
 
 def _read_parameter(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
-    """Return the entry of one parameter; its domain is None if it is invalid."""
+    """Return ``entry`` completed by the keys of one parameter; its domain is None if it is invalid.
+
+    Mistakes are added to the document.
+    """
     if data and all(isinstance(inner, dict) for inner in data.values()) and not data.keys() & _KEYS:
         hint = f"write {entry.path[-1]}: {{parameters: {{...}}}}"
         document.add_mistake(entry.path, "nested parameters without the key 'parameters'", hint, at_key=True)
@@ -214,7 +231,10 @@ def _read_parameter(entry: Entry, data: dict[str, Value], document: Document) ->
 
 
 def _with_condition(entry: Entry, when: When | None, document: Document) -> Entry:
-    """Return a copy of the entry with the condition ``when`` added to those of the groups around it."""
+    """Return a copy of the entry with the condition ``when`` added to those of the groups around it.
+
+    Add a mistake for each parameter that both have a condition on. Without ``when``, the entry itself is returned.
+    """
     if when is None:
         return entry
     tests = {name: (*entry.path, "when", name) for name in when}
@@ -231,7 +251,10 @@ def _with_condition(entry: Entry, when: When | None, document: Document) -> Entr
 def _check_references(
     entry: Entry, entries: Mapping[str, Entry], circles: set[frozenset[str]], document: Document
 ) -> None:
-    """Add mistakes for references to missing or later parameters, for circles, and for conditions that cannot hold."""
+    """Add mistakes for references to missing or later parameters, for circles, and for conditions that cannot hold.
+
+    ``circles`` contains the circles that were noted already; the new ones are added to it.
+    """
     names = list(entries)
     for name, path in entry.references.items():
         if name not in entries:

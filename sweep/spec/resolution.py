@@ -91,7 +91,10 @@ class SpecResolver:
         return UNBOUNDED_EPOCHS
 
     def resolve(self) -> Spec | None:
-        """Return the resolved sweep; None after adding mistakes to the document."""
+        """Return the resolved sweep; None after adding mistakes to the document.
+
+        Call it once, because it adds to `notes`.
+        """
         file, document = self.file, self.document
         self.check_required()
         self.check_warm_start()
@@ -168,7 +171,7 @@ class SpecResolver:
         )
 
     def choose_method(self) -> Automatic | None:
-        """Return the automatic choice of a method and a rule; None if the file names a method."""
+        """Return the automatic choice of a method and a rule; None if the file names a method, valid or not."""
         file = self.file
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
@@ -183,7 +186,10 @@ class SpecResolver:
         )
 
     def resolve_population(self, entries: list[Entry]) -> PopulationRules | None:
-        """Return the settings of `population`, or None for a method without one; add a mistake for each wrong key."""
+        """Return the settings of `population`, or None for a method without one; add a mistake for each wrong key.
+
+        Keys outside of the block that do not go with a population are mistakes, too.
+        """
         file = self.file
         document = self.document
         method = self.method
@@ -228,7 +234,11 @@ class SpecResolver:
         )
 
     def check_perturbed(self, method: Method, entries: list[Entry], perturb: tuple[str, ...]) -> None:
-        """Add a mistake if the copies in a population have no parameter to change."""
+        """Add a mistake if the copies in a population have no parameter to change.
+
+        ``perturb`` are the parameters that `population.perturb` names; if it is empty, copies change numbers with a
+        range.
+        """
         numbers = set()
         for entry in entries:
             if isinstance(entry.domain, Range):
@@ -245,7 +255,7 @@ class SpecResolver:
             self.document.add_mistake(("population", "perturb"), f"{what}none is named", hint, at_key=True)
 
     def add_beliefs(self, found: list[Parameter]) -> tuple[Parameter, ...]:
-        """Return the parameters with the author's beliefs (`prior`) added."""
+        """Return the parameters with the author's beliefs (`prior`) added; add mistakes for invalid ones."""
         file, document = self.file, self.document
         if file.prior and self.method is not None and not self.method.uses_prior:
             hint = f"write method: {_join_method_names(one for one in STANDALONE if one.uses_prior)}, or remove it"
@@ -274,7 +284,10 @@ class SpecResolver:
         return found | {format_path(path): self.document.place(path) for path in given}
 
     def list_ignored_keys(self) -> tuple[str, ...]:
-        """Return the keys without effect: those for W&B's server, and W&B's imputation keys where they do not apply."""
+        """Return the keys without effect: those for W&B's server, and W&B's imputation keys where they do not apply.
+
+        Keys within blocks have a path such as ``metric.impute``.
+        """
         named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
         keys = []
         for key in self.document.data:
@@ -322,7 +335,11 @@ class SpecResolver:
             self.document.add_mistake(("warm_start",), what, hint, at_key=True)
 
     def resolve_name(self) -> str:
-        """Return the name of the results folder; add a mistake if the file's name cannot be one."""
+        """Return the name of the results folder, with "-" in place of special characters.
+
+        It is the name in the file or, without one, the stem of the file's path. Add a mistake if this stem is no valid
+        name.
+        """
         name = self.file.name or Path(self.document.source).stem
         if "name" not in self.wrong and not re.fullmatch(NAME, name):
             self.document.add_mistake(
@@ -331,7 +348,11 @@ class SpecResolver:
         return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")
 
     def resolve_metrics(self) -> tuple[Metric, ...]:
-        """Return the metrics; add mistakes for missing or duplicate ones."""
+        """Return the metrics, or ``val_loss`` to be minimized if the file names none; add mistakes to the document.
+
+        Missing and duplicate metrics are mistakes, and so are keys that do not go with several. Adds a note for a
+        metric without a goal whose name suggests that larger is better.
+        """
         file, document = self.file, self.document
         named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
         named += [(("metrics", index), metric) for index, metric in enumerate(file.metrics or ())]
@@ -514,7 +535,10 @@ class SpecResolver:
                 document.add_mistake(key, "needs a single metric, but metrics lists several", at_key=True)
 
     def check_space(self, space: Space, entries: list[Entry]) -> None:
-        """Check that the space can be searched, read `start_with` and `baseline`, and add mistakes to the document."""
+        """Check that the space can be searched, read `start_with` and `baseline`, and add mistakes to the document.
+
+        Sets `starts` and `baseline`, unless the space has mistakes. Adds a note if nothing ends the sweep.
+        """
         file = self.file
         document = self.document
         method = self.method
@@ -548,7 +572,10 @@ class SpecResolver:
             )
 
     def check_budget(self) -> None:
-        """Add a mistake for a budget that can never be used up, such as GPU-hours without GPUs."""
+        """Add a mistake for a budget that can never be used up.
+
+        These are GPU-hours and money without GPUs, and money without a price.
+        """
         budget = self.file.budget
         resources = self.file.resources
         if "resources" in self.wrong or "budget" in self.wrong:
@@ -560,7 +587,10 @@ class SpecResolver:
             self.document.add_mistake(("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour")
 
     def resolve_early_termination(self, entries: list[Entry]) -> EarlyTermination:
-        """Return the rule for early stopping; add mistakes if it cannot act on the trials."""
+        """Return the rule for early stopping; add mistakes if it cannot act on the trials.
+
+        Adds a note if trials may still be paused when the sweep ends.
+        """
         file, document = self.file, self.document
         before = document.found
         if self.automatic is None:
@@ -591,9 +621,10 @@ class SpecResolver:
         return getattr(self.file.early_terminate, "min_iter", None) is not None
 
     def set_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
-        """Return the rule with the default first rung, if the file does not set one.
+        """Return the rule with the default first rung, if the file does not set one and this kind of rule has one.
 
-        For a method that learns, also add a note if the first rung is so early that the ranks say little about the end.
+        ``epochs`` is the length of the longest trial. For a method that learns, also add a note if the first rung is so
+        early that the ranks say little about the end.
         """
         if isinstance(rule, Own | NoTermination):
             return rule
@@ -617,19 +648,22 @@ class SpecResolver:
         return rule
 
     def describe_length(self, length: int) -> str:
-        """Describe the length of a trial, such as "27 epochs"."""
+        """Describe the length of a trial, such as "27 epochs" or "100 hundredths of its minutes"."""
         if self.epochs < UNBOUNDED_EPOCHS:
             return counted(length, "epoch")
         return f"{length} hundredths of its minutes"
 
     def describe_place(self, unit: int, length: int) -> str:
-        """Describe a rung, such as "epoch 3 of 27"."""
+        """Describe a rung, such as "epoch 3 of 27" or "11 % of its minutes"."""
         if self.epochs < UNBOUNDED_EPOCHS:
             return f"epoch {unit} of {length}"
         return f"{unit} % of its minutes"
 
     def find_longest_epochs(self, entries: list[Entry]) -> int:
-        """Return the epochs of the longest trial; add a mistake if a parameter ``epochs`` has unsuitable values."""
+        """Return the epochs of the longest trial; add a mistake if a parameter ``epochs`` has unsuitable values.
+
+        Returns `UNBOUNDED_EPOCHS` if only `minutes` ends trials, and the file's epochs after a mistake.
+        """
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.epochs
@@ -646,5 +680,5 @@ class SpecResolver:
 
 
 def _join_method_names(methods: Iterable[Method]) -> str:
-    """Return the names of methods as words of a hint, such as "tpe, gp or nsga2"."""
+    """Return the names of methods as words of a hint, such as "tpe, gp or nsga2". Raises ValueError for no methods."""
     return join_words([method.name for method in methods], "or")

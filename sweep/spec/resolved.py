@@ -87,7 +87,7 @@ class Spec:
 
     @cached_property
     def trials(self) -> int | None:
-        """The number of configurations to try; None if only time or epochs limit it."""
+        """The number of configurations to try; None if neither the space nor the file limits it."""
         if self.size is None:
             bounds = self.caps
         else:
@@ -96,7 +96,11 @@ class Spec:
 
     @cached_property
     def size(self) -> int | None:
-        """The number of configurations of the method without any limit; None if there are infinitely many."""
+        """The number of configurations of the method without any limit; None if infinite or too large to count.
+
+        For a population it is the number of trials if no member fails. Raises InputError for a grid that is too large
+        to count.
+        """
         if self.population is not None:
             return self.population.most_trials
         if self.search_method.enumerates:
@@ -106,7 +110,10 @@ class Spec:
 
     @property
     def caps(self) -> list[int]:
-        """The limits that the file sets on the number of configurations: `run_cap` and `budget.trials`."""
+        """The limits that the file sets on the number of configurations: `run_cap` and `budget.trials`, if set.
+
+        The list is empty for a population.
+        """
         if self.population is not None:
             return []
         caps = []
@@ -129,14 +136,17 @@ class Spec:
 
     @property
     def all_trials(self) -> int | None:
-        """The number of trials of the search and the baseline; None if only time or epochs limit it."""
+        """The number of trials of the search and the baseline, without `confirm`; None if nothing limits the search."""
         if self.trials is None:
             return None
         return self.trials * self.trials_each + self.baseline_trials
 
     @property
     def together(self) -> int:
-        """The maximum number of trials that a worker trains as one program; 1 without `fuse`."""
+        """The maximum number of trials that a worker trains as one program; 1 without `fuse`.
+
+        For ``fuse: auto`` it is `FUSED`, or `FUSED_OF_LEARNING` for a method that learns.
+        """
         fuse = self.training.get("fuse", False)
         if fuse == "auto":
             if self.search_method.learns:
@@ -148,7 +158,7 @@ class Spec:
 
     @property
     def endless(self) -> bool:
-        """Whether the sweep never ends by itself, because neither its trials nor its time are limited."""
+        """Whether neither the space nor `run_cap` nor the budget ever ends the sweep; `stop_when` is not considered."""
         return self.trials is None and not self.budget.bounds_time
 
     @property
@@ -166,19 +176,26 @@ class Spec:
 
     @property
     def length(self) -> int:
-        """The length of a trial in units of rungs: its epochs, or 100 hundredths if only `minutes` ends it."""
+        """The length of a trial without a parameter ``epochs``: its epochs, or 100 if only `minutes` ends it."""
         return count_length(self.epochs)
 
     def trial_epochs(self, params: Params) -> int:
-        """Return the maximum number of epochs of a trial with these parameters."""
+        """Return the maximum number of epochs of a trial with these parameters: its ``epochs``, or the sweep's.
+
+        It is `UNBOUNDED_EPOCHS` if only `minutes` ends the trial. Raises TypeError if the parameter ``epochs`` is no
+        whole number.
+        """
         return trial_epochs(params, self.epochs)
 
     def trial_length(self, params: Params) -> int:
-        """Return the length of a trial with these parameters in units of rungs."""
+        """Return the length of a trial with these parameters: its epochs, or 100 if only `minutes` ends it."""
         return count_length(self.trial_epochs(params))
 
     def to_json_dict(self) -> dict[str, Value]:
-        """Return the keys of a sweep file that resolves to an equal sweep."""
+        """Return the keys of a sweep file that resolves to an equal sweep, as plain data.
+
+        Defaults are written out, and keys that are not set may be included with the value None.
+        """
         stop_when = None
         if self.stop_when is not None:
             stop_when = self.stop_when.to_plain_data()
@@ -226,20 +243,20 @@ class Spec:
 
 
 def _population_to_dict(rules: PopulationRules) -> dict[str, Value]:
-    """Return the block `population` as plain data."""
+    """Return the block `population` as plain data, with all its keys."""
     said = ("size", "interval", "quantile", "resample")
     return {**{name: getattr(rules, name) for name in said}, "perturb": list(rules.perturb)}
 
 
 def _notify_to_dict(receivers: Sequence[Notify]) -> dict[str, Value]:
-    """Return the key `notify`; an empty mapping without receivers, so that older sweeps stay unchanged."""
+    """Return a mapping with the key `notify`; an empty one without receivers, so that older sweeps stay unchanged."""
     if not receivers:
         return {}
     return {"notify": [_list_changed_keys(receiver) for receiver in receivers]}
 
 
 def _prior_to_dict(space: Space) -> dict[str, Value]:
-    """Return the block `prior` as plain data."""
+    """Return the block `prior` as plain data: value and confidence by parameter; empty without beliefs."""
     beliefs = {}
     for parameter in space.parameters:
         beliefs[parameter.name] = parameter.belief
@@ -249,7 +266,9 @@ def _prior_to_dict(space: Space) -> dict[str, Value]:
 def make_trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
     """Return the keys of a sweep file that trains a single trial as this sweep has trained it.
 
-    If the trial was part of a cross-validation, pass its number of ``folds``; the new sweep then trains all of them.
+    ``params`` and ``seed`` are those of the trial, and ``name`` is the new sweep's. If the trial was part of a
+    cross-validation, pass its number of ``folds``; the new sweep then trains all of them. Keys with an empty value are
+    left out.
     """
     keys: dict[str, Value] = {
         "name": name,
@@ -278,7 +297,11 @@ def make_trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int
 
 
 def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
-    """Return keys of the resolved file in the form of a sweep file: without defaults and without empty values."""
+    """Return the values of top-level keys in the form of a sweep file.
+
+    Keys with an empty value are left out, and so are defaults within blocks such as ``resources``, but not those of
+    other keys or of ``training``. With the key "metrics", a single metric is returned as ``metric``.
+    """
     content = spec.to_json_dict()
     blocks: dict[str, Block | None] = {
         "resources": spec.resources,
@@ -305,7 +328,10 @@ def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
 
 
 def format_sweep_file(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
-    """Format a sweep file: comments, then a line for each key and each parameter."""
+    """Format a sweep file: comments, then a line for each key and each parameter.
+
+    Each line of a comment gets ``# `` in front; keys keep their order.
+    """
     lines = []
     for comment in comments:
         for line in printable(comment).splitlines():

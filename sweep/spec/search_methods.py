@@ -58,7 +58,10 @@ class Method:
         return bool(self.searcher) and not self.population and not self.is_own
 
     def load_searcher(self) -> Callable[..., Any]:
-        """Import and return the class or function that creates the searcher."""
+        """Import and return the class or function that creates the searcher.
+
+        Raises ImportError or AttributeError if it does not exist, and ValueError for ``auto``, which has none.
+        """
         made: Callable[..., Any] = pkgutil.resolve_name(self.searcher)
         return made
 
@@ -160,7 +163,10 @@ STANDALONE = tuple(row for row in SEARCHED if row.is_standalone)
 
 
 def find_method(name: str) -> Method:
-    """Return the method with this name; ``module:Name`` is a method with a searcher of the user's own."""
+    """Return the method with this name; ``module:Name`` is a method with a searcher of the user's own.
+
+    The searcher is not imported. Raises KeyError for any other name that is not in `METHODS`.
+    """
     if ":" in name:
         return Method(name=name, chooses="", searcher=name, learns=True)
     return METHODS[name]

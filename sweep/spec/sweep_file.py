@@ -64,7 +64,11 @@ else:
 
 
 def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
-    """Return the early-stopping rule that a block describes; add mistakes for keys that exclude each other."""
+    """Return the early-stopping rule that a block describes; add a mistake for keys that exclude each other.
+
+    ``block`` may also be the ``module:Name`` of a rule of the user's own, or None for no rule. After a mistake, the
+    result is `NoTermination`.
+    """
     if isinstance(block, str):
         return early_terminate.Own(block)
     keys: dict[str, Any] = {"type": "none"} if block is None else block.model_dump()
@@ -95,8 +99,8 @@ def check_rule_can_act(
 ) -> None:
     """Add a mistake if a rule, or one of its brackets, can never act on a trial of ``epochs`` epochs.
 
-    ``length`` describes these epochs in the message. ``is_default`` says that the file does not set the number of
-    epochs.
+    ``path`` is the place of the rule. ``length`` describes the epochs in the message. ``is_default`` says that the file
+    does not set the number of epochs.
     """
     length = length or counted(epochs, "epoch")
     if is_default:
@@ -117,7 +121,7 @@ def check_rule_can_act(
 
 
 def rule_to_dict(rule: EarlyTermination) -> Value:
-    """Return a rule as the value of `early_terminate` in a sweep file."""
+    """Return a rule as the value of `early_terminate` in a sweep file: a mapping, or ``module:Name`` for one's own."""
     if isinstance(rule, early_terminate.Own):
         return rule.target
     return {"type": rule.type, **{key: value for key, value in asdict(rule).items() if value is not None}}
@@ -355,7 +359,10 @@ NOT_SERVED = {
 
 
 def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: Document) -> None:
-    """Add mistakes for settings that cannot be combined with parameter servers."""
+    """Add mistakes for settings that cannot be combined with parameter servers, or lack a part of them.
+
+    A strategy without servers lacks a part, and so do servers without the strategy.
+    """
     training = file.training
     resources = file.resources
     if training.strategy != "parameter_server":

@@ -63,7 +63,7 @@ class Document:
     def add_text_mistake(self, mark: TextPosition, what: str, hint: str = "") -> None:
         """Add a mistake in the text itself.
 
-        Later mistakes at the same position are suppressed, because they follow from it.
+        Later mistakes in the value or key at the same position are suppressed, because they follow from it.
         """
         self.faulty.add(mark)
         self._add(mark, self.where(mark), what, hint)
@@ -71,7 +71,8 @@ class Document:
     def add_mistake(self, path: KeyPath, what: str, hint: str = "", *, at_key: bool = False) -> None:
         """Add a mistake in the value at ``path`` or, with ``at_key``, in its key.
 
-        If the value is missing, the mistake has the position of the block around it.
+        If the value is missing, the mistake has the position of the block around it. A mistake at the position of a
+        mistake in the text itself is only counted in `found`.
         """
         mark, where = self._find_place(path, at_key=at_key)
         if mark in self.faulty:
@@ -89,13 +90,16 @@ class Document:
         refuse(problem for _, problem in in_file_order)
 
     def fail(self, mark: TextPosition, what: str, hint: str = "") -> NoReturn:
-        """Add a mistake that prevents further parsing, and raise InputError."""
+        """Add a mistake that prevents further parsing, and raise InputError with all mistakes so far."""
         self.add_text_mistake(mark, what, hint)
         self.check()
         raise AssertionError("a mistake was noted")
 
     def override(self, path: KeyPath, typed: str) -> None:
-        """Record that the value at ``path`` comes from an assignment that the user has typed."""
+        """Record that the value at ``path`` comes from an assignment, and forget the positions of what stood there.
+
+        ``typed`` is the assignment as the user has typed it, which messages show in place of a position.
+        """
         self.overrides[path] = typed
         for marks in (self.keys, self.values):
             for inner in [inner for inner in marks if inner[: len(path)] == path]:
@@ -137,7 +141,7 @@ def format_path(path: KeyPath) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, shortened and with unprintable characters escaped."""
+    """Return a text on one line, shortened to 500 characters and with unprintable characters escaped."""
     return escaped(shortened(text, _LONG))
 
 
@@ -206,7 +210,7 @@ _BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusi
 
 
 def name_kind(value: Value) -> str:
-    """Return the kind of a value in words, such as "a list"; integers and floats are both "a number"."""
+    """Return the kind of a value in words, such as "a list" or "nothing"; integers and floats are both "a number"."""
     return _KINDS[next((name for of, name in _TYPES if isinstance(value, of)), "null")]
 
 
@@ -215,7 +219,8 @@ def validate(
 ) -> ModelT | None:
     """Validate data with a pydantic model; return the model, or None after adding all mistakes to the document.
 
-    ``hints`` maps unknown keys and texts that are not allowed to the help for them.
+    ``path`` is the place of the data in the document. ``hints`` maps unknown keys and texts that are not allowed to the
+    help for them.
     """
     try:
         return model.model_validate(data)
@@ -227,9 +232,10 @@ def validate(
 def validate_parts(
     model: type[ModelT], data: dict[str, Value], document: Document, hints: Mapping[str, str]
 ) -> tuple[ModelT, set[str]]:
-    """Validate data with a pydantic model; return the model of the valid keys, and the set of invalid keys.
+    """Validate a whole file with a pydantic model; return the model of the valid keys, and the set of invalid keys.
 
-    All keys of the model must be optional. Mistakes are added to the document.
+    All keys of the model must be optional: invalid ones have their default. Mistakes are added to the document;
+    ``hints`` is as for `validate`.
     """
     try:
         return model.model_validate(data), set()
@@ -241,7 +247,7 @@ def validate_parts(
 
 @cache
 def get_schema(model: type[BaseModel]) -> Schema:
-    """Return the JSON Schema of a pydantic model with all references resolved."""
+    """Return the JSON Schema of a pydantic model with all references resolved; it is kept, and must not be changed."""
     schema = model.model_json_schema(schema_generator=_InFileOrder)
     resolved: Schema = _resolve_references(schema, schema.get("$defs", {}))
     return resolved
@@ -314,7 +320,10 @@ def _note_mistakes(
     document: Document,
     hints: Mapping[str, str],
 ) -> None:
-    """Convert the errors of a validation to mistakes of the document, at most one for each place."""
+    """Convert the errors of a validation to mistakes of the document, at most one for each place.
+
+    ``path`` is the place of ``data`` in the document; ``hints`` is as for `validate`.
+    """
     words = _MistakeWriter(document, hints)
     faults = []
     for fault in error.errors():
@@ -337,7 +346,7 @@ class _MistakeWriter:
     hints: Mapping[str, str]
 
     def note(self, fault: ErrorDetails, path: KeyPath, value: Value, expected: Schema) -> None:
-        """Add the mistake for one error of pydantic at ``path``."""
+        """Add the mistake for one error of pydantic in ``value`` at ``path``, where the schema ``expected`` applies."""
         match fault["type"]:
             case "extra_forbidden":
                 key = str(path[-1])
@@ -386,7 +395,7 @@ class _MistakeWriter:
 def _find_location(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:
     """Return the path, the value and the schema at the location of a pydantic error.
 
-    The parts of a location that name the member of a union are skipped.
+    The parts of a location that name the member of a union are skipped. For a missing key, the value is None.
     """
     path: KeyPath = ()
     for part in loc:
@@ -428,7 +437,7 @@ def _list_alternatives(schema: Schema) -> list[Schema]:
 
 
 def _list_choices(schema: Schema) -> list[Value]:
-    """Return the values that a schema lists as allowed."""
+    """Return the values that a schema lists as allowed, in all its alternatives; [] if it lists none."""
     choices: list[Value] = []
     for part in _list_alternatives(schema):
         if "const" in part:
@@ -439,7 +448,7 @@ def _list_choices(schema: Schema) -> list[Value]:
 
 
 def _make_schema_of_types(schema: Schema) -> Schema:
-    """Return a schema that allows the types of the alternatives of a schema."""
+    """Return a schema of the values that the key ``type`` has in the alternatives of a schema that are mappings."""
     tagged = []
     for part in _list_alternatives(schema):
         if part.get("type") == "object":

@@ -60,7 +60,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def resolve_scalar(text: str, tag: str | None) -> Scalar:
     """Return the value of a YAML scalar, by its tag or, without a tag, by its form.
 
-    Raises ``ValueError`` with a message for the user.
+    ``tag`` is one of `TAGS`, without the prefix. Raises ``ValueError`` with a message for the user if the text does not
+    fit the tag, or is a number that is not finite or does not fit into 64 bits.
     """
     match tag:
         case "str":
@@ -86,7 +87,10 @@ _FLOAT_1_1 = re.compile(r"[-+]?[0-9][0-9]*(_[0-9_]*)?\.[0-9_]*([eE][-+][0-9]+)?"
 
 
 def resolve_1_1(text: str) -> Value:
-    """Return the value that a word has in YAML 1.1, which W&B reads; None if YAML 1.2 reads it alike."""
+    """Return the value that a word has in YAML 1.1, which W&B reads, if YAML 1.2 may read it otherwise.
+
+    Returns None for other words. A number with leading zeros may have the same value in both.
+    """
     if text.lower() in _WORDS_1_1 and text in (text.lower(), text.capitalize(), text.upper()):
         return _WORDS_1_1[text.lower()]
     if len(text) > 30:
@@ -95,7 +99,7 @@ def resolve_1_1(text: str) -> Value:
 
 
 def _resolve_number_1_1(text: str) -> Value:
-    """Return the number that a text is in YAML 1.1 but not in YAML 1.2, such as ``1_000``; None for others."""
+    """Return the number that YAML 1.1 reads and YAML 1.2 may not, such as ``1_000`` or ``010``; None for others."""
     if _OCTAL_1_1.fullmatch(text):
         return int(text.replace("_", ""), 8)
     if "_" in text and _INT_1_1.fullmatch(text):
@@ -135,7 +139,10 @@ def _parse_float(text: str) -> float:
 
 
 def _join_surrogates(text: str) -> str:
-    """Join the halves of characters that are written as two escapes. Raises ValueError for a single half."""
+    """Return a text with the halves of characters joined that are written as two escapes.
+
+    Raises ValueError for a single half.
+    """
     if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if "\ufffd" in text:
@@ -160,7 +167,10 @@ _HINTS = {
 
 
 def decode_text(raw: bytes, source: str) -> str:
-    """Decode a file in UTF-8, with or without a byte order mark. Raises InputError."""
+    """Decode a file in UTF-8, with or without a byte order mark.
+
+    Raises InputError if it is not UTF-8, or has more than `MAX_SIZE_BYTES`. ``source`` is its path, for messages.
+    """
     if len(raw) > MAX_SIZE_BYTES:
         raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} bytes, too large for a sweep file")
     try:
@@ -196,7 +206,10 @@ def parse_document(text: str, source: str) -> Document:
 
 
 def read_value(text: str, source: str) -> Value:
-    """Parse a text as a single YAML value, such as the right side of ``--set key=value``. Raises InputError."""
+    """Parse a text as a single YAML value, such as the right side of ``--set key=value``; None for an empty text.
+
+    Raises InputError with all mistakes, each with ``source`` as its place.
+    """
     document = Document(source)
     try:
         node = _Composer(text, document).compose()
@@ -253,7 +266,10 @@ class _Composer:
         self.document.fail(place, f"not YAML: {' '.join(reason.split())}", hint)
 
     def _build_root(self, events: Iterator[Event]) -> _Node | None:
-        """Build the tree of the only document in the text."""
+        """Build the tree of the only document in the text; None for an empty text.
+
+        Raises InputError for a second document.
+        """
         root: _Node | None = None
         for event in events:
             if isinstance(event, DocumentStartEvent):
@@ -270,7 +286,10 @@ class _Composer:
         return root
 
     def _build_node(self, event: Event, events: Iterator[Event], depth: int) -> _Node:
-        """Build the node that begins with an event, and the nodes in it."""
+        """Build the node that begins with an event, and the nodes in it, whose events are taken from ``events``.
+
+        ``depth`` is the number of nodes around it. Raises InputError beyond `MAX_DEPTH`.
+        """
         node = _Node(_get_position(event), None)
         if depth > MAX_DEPTH:
             self.document.fail(node.mark, f"nested deeper than {MAX_DEPTH} levels")
@@ -291,7 +310,7 @@ class _Composer:
         return node
 
     def _resolve_alias(self, anchor: str, mark: TextPosition) -> _Node:
-        """Return the node that an alias refers to. Raises InputError if there is none."""
+        """Return the node that an alias refers to. Raises InputError if there is none, or if the alias is within it."""
         if anchor not in self.anchors:
             self.document.fail(mark, f"alias *{anchor} without an anchor &{anchor} above it")
         node = self.anchors[anchor]
@@ -300,14 +319,17 @@ class _Composer:
         return node
 
     def _build_list(self, events: Iterator[Event], depth: int) -> list[_Node]:
-        """Build the items of a list."""
+        """Build the items of a list, whose events are taken from ``events`` up to its end."""
         items: list[_Node] = []
         while not isinstance(event := next(events), SequenceEndEvent):
             items.append(self._build_node(event, events, depth + 1))
         return items
 
     def _build_mapping(self, events: Iterator[Event], depth: int) -> _Pairs:
-        """Build the pairs of a mapping; own keys take precedence over those of merge keys."""
+        """Build the pairs of a mapping, whose events are taken from ``events`` up to its end.
+
+        Own keys take precedence over those of merge keys. Keys that appear twice or are no texts are noted as mistakes.
+        """
         own: _Pairs = {}
         merged: _Pairs = {}
         while not isinstance(event := next(events), MappingEndEvent):
@@ -341,7 +363,10 @@ class _Composer:
         return merged
 
     def _read_scalar(self, event: ScalarEvent, tag: str | None, mark: TextPosition) -> Scalar:
-        """Return the value of a scalar; remember it if YAML 1.1 would read it differently."""
+        """Return the value of a scalar; remember it if YAML 1.1 would read it differently.
+
+        If its text does not fit its tag, add a mistake and return the text.
+        """
         try:
             value = resolve_scalar(event.value, "str" if event.style and tag is None else tag)
         except ValueError as error:
@@ -356,7 +381,10 @@ class _Composer:
         return value
 
     def _check_tag(self, event: ScalarEvent | CollectionStartEvent, mark: TextPosition) -> str | None:
-        """Return the tag of a node; add a mistake and return None if it is not allowed."""
+        """Return the tag of a node without its prefix, or None if it has none.
+
+        For a tag that is not allowed, add a mistake and return None.
+        """
         if event.tag is None:
             return None
         tag = str(event.tag).removeprefix(TAG_PREFIX)
@@ -377,7 +405,7 @@ class _Expansion:
         self.left = MAX_VALUES
 
     def expand(self, node: _Node, path: KeyPath) -> Value:
-        """Return the data of a node. Raises InputError if aliases expand to too many values."""
+        """Return the data of a node at the place ``path``. Raises InputError if aliases expand to too many values."""
         self.left -= 1
         if self.left < 0 or len(path) > MAX_DEPTH:
             if self.left < 0:
@@ -411,7 +439,7 @@ def _find_end_position(text: str) -> TextPosition:
 
 
 def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
-    """Format mappings as the documents of one YAML file; the order of keys is kept."""
+    """Format mappings of plain data as the documents of one YAML file; the order of keys is kept."""
     yaml = YAML(typ="safe", pure=True)
     target = io.StringIO()
     yaml.default_flow_style = False
@@ -422,7 +450,10 @@ def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
 
 
 def make_document(given: Mapping[str, object], source: str) -> Document:
-    """Convert a mapping to a document, as if read from a file; add mistakes for values that a file cannot contain."""
+    """Convert a mapping to a document, as if read from a file; add mistakes for values that a file cannot contain.
+
+    Top-level keys that are no texts are converted to texts. ``source`` stands in messages in place of a file.
+    """
     made = Document(source)
     for key, value in given.items():
         made.data[str(key)] = _convert_to_plain_value(value, (str(key),), made)
@@ -430,7 +461,10 @@ def make_document(given: Mapping[str, object], source: str) -> Document:
 
 
 def _convert_to_plain_value(value: object, path: KeyPath, document: Document) -> Value:
-    """Convert a Python value to the types of a sweep file; add a mistake if that is not possible."""
+    """Convert a Python value to the types of a sweep file; add a mistake and return None if that is not possible.
+
+    NumPy scalars and arrays, paths, sets and sequences are converted, also within lists and mappings.
+    """
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", None) == 0:  # a NumPy scalar
         value = item()
@@ -473,10 +507,10 @@ VARIABLE = "SWEEP_SET"
 
 
 def apply_assignments(assignments: Iterable[str], label: str, document: Document) -> None:
-    """Set values by their dotted keys, in the given order; add mistakes to the document.
+    """Set values in ``document.data`` by their dotted keys, in the given order; add mistakes to the document.
 
-    ``label`` is what the user typed before the assignments, such as ``--set``. Values are YAML; missing levels are
-    created.
+    ``assignments`` are texts such as ``budget.hours=8``, and ``label`` is what the user typed before them, such as
+    ``--set``. Values are YAML; missing levels are created. Assignments with mistakes are skipped.
     """
     for assignment in assignments:
         typed = one_line(f"{label} {shortened(assignment, 60)}")
@@ -513,7 +547,10 @@ def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
 
 
 def _assign_value(parts: list[str], value: Value, typed: str, document: Document) -> None:
-    """Set one value by the parts of its dotted key; add a mistake if a part leads nowhere."""
+    """Set one value by the parts of its dotted key; add a mistake if a part leads nowhere.
+
+    ``typed`` is the assignment as the user typed it, for messages.
+    """
     holder: Value = document.data
     path: KeyPath = ()
     while True:

@@ -30,8 +30,8 @@ class Entropy:
 def seeding_entropy(seed: int) -> Iterator[Entropy]:
     """Seed NumPy generators that are created without a seed inside the block; record draws that cannot be seeded.
 
-    Yields the record, an `Entropy`. All threads of the process are affected until the block ends. Python's `random`,
-    `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
+    Yields the record, an `Entropy`, which is filled inside the block. All threads of the process are affected until the
+    block ends. Python's `random`, `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
     """
     entropy = Entropy()
     machine: Any = random  # `random` imports `os.urandom` under a name of its own
@@ -65,9 +65,10 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
 
 @contextmanager
 def seeding_numpy_entropy(seed: int, on_draw: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Seed NumPy generators that are created without a seed inside the block.
+    """Seed NumPy generators that are created without a seed inside the block, in all threads of the process.
 
-    ``on_draw`` is called each time such a generator takes its seed.
+    Each gets other numbers, which follow from ``seed``. ``on_draw`` is called each time such a generator takes its
+    seed.
     """
     source: Any = np.random.bit_generator
     generator = random.Random(f"numpy {seed}")

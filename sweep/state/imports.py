@@ -60,7 +60,10 @@ class _SeedingFinder:
         return None
 
     def _wrap_loader(self, spec: Any) -> None:
-        """Make a spec's loader seed the author's modules while they run, and undo the draws of all others."""
+        """Make a spec's loader seed the author's modules while they run, and undo the draws of all others.
+
+        After a module of the author's has run, the loader calls the listeners.
+        """
         run = spec.loader.exec_module
         top = spec.name.partition(".")[0]
         is_own = top not in _OURS and (top in self.author_packages or is_author_file(spec.origin))
@@ -75,7 +78,10 @@ class _SeedingFinder:
 
     @contextmanager
     def _seeding(self, name: str) -> Iterator[None]:
-        """Seed all generators for the import of one of the author's modules inside the block, and restore them."""
+        """Seed all generators for the import of one of the author's modules inside the block, and restore them.
+
+        Nothing is seeded if there is no seed. Whether the module drew numbers is recorded under its name.
+        """
         if self.seed is None:
             yield
             return
@@ -102,7 +108,11 @@ class _SeedingFinder:
 
     @contextmanager
     def _restoring_generators(self) -> Iterator[None]:
-        """Undo draws of a library that is imported inside the block, and let `adopting` adopt its settings."""
+        """Undo draws of a library that is imported inside the block, and let `adopting` adopt its settings.
+
+        An import inside of such a block does nothing more. If the block imports TensorFlow for a module of the
+        author's, TensorFlow's generators are seeded for that module.
+        """
         if self._library_depth:
             yield
             return
@@ -136,7 +146,7 @@ def _read_numpy_state() -> bytes:
 
 
 def _seed_tensorflow(seed: int) -> Callable[[], None]:
-    """Seed TensorFlow if it is imported; return a function that restores its state.
+    """Seed TensorFlow if it is imported; return a function that restores its state, which otherwise does nothing.
 
     `tf.random.set_seed` could set the seed, but no public function returns the earlier one.
     """
@@ -155,7 +165,7 @@ def _seed_tensorflow(seed: int) -> Callable[[], None]:
 
 
 def _seed_torch(seed: int) -> Callable[[], None]:
-    """Seed PyTorch if it is imported; return a function that restores its state."""
+    """Seed PyTorch if it is imported; return a function that restores its state, which otherwise does nothing."""
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "manual_seed"):
         return lambda: None
@@ -168,7 +178,10 @@ _finder = _SeedingFinder()
 
 
 def add_import_listener(listener: Listener) -> Callable[[], None]:
-    """Call a listener with each of the author's modules after its import; return a function that removes it."""
+    """Call a listener with each of the author's modules after its import, from now on.
+
+    Returns a function that removes the listener, to be called once.
+    """
     _finder.listeners.append(listener)
     _install_finder()
 
@@ -190,7 +203,10 @@ def listen_to_imports(listener: Listener) -> Iterator[None]:
 
 
 def adopt_library_settings(saved: settings.SavedSettings) -> settings.SavedSettings:
-    """Let ``saved`` adopt the settings that installed libraries change while they are imported; return ``saved``."""
+    """Let ``saved`` adopt the settings that installed libraries change while they are imported; return ``saved``.
+
+    It does so as long as ``saved`` exists, for imports while there is a listener or while imports are seeded.
+    """
     _finder.adopting.add(saved)
     return saved
 
@@ -198,7 +214,8 @@ def adopt_library_settings(saved: settings.SavedSettings) -> settings.SavedSetti
 def start_seeding(number: int) -> Callable[[], None]:
     """Seed random generators while the author's modules are imported; return a function that stops this.
 
-    ``number`` is the seed.
+    ``number`` is the seed, from which each module's own follows. The function must be called once; it restores the seed
+    that was in use before. Several calls must be stopped in reverse order.
     """
     before, _finder.seed = _finder.seed, number
     _install_finder()
@@ -211,13 +228,19 @@ def start_seeding(number: int) -> Callable[[], None]:
 
 
 def treat_as_author_package(module: str) -> None:
-    """Treat the top-level package of a module as the author's code from now on, even if it is an installed package."""
+    """Treat the top-level package of a module, given by its dotted name, as the author's code from now on.
+
+    This also holds for an installed package.
+    """
     _finder.author_packages.add(module.partition(".")[0])
 
 
 @contextmanager
 def seed_imports(number: int) -> Iterator[None]:
-    """Seed random generators with ``number`` while the author's modules are imported inside the block."""
+    """Seed random generators while the author's modules are imported inside the block.
+
+    ``number`` is the seed, as in `start_seeding`.
+    """
     stop = start_seeding(number)
     try:
         yield
@@ -240,7 +263,8 @@ def _release_finder() -> None:
 def explain_import_difference(number: int) -> str:
     """Return why a loaded module of the author may differ from one imported under the seed ``number``; "" if none may.
 
-    A module may differ if it drew from the machine's entropy at its import, or drew numbers under another seed.
+    A module may differ if it drew from the machine's entropy at its import, or drew numbers under another seed. If
+    several may, the first one is named.
     """
     for name, line in _finder.unseeded_lines.items():
         if name in sys.modules:

@@ -26,7 +26,10 @@ class Namespace:
     only: frozenset[str] | None = None  # names that are the author's; None: all others
 
     def get_values(self) -> dict[str, object]:
-        """Return the author's values in this namespace by name, except modules."""
+        """Return the author's values in this namespace by name, except modules.
+
+        Names that begin with two underscores are left out, and those with one in the globals of a notebook.
+        """
         if isinstance(self.owner, Mapping):
             hidden = "_"  # notebooks keep history under names like _1
         else:
@@ -52,14 +55,17 @@ class Namespace:
             setattr(self.owner, name, value)
 
     def remove(self, name: str) -> None:
-        """Delete a name; do nothing if it does not exist."""
+        """Delete a name; do nothing if the namespace itself has no such name."""
         if isinstance(self.owner, MutableMapping):
             self.owner.pop(name, None)
         elif name in vars(self.owner):
             delattr(self.owner, name)
 
     def list_classes(self) -> list[Namespace]:
-        """Return the classes that are defined in this namespace, and those nested in them, as namespaces."""
+        """Return the classes that are defined in this namespace, and those nested in them, as namespaces.
+
+        Imported classes are left out, and those that are nested more than `_DEEPEST` levels deep.
+        """
         if isinstance(self.owner, Mapping | types.ModuleType):
             module = self.name
         else:
@@ -83,7 +89,8 @@ class Namespace:
 def list_namespaces_of_function(function: Any) -> list[Namespace]:
     """Return the namespaces in which a function may keep values.
 
-    They are the function itself, its module, and all loaded modules that are not installed packages.
+    They are the function itself, all loaded modules of its package and of the author's (`is_author_module`) with their
+    classes and, if it was defined in ``__main__``, the global names there that it uses.
     """
     module = getattr(function, "__module__", None) or "__main__"
     result = [Namespace("the function", {"itself": function})]
@@ -136,7 +143,7 @@ def list_author_modules(
     """Return the names and the loaded modules for which ``is_author(name, file)`` is true, except ``__main__``.
 
     A module for which ``is_author`` was false is not examined again until ``depends_on``, the search path or the
-    trainable's package has changed.
+    trainable's package has changed, even if another ``is_author`` is given. Modules without a file are left out.
     """
     _examined.update((depends_on, tuple(sys.path), tuple(trainable_packages.values())))
     found = []
@@ -152,13 +159,16 @@ def list_author_modules(
 
 
 def list_namespaces_of_module(module: types.ModuleType) -> list[Namespace]:
-    """Return the namespaces of a module and of the classes defined in it."""
+    """Return the namespaces of a module and of the classes defined in it, the module's first."""
     namespace = Namespace(module.__name__, module)
     return [namespace, *namespace.list_classes()]
 
 
 def is_author_module(name: str, file: str) -> bool:
-    """Return whether a module is the author's, except test modules, of which pytest imports hundreds."""
+    """Return whether a module is the author's, by its name and file.
+
+    Test modules do not count, of which pytest imports hundreds, nor do sweep's own packages.
+    """
     last = name.rpartition(".")[2]
     is_ours = name.partition(".")[0] in OWN_PACKAGES
     return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
@@ -167,7 +177,8 @@ def is_author_module(name: str, file: str) -> bool:
 def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
     """Return the global names of a notebook that a function or class uses, directly or through other functions.
 
-    All other names are unrelated, and would not be sent to a worker.
+    ``names_around`` are the globals of the notebook. The names of attributes that are used are among the result. All
+    other names are unrelated, and would not be sent to a worker.
     """
     names: set[str] = set()
     queue: list[object] = [target]

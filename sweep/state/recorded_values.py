@@ -34,7 +34,10 @@ class NotPutBack(Exception):
 
 
 def compute_digests(namespaces: Sequence[Namespace], names: Container[str] | None = None) -> Digests:
-    """Return digests of the present values in ``namespaces`` by full name, of all names or only of ``names``."""
+    """Return digests of the present values in ``namespaces`` by full name, of all names or only of ``names``.
+
+    A full name is ``namespace.name``; ``names`` has full names.
+    """
     digests = {}
     for namespace in namespaces:
         for name, value in namespace.get_values().items():
@@ -61,17 +64,20 @@ class SelfChangingNames:
         self.names: set[str] = set()
 
     def remove_from(self, names: set[str], namespaces: Sequence[Namespace]) -> set[str]:
-        """Return ``names`` without those whose values change by themselves.
+        """Return ``names`` without those whose values in ``namespaces`` change by themselves.
 
         A value changes by itself if two digests of it, taken in succession, differ. Its name is then added to the
-        attribute `names`, and all later calls leave it out.
+        attribute `names`, and all later calls leave it out. ``names`` itself stays as it is.
         """
         if names:
             self.names |= find_changed_names(compute_digests(namespaces, names), compute_digests(namespaces, names))
         return names - self.names
 
     def describe(self) -> str:
-        """Return a line for users about the names that change by themselves; empty if none does."""
+        """Return a line for users about the names that change by themselves; "" if none does.
+
+        It shows the first three names in alphabetical order.
+        """
         shown = ", ".join(sorted(self.names)[:SHOWN])
         if not shown:
             return ""
@@ -91,7 +97,11 @@ class RecordedValues:
         self._owners: dict[str, Callable[[], object]] = {}
 
     def record(self, namespaces: Sequence[Namespace], names: Container[str] | None = None) -> None:
-        """Record the values in all namespaces that are not recorded yet, of all names or only of ``names``."""
+        """Record the values in all namespaces that are not recorded yet, of all names or only of ``names``.
+
+        ``names`` has full names, ``namespace.name``. A namespace counts as recorded afterwards, even if only some of
+        its names were.
+        """
         for namespace in namespaces:
             if self.is_recorded(namespace):
                 continue
@@ -103,11 +113,14 @@ class RecordedValues:
             self._values[namespace.name] = recorded
 
     def is_recorded(self, namespace: Namespace) -> bool:
-        """Return whether the values in ``namespace`` were recorded."""
+        """Return whether the values in ``namespace`` were recorded.
+
+        If its name now belongs to another module, class or mapping than when it was recorded, they were not.
+        """
         return namespace.name in self._owners and self._owners[namespace.name]() is namespace.owner
 
     def compute_digests(self) -> Digests:
-        """Return the digests of all recorded values."""
+        """Return the digests of all recorded values, as they were when they were recorded, by full name."""
         digests = {}
         for namespace, recorded in self._values.items():
             for name, value in recorded.items():
@@ -115,22 +128,27 @@ class RecordedValues:
         return digests
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects within the recorded values, each with the full name of the value."""
+        """Yield all objects within the recorded values, each as a pair of the value's full name and the object."""
         for namespace, recorded in self._values.items():
             for name, value in recorded.items():
                 for part in value.content.list_objects():
                     yield f"{namespace}.{name}", part
 
     def find_changed(self, namespaces: Sequence[Namespace]) -> set[str]:
-        """Return the names whose values differ from the recorded ones, except those that change by themselves."""
+        """Return the full names whose values differ from the recorded ones, except those that change by themselves.
+
+        Names that are new in ``namespaces`` or missing there count as changed, so ``namespaces`` must have all that
+        were recorded.
+        """
         changed = find_changed_names(self.compute_digests(), compute_digests(namespaces))
         return self_changing.remove_from(changed, namespaces)
 
     def restore(self, namespaces: Sequence[Namespace], names: set[str]) -> set[str]:
         """Restore ``names`` to their recorded values and delete new ones; return those that cannot be restored.
 
-        If other code has changed a name since `note_after_run`, its present value is recorded instead. A namespace of
-        which nothing is recorded stays as it is.
+        ``names`` has full names, which `note_after_run` must have got before. If other code has changed a name since
+        then, its present value is recorded instead. A namespace of which nothing is recorded stays as it is. Names that
+        change by themselves are not returned.
         """
         resisting = set()
         for namespace in namespaces:
@@ -159,7 +177,10 @@ class RecordedValues:
         return resisting - self_changing.names
 
     def note_after_run(self, namespaces: Sequence[Namespace], names: set[str]) -> None:
-        """Remember which objects ``names`` refer to after an author's method has run."""
+        """Remember which objects ``names`` refer to after an author's method has run, for a later `restore`.
+
+        ``names`` has full names; those without a value are remembered as such.
+        """
         for namespace in namespaces:
             present = namespace.get_values()
             for name in {*present, *self._values.get(namespace.name, {})}:
@@ -171,10 +192,10 @@ class RecordedValues:
                         self._after[full] = None
 
     def copy_content(self, namespace: Namespace, name: str, value: Any) -> Callable[[], Any]:
-        """Return a function that restores the present content of ``value`` in place and returns ``value``.
+        """Copy the present content of ``value``; return a function that restores it in place and returns ``value``.
 
-        If ``value`` is not the object that was recorded under ``name``, or is a random generator, the function only
-        returns it.
+        If ``value`` is not the object that was recorded under ``name``, or is a random generator, nothing is copied and
+        the function only returns it.
         """
         recorded = self._values.get(namespace.name, {}).get(name)
         if recorded is None or recorded.value is not value or recorded.is_generator:
@@ -191,7 +212,10 @@ class RecordedValues:
         return get_value
 
     def rewind_generators(self, namespaces: Sequence[Namespace], names: set[str]) -> set[str]:
-        """Rewind every random generator among ``names`` to its recorded state; return the names rewound."""
+        """Rewind the random generators among ``names`` to their recorded states; return the names rewound.
+
+        Names are full names. A name that refers to another object than the recorded one is left out.
+        """
         rewound = set()
         for namespace, name, value in self._find_unreplaced(namespaces, names):
             if value.is_generator:
@@ -202,7 +226,9 @@ class RecordedValues:
     def check_restorable(self, namespaces: Sequence[Namespace], names: set[str], *, by: str, when: str) -> None:
         """Raise `NotPutBack` if a value among ``names`` was changed in place and is too large to be restored.
 
-        ``by`` and ``when`` are parts of the message: the method that has changed it, and when it runs again.
+        ``names`` has the full names of changed values; those that refer to another object than the recorded one are not
+        checked. ``by`` and ``when`` are parts of the message: the method that has changed the value, and when it runs
+        again.
         """
         for namespace, name, value in self._find_unreplaced(namespaces, names):
             if value.too_large:
@@ -231,7 +257,7 @@ class RecordedValues:
     def _find_unreplaced(
         self, namespaces: Sequence[Namespace], names: set[str]
     ) -> Iterator[tuple[Namespace, str, _Value]]:
-        """Yield namespace, name and record of those ``names`` that still refer to the recorded object."""
+        """Yield namespace, name and record of those full names in ``names`` that still refer to the recorded object."""
         for namespace in namespaces:
             recorded = self._values.get(namespace.name, {})
             for name, present in namespace.get_values().items():
@@ -268,7 +294,7 @@ class _Value:
 def _make_copier(value: Any) -> Callable[[], Any] | None:
     """Return a function that makes copies of an iterator in its present state; None if ``value`` is no iterator.
 
-    Also returns None for generators and files, which cannot be copied.
+    Also returns None for generators and files, which cannot be copied. The iterator itself does not advance.
     """
     if not hasattr(value, "__next__") or not hasattr(value, "__iter__"):
         return None

@@ -138,7 +138,10 @@ def _look_up(library: str, *names: str) -> Any:
 
 
 def _make_setting(library: str, read: str, write: str) -> Setting:
-    """Return a setting for which a library has two functions, given by dotted names."""
+    """Return a setting for which a library has two functions, given by dotted names.
+
+    ``read`` names the function that returns the value, ``write`` the one that takes it.
+    """
     return Setting(
         lambda: _look_up(library, *read.split("."))(),
         lambda value: _look_up(library, *write.split("."))(value),
@@ -193,7 +196,10 @@ OF_LIBRARIES = tuple(name for name, one in SETTINGS.items() if one.library not i
 
 
 def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
-    """Return the present values of the settings ``names``, without those whose library is not imported."""
+    """Return the present values of the settings ``names``, by default of all.
+
+    Settings whose library is not imported are left out. Raises KeyError for a name that is not in `SETTINGS`.
+    """
     values = {}
     for name in names:
         setting = SETTINGS[name]
@@ -204,7 +210,10 @@ def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
 
 
 def find_changed_settings(before: Values, after: Values) -> Values:
-    """Return the values in ``after`` of the settings whose values in ``before`` are different."""
+    """Return the values in ``after`` of the settings whose values in ``before`` are different.
+
+    Settings that only one of them has are left out.
+    """
     changed = {}
     for name, value in after.items():
         if name in before and before[name] != value:
@@ -215,7 +224,8 @@ def find_changed_settings(before: Values, after: Values) -> Values:
 def apply_settings(values: Values) -> list[str]:
     """Set each setting in ``values`` that has another value now; return a message for each that cannot be set.
 
-    For example, a hard limit of the system that was lowered cannot be raised again.
+    For example, a hard limit of the system that was lowered cannot be raised again. Settings whose library is not
+    imported are left out.
     """
     resisting = []
     for name, value in find_changed_settings(read_settings(tuple(values)), values).items():
@@ -229,8 +239,9 @@ def apply_settings(values: Values) -> list[str]:
 def _merge_library_change(start: Any, before: Any, after: Any) -> Any:
     """Return the initial value of a setting for later trials, after the import of a library has changed it.
 
-    If the setting is a mapping, only the entries that the library changed are taken over, because the trial may have
-    set others before the import.
+    ``start`` is its initial value so far, ``before`` and ``after`` are its values before and after the import. If the
+    setting is a mapping, only the entries that the library changed are taken over, because the trial may have set
+    others before the import.
     """
     if not isinstance(start, dict):
         return after
@@ -255,7 +266,11 @@ class SavedSettings:
         self._start = read_settings()
 
     def adopt_changes(self, before: Values) -> None:
-        """Make the settings that an imported library has changed since ``before`` initial settings."""
+        """Make the settings that an imported library has changed since ``before`` initial settings.
+
+        ``before`` are all settings that could be read before the import (`read_settings`). Settings that can be read
+        only since then become initial ones with their present values.
+        """
         after = read_settings()
         self._start |= {name: value for name, value in after.items() if name not in before}
         for name, value in find_changed_settings(before, after).items():
@@ -266,5 +281,5 @@ class SavedSettings:
         return find_changed_settings(self._start, read_settings())
 
     def restore(self) -> list[str]:
-        """Restore all initial settings; return a message for each that cannot be restored."""
+        """Restore all settings that differ from the initial ones; return a message for each that cannot be restored."""
         return apply_settings(self._start)

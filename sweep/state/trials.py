@@ -53,10 +53,10 @@ class StartingValues:
         """End the previous trial, restore what it has changed, and watch for changes by the new one.
 
         Arguments:
-            list_namespaces: returns the namespaces to watch.
+            list_namespaces: returns the namespaces to watch; called again when the trial ends.
             key: an object; if it is another one than for the last trial, the values are recorded again.
-            make_listener: returns a listener for imports that adds to the recorded values.
-            before_end: called when the trial ends.
+            make_listener: gets the recorded values, and returns a listener for imports that adds to them.
+            before_end: called when the trial ends, before its changes are undone.
         """
         restore_names()
         self.record(list_namespaces, key=key)
@@ -65,7 +65,10 @@ class StartingValues:
         _present.append(_PresentTrial(self._recorded, list_namespaces, before_end, stop_listening, modules))
 
     def record(self, list_namespaces: _ListNamespaces, *, key: object) -> None:
-        """Record the present values as those that trials begin with, unless they were recorded for the same ``key``."""
+        """Record the present values as those that trials begin with.
+
+        Namespaces that were recorded for the same ``key`` (the same object) keep their recorded values.
+        """
         if self._key is not key:
             self._recorded = RecordedValues()
             self._key = key
@@ -79,7 +82,8 @@ class StartingValues:
 def record_changes() -> None:
     """Record which names the present trial, which is over, has changed; do not restore them yet.
 
-    Its model may still be inspected, saved, tested or exported. Later changes do not count as the trial's.
+    Its model may still be inspected, saved, tested or exported. Later changes do not count as the trial's. Nothing
+    happens if there is no trial, or if its changes were recorded before.
     """
     for trial in _present:
         if trial.changed is None:
@@ -91,7 +95,8 @@ def record_changes() -> None:
 def restore_names() -> None:
     """End the present trial, if any: restore all names that it has changed in the author's modules and classes.
 
-    Names that cannot be restored are added to `resisting`. Messages about restored ones are kept for `take_messages`.
+    Names that cannot be restored are added to `resisting`. Messages about restored ones that may hold results, such as
+    lists and numbers, are kept for `take_messages`.
     """
     record_changes()
     while _present:
@@ -122,14 +127,17 @@ def _forget_new_modules(trial: _PresentTrial) -> None:
 
 
 def take_messages() -> list[str]:
-    """Return the messages for users about names that were restored, and forget them."""
+    """Return the messages for users about names that were restored, without duplicates, and forget them."""
     messages = [*dict.fromkeys(_messages)]
     _messages.clear()
     return messages
 
 
 def describe_stale() -> str:
-    """Return a line for users about names that earlier trials changed and that cannot be restored; empty if none."""
+    """Return a line for users about names that earlier trials changed and that cannot be restored.
+
+    It shows the first three names in alphabetical order; "" if there are none.
+    """
     return describe_stale_names(resisting)
 
 
@@ -146,5 +154,5 @@ def _get_value(namespaces: list[Namespace], full: str) -> object:
 
 
 def _may_collect_results(value: object) -> bool:
-    """Return whether a value is of a type in which code collects results or counts; users are told of such changes."""
+    """Return whether a value is of a type in which code collects results or counts; users are told of its changes."""
     return isinstance(value, list | dict | set | int | float | np.ndarray)

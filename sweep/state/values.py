@@ -39,14 +39,17 @@ _TRAINABLES = ("trainables.keras_trainable", "trainables.recipe.author")
 
 
 def is_trainable(value: object) -> bool:
-    """Return whether an object is a trainable, whose state is restored separately."""
+    """Return whether an object is an instance of one of sweep's trainable classes, also of a class derived from one.
+
+    The state of such an object is restored separately.
+    """
     return any(kind.__module__.startswith(_TRAINABLES) for kind in type(value).__mro__)
 
 
 def is_instance_of(value: object, library: str, *names: str) -> bool:
-    """Return whether a value is an instance of one of the classes ``names`` of a library.
+    """Return whether a value is an instance of one of the classes ``names`` of a library, given by dotted names.
 
-    Returns False if the library was not imported yet, and does not import it.
+    Returns False if the library was not imported yet or has no such class, and does not import the library.
     """
     if library not in sys.modules or type(value).__module__ == "builtins":
         return False
@@ -81,7 +84,7 @@ def is_layer(value: object) -> bool:
 
 
 def is_library_object(value: object) -> bool:
-    """Return whether the class of a value belongs to TensorFlow or Keras."""
+    """Return whether the class of a value is defined by TensorFlow or Keras; a subclass of the author's is not."""
     return type(value).__module__.partition(".")[0] in ("tensorflow", "keras")
 
 
@@ -92,7 +95,10 @@ _STATEFUL_OF_KERAS = (
 
 
 def get_generator_state(value: object) -> Any:
-    """Return the state of a random number generator; None for other values and for generators without a state."""
+    """Return the state of a random number generator; None for other values and for generators without a state.
+
+    Generators of Python, NumPy, TensorFlow and Keras are known.
+    """
     match value:
         case random.SystemRandom():
             return None
@@ -123,7 +129,7 @@ def restore_generator(value: Any, state: Any) -> None:
 
 
 def digest(value: Any) -> object:
-    """Return a digest of a value, equal for values with equal content.
+    """Return a digest of a value, equal for values with equal content in this process.
 
     A value that cannot be compared by content has a digest that is equal only for the same object.
     """
@@ -167,7 +173,7 @@ class Digester:
         self.nbytes = 0
 
     def digest(self, value: Any, owner: object = None) -> object:
-        """Return the digest of a value.
+        """Return the digest of a value, and count it in ``nbytes``.
 
         Beyond the limits of depth and number of objects, the digest only identifies an object: ``owner``, or else the
         value itself. Give ``owner`` if the value was created only to be digested.
@@ -280,7 +286,7 @@ def holds_user_content(value: object) -> bool:
 
 
 def get_attributes(value: Any) -> dict[str, object]:
-    """Return the attributes of an object, including those in ``__slots__``."""
+    """Return the attributes of an object, including those in ``__slots__`` if the author's code defines its class."""
     slots = {}
     for name in _list_slots(type(value)):
         if hasattr(value, name):
@@ -304,7 +310,8 @@ def _list_slots(kind: type) -> list[str]:
 def _get_parts(value: Any) -> list[object]:
     """Return the objects to which a function or a wrapper refers.
 
-    They are defaults, the content of closure cells, wrapped functions, and cached results.
+    They are defaults, the content of closure cells, wrapped functions, and cached results; [] for a function that is
+    not the author's.
     """
     match value:
         case property():
@@ -332,7 +339,7 @@ def _get_parts(value: Any) -> list[object]:
 def list_cached_results(cache: Any) -> list[object]:
     """Return the results that a function with `functools.cache` or `lru_cache` has cached.
 
-    For `lru_cache`, the keys are among them.
+    For `lru_cache` with a limit, the keys are among them.
     """
     parts = []
     for part in gc.get_referents(cache):
@@ -356,7 +363,10 @@ def _is_of_lru_cache(part: object) -> bool:
 
 
 def _get_function_attributes(value: Any) -> dict[str, object] | None:
-    """Return the attributes that were set on a function of the author's; None for any other value."""
+    """Return the attributes that were set on a function of the author's; None for any other value.
+
+    ``__wrapped__`` is left out.
+    """
     if not isinstance(value, types.FunctionType) or not is_author_file(value.__code__.co_filename):
         return None
     attributes = {}
@@ -374,7 +384,10 @@ def _get_cell_content(cell: types.CellType) -> object:
 
 
 def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
-    """Return digests of the vocabularies of lookup layers, whose tables are not variables."""
+    """Return digests of the vocabularies of a layer and all layers in it, whose tables are not variables.
+
+    A layer without a vocabulary has a digest, too.
+    """
     digests = []
     queue = [layer]
     seen = set[int]()
@@ -424,7 +437,10 @@ class Snapshot:
                     queue.append(part)
 
     def restore(self) -> None:
-        """Restore the content that the objects had when the snapshot was taken; they stay the same objects."""
+        """Restore the content that the objects had when the snapshot was taken; they stay the same objects.
+
+        Objects that the snapshot did not copy keep their present content: those beyond its limits (``too_large``).
+        """
         for restorer in self._restorers:
             restorer()
 
@@ -433,7 +449,10 @@ class Snapshot:
         yield from self._seen.values()
 
     def _record(self, value: Any) -> Iterable[object]:
-        """Store how to restore one object, and return the objects within it."""
+        """Store how to restore one object, and return the objects within it, which are not recorded yet.
+
+        Nothing is stored for values of other types, such as trainables, classes and modules' namespaces.
+        """
         if is_trainable(value) or _is_namespace(value):
             return ()
         state = get_generator_state(value)

@@ -13,10 +13,10 @@ Interval = tuple[float, float]
 
 
 def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Interval | None:
-    """Return the 95 % interval of a mean by Student's t; None for fewer than two values.
+    """Return the lower and upper end of the 95 % interval of a mean by Student's t; None for fewer than two values.
 
-    ``shared`` is the result of `compute_fold_correction` if the values are scores of folds. Source: NIST/SEMATECH
-    e-Handbook of Statistical Methods, section 1.3.5.2.
+    ``shared`` is the result of `compute_fold_correction` if the values are scores of folds, otherwise 0. Source:
+    NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.5.2.
     """
     count = len(values)
     if count < 2:
@@ -29,10 +29,10 @@ def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Inter
 
 
 def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
-    """Return the two-sided p-value of a mean of paired differences by Student's t.
+    """Return the two-sided p-value of a mean of paired differences by Student's t, for the hypothesis that it is 0.
 
-    At least two differences are required. If all of them are equal, the p-value is 1 if they are zero, otherwise 0.
-    ``shared`` is as in `compute_mean_interval`.
+    At least two differences are required; a StatisticsError is raised otherwise. If all of them are equal, the p-value
+    is 1 if they are zero, otherwise 0. ``shared`` is as in `compute_mean_interval`.
     """
     from scipy.special import stdtr
 
@@ -46,9 +46,10 @@ def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
 def compute_fold_correction(folds: int) -> float:
     """Return the variance correction for a mean of cross-validation scores, because their trainings share examples.
 
-    For n scores, the variance of the mean is 1/n plus this value, times that of a score. The value is the ratio of
-    validated to trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated cross-validation Bouckaert
-    and Frank, PAKDD 2004.
+    ``folds`` is the number of folds of one cross-validation; a ZeroDivisionError is raised if it is 1. For n scores,
+    the variance of the mean is 1/n plus this value, times that of a score. The value is the ratio of validated to
+    trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated cross-validation Bouckaert and Frank,
+    PAKDD 2004.
     """
     return 1 / (folds - 1)
 
@@ -56,7 +57,8 @@ def compute_fold_correction(folds: int) -> float:
 def compute_share_interval(hits: float, count: int) -> Interval:
     """Return Wilson's 95 % interval of the probability of an event that was observed ``hits`` times in ``count``.
 
-    ``count`` must be positive. Wilson, JASA 22, 1927.
+    The interval has the lower end first and is within 0 and 1. Raises ZeroDivisionError if ``count`` is 0. Wilson, JASA
+    22, 1927.
     """
     share = hits / count
     scale = 1 + Z * Z / count
@@ -67,5 +69,8 @@ def compute_share_interval(hits: float, count: int) -> Interval:
 
 
 def _compute_standard_error(values: Sequence[float], shared: float) -> float:
-    """Return the standard error of a mean; ``shared`` is the correction for scores of folds."""
+    """Return the standard error of a mean; ``shared`` is the correction for scores of folds, 0 without folds.
+
+    Raises StatisticsError for fewer than two values.
+    """
     return stdev(values) * math.sqrt(1 / len(values) + shared)

@@ -39,8 +39,9 @@ class SignTest:
 def check_differences(differences: npt.ArrayLike) -> SignTest:
     """Test whether paired differences, of shape (seeds, comparisons), are centered at zero.
 
-    A missing seed has difference 0. The statistic is the sum divided by the root of the sum of squares, which does not
-    depend on the signs.
+    A missing seed has difference 0; NaN is not allowed. The statistic is the absolute sum divided by the root of the
+    sum of squares, which does not depend on the signs. If there are too many patterns of signs, a random sample of
+    fixed seed is used.
     """
     patterns, table = _prepare_patterns(differences, MOST_WORK)
     observed = _compute_observed_sums(table)
@@ -62,7 +63,8 @@ class Equality:
 def check_equality(scores: Floats) -> Equality:
     """Test whether all configurations are equally good.
 
-    ``scores`` has shape (seeds, configurations), with NaN for missing scores; larger scores are better.
+    ``scores`` has shape (seeds, configurations), with NaN for missing scores; larger scores are better. There must be
+    at least two configurations, each with a score in a seed that another one has too.
 
     The statistic is the largest distance of a configuration from the best one, in standard errors. All signs of a seed
     change together, and the best one is chosen again for each pattern, as it is chosen by the scores that are compared.
@@ -101,7 +103,7 @@ def check_equality(scores: Floats) -> Equality:
 
 
 def _compute_variances(squares: Floats, means: Floats, counts: npt.NDArray[np.int_]) -> Floats:
-    """Return the variances of samples from their sums of squares, means and counts."""
+    """Return the unbiased variances of samples from their sums of squares, means and counts; 0 for a count of 1."""
     of_sample = np.maximum(squares / counts - means**2, 0.0)
     return np.asarray(of_sample * counts / np.maximum(counts - 1, 1))
 
@@ -118,7 +120,10 @@ class _Patterns:
     drawn: bool
 
     def times(self, table: Floats) -> Iterator[Floats]:
-        """Yield the absolute sums of a table's columns for each pattern, (patterns, comparisons), in pieces."""
+        """Yield the absolute sums of a table's columns for each pattern, in pieces of consecutive patterns.
+
+        ``table`` has shape (seeds, comparisons), a piece (patterns in it, comparisons).
+        """
         pieces = max(math.ceil(len(self.signs) * table.shape[1] / MOST_CELLS), 1)
         for rows in np.array_split(self.signs, pieces):
             yield np.abs(rows @ table)
@@ -140,7 +145,11 @@ class _Patterns:
 
 
 def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
-    """Return the patterns of signs for all seeds, and the differences scaled to a sum of squares of 1."""
+    """Return the patterns of signs for all seeds, and the differences scaled to a sum of squares of 1.
+
+    The scaled differences have shape (seeds, comparisons); a column of zeros stays so. ``work`` limits the number of
+    patterns times the number of comparisons, down to `FEWEST_DRAWN` patterns.
+    """
     table = np.asarray(differences, dtype=np.float64)
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))
@@ -162,7 +171,8 @@ def _compute_observed_sums(table: Floats) -> Floats:
 def _make_patterns(seeds: int, configurations: int) -> _Patterns:
     """Return the patterns of signs for tests of sets of configurations; the first one changes no sign.
 
-    Opposite patterns are not equivalent here, because the best configuration becomes the worst.
+    ``seeds`` and ``configurations`` are their numbers. Opposite patterns are not equivalent here, because the best
+    configuration becomes the worst.
     """
     room = max(MOST_WORK_STEP_DOWN // configurations**2, FEWEST_DRAWN)
     if 2**seeds <= min(ENUMERATED, room):

@@ -20,10 +20,10 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
     ``differences`` are the paired differences so far, ``comparisons`` the number of configurations compared with the
     best, and ``shared`` the correction for folds, as in `compute_mean_interval`.
 
-    The mean and the spread of the differences are taken as measured. With fewer than two differences the spread is
-    unknown; then the result is how many seeds any verdict still needs. If the difference is significant already, the
-    result is that number as well, or 1 if no more seeds are needed. Returns None if the mean is 0, or if a thousand
-    further seeds would not suffice.
+    The mean and the spread of the differences are taken as measured. With fewer than two differences, or if all are
+    equal, there is no spread; then the result is how many seeds any verdict still needs, at least 1. If the difference
+    is significant already, the result is that number as well, or 1 if no more seeds are needed. Returns None if the
+    mean is 0, or if a thousand further seeds would not suffice.
     """
     count = len(differences)
     mean = fmean(differences) if count else math.nan
@@ -50,8 +50,9 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
 def compute_critical_value(configurations: int, seeds: int) -> float:
     """Return about how many standard errors a difference must have to be significant, with ``seeds`` seeds for each.
 
-    This is Student's t over all pairs, on the pooled spread. With 6 to 12 seeds of 2 to 27 configurations, it is within
-    7 % of the quantile of the statistic in normal noise.
+    ``configurations`` is the number of configurations that are compared with each other, ``seeds`` at least 2. This is
+    Student's t over all pairs, on the pooled spread. With 6 to 12 seeds of 2 to 27 configurations, it is within 7 % of
+    the quantile of the statistic in normal noise.
     """
     from scipy.special import stdtrit
 
@@ -64,8 +65,8 @@ def compute_detectable_difference(spread: float, seeds: int, configurations: int
     """Return the difference between two means, over ``seeds`` seeds each, that is significant about half the time.
 
     ``spread`` is the standard deviation over seeds, ``configurations`` the number of configurations that are compared
-    with each other. Scores with equal seeds are taken as independent; if they are correlated, smaller differences are
-    detectable.
+    with each other, ``seeds`` at least 2. Scores with equal seeds are taken as independent; if they are correlated,
+    smaller differences are detectable.
     """
     return compute_critical_value(configurations, seeds) * spread * math.sqrt(2 / seeds)
 
@@ -73,7 +74,7 @@ def compute_detectable_difference(spread: float, seeds: int, configurations: int
 def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
     """Return the root of the mean of the configurations' variances over seeds; None if none has two scores.
 
-    ``scores`` has the scores of each configuration. Configurations with a single score are left out; all others have
+    ``scores`` has the scores of each configuration. Configurations with fewer than two are left out; all others have
     the same weight.
     """
     variances = []
@@ -88,6 +89,6 @@ def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
 def count_seeds_needed(comparisons: int) -> int:
     """Return the smallest number of seeds with which one of ``comparisons`` pairs can be significant.
 
-    The p-value is adjusted for all pairs.
+    The p-value is adjusted for all pairs. The result is at least `LEAST`.
     """
     return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))

@@ -42,8 +42,10 @@ class RaceState:
 def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: bool = False) -> RaceState:
     """Return the state of a race after some of its seeds: the leader, and the configurations that drop out.
 
+    Configurations are named by their indices in ``losses``. With one seed, or one configuration, none drops out.
+
     Arguments:
-        losses: of shape (configurations left, seeds so far).
+        losses: of shape (configurations left, seeds so far), neither of them 0; lower is better.
         seeds: the number of seeds if the race runs to its end.
         equal_tells: whether equal differences tell configurations apart even if they are few, as in the first version
             of the race.
@@ -76,9 +78,10 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: 
 def can_tell_without_spread(left: int, done: int) -> bool:
     """Return whether ``done`` equal differences, which have no spread, are enough to tell two configurations apart.
 
-    Scores such as an accuracy have few values, so a few equal differences do not mean that there is no spread. What is
-    left is in how many seeds the leader was ahead, as in a sign test. All looks share one level, because a leader that
-    was ahead in all seeds was so at each earlier look.
+    ``left`` is the number of configurations that are left in the race. Scores such as an accuracy have few values, so a
+    few equal differences do not mean that there is no spread. What is left is in how many seeds the leader was ahead,
+    as in a sign test. All looks share one level, because a leader that was ahead in all seeds was so at each earlier
+    look.
     """
     return 2.0 ** (1 - done) <= ALPHA / _count_pairs(left)
 
@@ -90,8 +93,9 @@ def _count_pairs(left: int) -> float:
 def compute_race_level(left: int, seeds: int) -> float:
     """Return the error level of each interval, so that any interval of a race misses with at most 5 %.
 
-    It is divided among the pairs that are left, of which there are fewer the more have dropped out. This is valid by
-    the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
+    The 5 % are divided among the looks of a race over ``seeds`` seeds, and among the pairs of the ``left``
+    configurations that are left, of which there are fewer the more have dropped out. This is valid by the sequential
+    rejection of Goeman and Solari, Annals of Statistics 38, 2010.
     """
     looks = max(seeds - FIRST_SEEDS + 1, 1)
     return ALPHA / looks / _count_pairs(left)

@@ -64,8 +64,11 @@ def compare_configurations(
 ) -> dict[K, Compared]:
     """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
 
-    The scores of a cross-validation (``folds``) share examples, so differences are tested by the t-test of Nadeau and
-    Bengio. Configurations without scores are left out.
+    ``table`` has the scores of each configuration by seed; ``maximize`` says whether larger ones are better.
+    Configurations without scores are left out; ``best`` must have scores, or a KeyError is raised. ``folds`` is the
+    number of folds of a cross-validation, 0 if there is none, and not 1. The scores of a cross-validation share
+    examples, so differences are tested by the t-test of Nadeau and Bengio. A configuration with fewer than `LEAST`
+    seeds in common with the best is undecided.
     """
     scored = {name: scores for name, scores in table.items() if scores}
     if not scored:
@@ -116,10 +119,10 @@ class _Test:
 
 
 def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
-    """Return the sign tests of the configurations in ``behind``, by name.
+    """Return the sign tests of the configurations in ``behind``, by name; {} if that is empty.
 
-    ``scored`` also has the best configuration, which comes first. ``behind`` is True for configurations with a worse
-    mean than the best one's, over their common seeds.
+    ``scored`` has exactly these and the best configuration, which comes first. ``behind`` is True for configurations
+    with a worse mean than the best one's, over their common seeds.
     """
     if not behind:
         return {}
@@ -155,7 +158,9 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
 def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
     """Return the tests of the configurations in ``behind`` by t-tests of Nadeau and Bengio, by name.
 
-    The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
+    ``scored`` has exactly these and the best configuration, ``first``; ``behind`` is as in `_test_by_signs`, ``shared``
+    as in `compute_mean_interval`. The p-value of a set is the smallest one of a comparison with the best, times the
+    number of pairs of the set, at most 1.
     """
     single = {}
     for name in behind:
@@ -178,9 +183,12 @@ def _step_down(
 ) -> dict[K, float]:
     """Test smaller and smaller sets, each time removing the configuration furthest behind; return adjusted p-values.
 
-    The adjusted p-value is the largest p-value of the sets up to its removal, 1 for configurations that are not
-    removed. If seeds are missing, the one to remove may be the best one by its mean, or ahead of the best one over
-    their common seeds. Then no further one is removed.
+    ``test`` returns the p-value of a set and the configuration to remove. The adjusted p-value is the largest p-value
+    of the sets up to its removal, 1 for configurations that are not removed; there is one for each of ``names``.
+
+    Removal stops when a p-value is 1 or one configuration is left. If seeds are missing, the one to remove may be the
+    best one by its mean, or ahead of the best one over their common seeds (``behind`` is False or lacks it). Then no
+    further one is removed either.
     """
     adjusted = dict.fromkeys(names, 1.0)
     left = list(names)
@@ -196,7 +204,10 @@ def _step_down(
 
 
 def _align_scores(scored: Table[K]) -> Floats:
-    """Return all scores as an array of shape (seeds, configurations), NaN for missing ones."""
+    """Return all scores as an array of shape (seeds, configurations), NaN for missing ones.
+
+    Configurations are in the order of ``scored``, seeds in the order in which they first appear.
+    """
     import numpy as np
 
     seeds = list(dict.fromkeys(seed for scores in scored.values() for seed in scores))
@@ -218,8 +229,8 @@ def compute_differences(scores: Scores, others: Scores) -> list[float]:
 def _make_comparison(differences: Sequence[float], shared: float, more: int | None) -> Compared:
     """Return a comparison that has no verdict yet: the mean of the differences, with its 95 % interval if it has one.
 
-    ``shared`` is the correction for scores of folds, as in `compute_mean_interval`; ``more`` is the number of further
-    seeds that would decide, if the difference is as it seems.
+    It is "undecided". ``shared`` is the correction for scores of folds, as in `compute_mean_interval`; ``more`` is the
+    number of further seeds that would decide, if the difference is as it seems.
     """
     count = len(differences)
     if not count:
@@ -237,9 +248,10 @@ def _add_verdict(comparison: Compared, test: _Test) -> Compared:
 
 
 def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
-    """Return the entry of the best configuration; ``others`` are the comparisons of all other configurations with it.
+    """Return the entry of the best configuration, which has scores with ``seeds`` seeds.
 
-    Its verdict is "best" if at least one of ``others`` is decided, otherwise "undecided".
+    ``others`` are the comparisons of all other configurations with it. Its verdict is "best" if at least one of
+    ``others`` is decided, otherwise "undecided".
     """
     verdicts = [one.verdict for one in others]
     if not verdicts:
@@ -254,10 +266,12 @@ def compare_fronts(
 ) -> dict[K, Compared]:
     """Return the verdict on each configuration that has scores in all objectives.
 
-    ``tables`` has the scores of each objective. The configurations of the Pareto ``front`` are best, since no other has
-    better means in all objectives. Another one is worse if a configuration of the front has better means in all of them
-    and each difference is significant. Its p-value is the largest one of these differences (Berger, Technometrics 24,
-    1982), times the number of all pairs, since the front was chosen by the same scores.
+    ``tables`` has the scores of each objective, with the same seeds for a configuration in all of them; ``maximize``
+    says for each whether larger scores are better. ``folds`` is as in `compare_configurations`. The configurations of
+    the Pareto ``front``, which must have scores, are best if there are enough seeds, since no other has better means in
+    all objectives. Another one is worse if a configuration of the front has better means in all of them and each
+    difference is significant. Its p-value is the largest one of these differences (Berger, Technometrics 24, 1982),
+    times the number of all pairs, since the front was chosen by the same scores.
     """
     names = list(tables[0])
     for table in tables:
@@ -299,8 +313,10 @@ def compare_fronts(
 def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
     """Test whether one configuration is better than another in all objectives; return the p-value.
 
-    ``scores`` has for each objective the scores of the worse configuration and those of the better one. The p-value is
-    the largest of the objectives' p-values, or 1 if a mean of the second configuration is not better.
+    ``scores`` has for each objective the scores of the worse configuration and those of the better one, and
+    ``maximize`` whether larger ones are better. They must have common seeds, the same ones in all objectives. ``folds``
+    is as in `compare_configurations`. The p-value is the largest of the objectives' p-values, or 1 if a mean of the
+    second configuration is not better.
     """
     values = []
     for one, other in scores:

@@ -40,7 +40,10 @@ class Numbers:
         self._valid = bytearray()
 
     def set(self, row: int, value: float | None) -> None:
-        """Set the value of a row, or make it null if ``value`` is None; earlier rows that were not set are null."""
+        """Set the value of the row with index ``row``, or make it null if ``value`` is None.
+
+        Missing rows before it are added as nulls. Raises OverflowError for an integer of more than 64 bits.
+        """
         missing = row + 1 - len(self._valid)
         if missing > 0:
             self._values.frombytes(bytes(8 * missing))
@@ -50,18 +53,21 @@ class Numbers:
             self._values[row] = value
 
     def get(self, row: int) -> float | None:
-        """Return the value of a row; None if it is null."""
+        """Return the value of the row with index ``row``; None if it is null or was never set."""
         if row < len(self._valid) and self._valid[row]:
             return self._values[row]
         return None
 
     @property
     def any(self) -> bool:
-        """True if any row is not null."""
+        """True if at least one row is not null."""
         return any(self._valid)
 
     def copy_rows(self, rows: int) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
-        """Return copies of the first ``rows`` rows, as (values, is null); the value of a null row has no meaning."""
+        """Return copies of the first ``rows`` rows, as the arrays (values, whether each is null).
+
+        Rows that were never set are null. The values are int64 or float64; those of null rows have no meaning.
+        """
         values = np.zeros(rows, dtype=np.int64 if self._values.typecode == "q" else np.float64)
         null = np.ones(rows, dtype=np.bool_)
         known = min(rows, len(self._valid))
@@ -77,20 +83,20 @@ class Objects(Generic[T]):
         self._values: list[T | None] = []
 
     def set(self, row: int, value: T | None) -> None:
-        """Set the value of a row; rows before it that are not set are None."""
+        """Set the value of the row with index ``row``; missing rows before it are added as None."""
         self._values.extend([None] * (row + 1 - len(self._values)))
         if type(value) is str and len(value) <= 40:
             value = sys.intern(value)  # type: ignore[assignment]  # a str stays a T
         self._values[row] = value
 
     def get(self, row: int) -> T | None:
-        """Return the value of a row; None if it was not set."""
+        """Return the value of the row with index ``row``; None if it was never set."""
         if row < len(self._values):
             return self._values[row]
         return None
 
     def copy_rows(self, rows: int) -> list[T | None]:
-        """Return the first ``rows`` rows; those that were not set are None."""
+        """Return the first ``rows`` rows as a new list of that length; those that were never set are None."""
         return self._values[:rows] + [None] * (rows - len(self._values))
 
 
@@ -120,7 +126,7 @@ NOT_MEASURED = (*EPOCH_KEYS, "timestamp")
 
 
 def column_of_measure(name: str) -> str:
-    """Return the column of metrics.parquet for a measure: ``NAME``, or ``measure.NAME`` if that is taken."""
+    """Return the column of metrics.parquet for a measure: ``NAME``, or ``measure.NAME`` if NAME is another column."""
     taken = name in (*EPOCH_KEYS, *EPOCH_FIELDS) or name.startswith("metric.")
     return f"measure.{name}" if taken else name
 
@@ -144,7 +150,7 @@ class EventTime:
         return max(self.by_times_s - earlier.by_times_s, 0.0)
 
     def after(self, seconds: float) -> EventTime:
-        """Return a copy that is ``seconds`` later."""
+        """Return a copy that is ``seconds`` later, in the same session; an unknown `by_driver_s` stays None."""
         if self.by_driver_s is None:
             by_driver_s = None
         else:
@@ -216,7 +222,10 @@ class TrialRows:
         self.earlier_s = 0.0  # total seconds of earlier sessions
 
     def add_trial(self, event: TrialStarted) -> None:
-        """Add the row of a trial that starts, with the status ``running`` and 0 epochs."""
+        """Append the row of the trial that ``event`` starts, with the status ``running`` and 0 epochs.
+
+        The trial must not have a row yet.
+        """
         row = self.row[event.trial] = len(self.row)
         self.texts["trial_id"].set(row, event.trial_id)
         self.texts["role"].set(row, event.role.value)
@@ -241,9 +250,11 @@ class TrialRows:
         self.null_params.set(row, names_of_nulls(event.params))
 
     def add_epoch(self, trial: TrialState, event: EpochReported) -> int:
-        """Update a trial's row with an epoch that it reported; return the row's index.
+        """Update a trial's row with the epoch in ``event``; return the row's index.
 
-        If the trial was interrupted, it has resumed: its status becomes ``running``, and the times of its end null.
+        ``trial`` is the state of the trial after ``event``. If it was interrupted before, it has resumed: in its row,
+        the status becomes ``running``, the reason ``""``, and the times of its end null. Raises KeyError if it has no
+        row.
         """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
@@ -269,7 +280,10 @@ class TrialRows:
         return row
 
     def set_end(self, event: TrialEnded) -> None:
-        """Update a trial's row with its end or interruption: status, error, times, and the facts of its worker."""
+        """Update a trial's row with its end or interruption: status, error, times, and the facts of its worker.
+
+        Facts that are None leave their columns as they were. Raises KeyError if the trial has no row.
+        """
         row = self.row[event.trial]
         moment = self._make_event_time(event)
         self._charge_others(row, moment)
@@ -295,17 +309,17 @@ class TrialRows:
         self._set_times_at_end(row, event, moment)
 
     def set_marks(self, trial: TrialState) -> None:
-        """Copy the trial's note and star to its row."""
+        """Copy the note and the star of ``trial`` to its row, which must exist; an empty note becomes null."""
         row = self.row[trial.number]
         self.texts["note"].set(row, trial.note or None)
         self.flags["starred"].set(row, trial.starred)
 
     def set_test_metrics(self, trial: TrialState) -> None:
-        """Copy the trial's metrics on the test data to its row."""
+        """Copy the metrics of ``trial`` on the test data to its row, which must exist."""
         _set_all(self.tested, self.row[trial.number], trial.tested)
 
     def _make_event_time(self, event: TrialStarted | EpochReported | TrialEnded) -> EventTime:
-        """Return the time of an event without the time between sessions."""
+        """Return the time of ``event`` without the time between sessions, by means of `pauses_s` and `earlier_s`."""
         if event.driven_s is None:
             by_driver_s = None
         else:
@@ -313,10 +327,11 @@ class TrialRows:
         return EventTime(by_driver_s, event.time - self.pauses_s, self.earlier_s)
 
     def _set_times_at_end(self, row: int, event: TrialEnded, moment: EventTime) -> None:
-        """Set the times of a trial's row at its end or interruption.
+        """Set ``ended_at``, ``duration_s`` and ``train_s`` in a trial's row; ``moment`` is the time of ``event``.
 
-        After the first attempt, the trial's start is corrected from when the driver started it to when its worker
-        began.
+        If this is the trial's first end or interruption, and in the session in which the trial started, its start is
+        corrected to when its worker began, as far as that is known, and ``train_s`` is what the worker has measured.
+        Otherwise, ``train_s`` becomes null.
         """
         begun = self._begun.get(row) or moment
         facts = event.facts
@@ -339,9 +354,10 @@ class TrialRows:
     def _charge_others(self, row: int, moment: EventTime, together: float | None = None, time_s: float = 0.0) -> None:
         """Add to a trial's row the part of the time since its last event that is charged to trials trained with it.
 
-        ``together`` is how many trials were trained together in the epoch that was reported; None at the end, where the
-        number of the last epoch applies. If the trial had been interrupted, only the epoch itself counts, which took
-        ``time_s``.
+        ``moment`` is the time of the present event. ``together`` is how many trials, at least 1, were trained together
+        in the epoch that was reported; None at the end, where the number of the last epoch applies. ``time_s`` is the
+        trial's own share of the epoch's seconds. If the trial was interrupted, only the epoch counts, not the time
+        before it.
         """
         if together is None:
             others = self._others.get(row) or 0.0
@@ -361,7 +377,7 @@ class TrialRows:
         self._heard.set(row, moment)
 
     def _set_metric(self, row: int, name: str, value: float) -> None:
-        """Set the last value of a metric in a trial's row, and the best one if this value is better.
+        """Set the last value of the metric ``name`` in a trial's row, and the best one if ``value`` is better.
 
         There is no best value if it is unknown which direction is better; values that are not finite are never the
         best.
@@ -379,14 +395,17 @@ class TrialRows:
             best.set(row, value)
 
     def train_s(self, row: int) -> float:
-        """Return the seconds of a trial's epochs: as measured by its worker, else their sum in the log."""
+        """Return the seconds of a trial's trained epochs, as its worker measured them or else by the log.
+
+        ``row`` is the index of the trial's row.
+        """
         measured = self.floats["train_s"].get(row)
         if measured is None:
             return self._trained.get(row) or 0.0
         return measured
 
     def overhead_s(self, row: int) -> float | None:
-        """Return the seconds of a trial that were not spent on epochs, at least 0; None if it has not ended.
+        """Return the seconds of the trial in a row that were not spent on epochs, at least 0; None while it is running.
 
         Time that is charged to trials that were trained together with it does not count.
         """
@@ -396,7 +415,7 @@ class TrialRows:
         return max(duration_s - (self._others_s.get(row) or 0.0) - self.train_s(row), 0.0)
 
     def examples_per_s(self, row: int) -> float | None:
-        """Return a trial's examples per second, averaged over the epochs that reported it; None if none did."""
+        """Return the examples per second of the trial in a row, over all epochs that reported it; None if none did."""
         examples = self.floats["examples"].get(row)
         timed = self._timed.get(row)
         if examples is None or not timed:
@@ -416,7 +435,7 @@ class EpochRows:
         self.measures: dict[str, Numbers] = {}
 
     def add_epoch(self, trial_row: int, event: EpochReported) -> None:
-        """Add the row of an epoch; ``trial_row`` is the row of its trial in `TrialRows`."""
+        """Append the row of the epoch in ``event``; ``trial_row`` is the index of its trial's row in `TrialRows`."""
         row = self.count
         self.count += 1
         self.trial_row.set(row, trial_row)
@@ -429,11 +448,11 @@ class EpochRows:
 
 
 def _set_all(columns: dict[str, Numbers], row: int, values: Mapping[str, float]) -> None:
-    """Set ``values`` in one row, each in the column of its name; missing columns are added."""
+    """Set ``values`` in the row ``row``, each in the column of its name; missing ones are added to ``columns``."""
     for name, value in values.items():
         columns.setdefault(name, Numbers("d")).set(row, value)
 
 
 def _add_amount(column: Numbers, row: int, amount: float) -> None:
-    """Add an amount to a number in a column; a null counts as 0."""
+    """Add ``amount`` to the number in a row of a column; a null counts as 0."""
     column.set(row, (column.get(row) or 0.0) + amount)

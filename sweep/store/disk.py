@@ -15,13 +15,16 @@ _PROCESS = secrets.token_hex(4)
 
 
 def get_process_name() -> str:
-    """Return an identifier of this process that is unique even in a folder shared by several machines."""
+    """Return the identifier of this process, which is unique even in a folder shared by several machines."""
     return f"{os.getpid()}-{_PROCESS}"
 
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Raise a `StoreError` that names the file and the free space of its disk if the block fails with an `OSError`."""
+    """Raise a `StoreError` if the block fails with an `OSError`; other exceptions pass unchanged.
+
+    The message names ``path`` and, if it is known, the free space of its disk.
+    """
     try:
         yield
     except OSError as error:
@@ -30,10 +33,10 @@ def storing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, and replace ``path`` by the file written there when the block ends.
+    """Yield a temporary path in the same folder, and replace ``path`` by the file written there when the block ends.
 
-    If the block raises, ``path`` is unchanged; readers never see an incomplete file. An `OSError` is raised as a
-    `StoreError`.
+    The block must write that file. If the block raises, ``path`` is unchanged; readers never see an incomplete file.
+    An `OSError`, as of a missing folder or file, is raised as a `StoreError`.
     """
     aside = path.with_name(f".{path.name}.{get_process_name()}")
     with storing(path):
@@ -46,9 +49,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def link(source: str | Path, target: str | Path) -> None:
-    """Make a file available at another path by a hard link, or by a copy if no link can be made.
+    """Make the file ``source`` available at ``target`` too, by a hard link, or by a copy if no link can be made.
 
-    Neither file may be modified afterwards. Raises `OSError` if it cannot be copied either.
+    An existing file at ``target`` is overwritten. Neither may be modified afterwards. Raises `OSError` if copying
+    fails.
     """
     try:
         os.link(source, target)
@@ -58,7 +62,10 @@ def link(source: str | Path, target: str | Path) -> None:
 
 @contextmanager
 def removed_if_it_fails(folder: Path) -> Iterator[None]:
-    """Delete ``folder`` if the block, which fills it, fails: on a full disk, its space is needed."""
+    """Delete ``folder`` and its content if the block, which fills it, raises: on a full disk, its space is needed.
+
+    The exception passes; errors while deleting are ignored.
+    """
     try:
         yield
     except BaseException:
@@ -67,7 +74,10 @@ def removed_if_it_fails(folder: Path) -> Iterator[None]:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush the entries of a folder to disk, so that they survive a loss of power. Errors are ignored."""
+    """Flush the entries of a folder to disk, so that they survive a loss of power.
+
+    The content of its files is not flushed. Errors are ignored.
+    """
     with suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)
         try:

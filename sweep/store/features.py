@@ -27,15 +27,16 @@ _URL = re.compile(r"([a-z0-9+]+)://", re.IGNORECASE)
 
 
 def is_url(text: object) -> bool:
-    """Return whether a text is the URL of a place in a store rather than a folder."""
+    """Return whether ``text`` begins with a scheme, known or not, and ``://``: the URL of a place in a store."""
     return _URL.match(str(text)) is not None
 
 
 def find_local_folder(results: str | Path, where: str = "--results") -> Path:
-    """Return the folder on this machine that holds all results, or the local copy if ``results`` is a URL.
+    """Return the results folder ``results`` as a path; for a URL, the folder of its local copy.
 
-    The folder of a copy is created if necessary. ``where`` names the option or argument in error messages. Raises
-    InputError for an invalid URL or one of an unknown kind of store.
+    Only the folder of a copy is created if necessary; its content is not updated. ``where`` names the option or
+    argument in error messages. Raises `InputError` for an invalid URL or one of an unknown kind of store, and
+    `StoreError` if the folder cannot be created.
     """
     if not is_url(results):
         return Path(results)
@@ -45,7 +46,10 @@ def find_local_folder(results: str | Path, where: str = "--results") -> Path:
 
 
 def store_of(folder: Path) -> ObjectStore | None:
-    """Return the store that a folder is the local copy of; None for an ordinary folder."""
+    """Return the place in an object store that a folder is the local copy of; None for an ordinary or missing folder.
+
+    The store is not asked.
+    """
     try:
         url = (folder / STAND_IN).read_text(encoding="utf-8").strip()
     except OSError:
@@ -56,7 +60,10 @@ def store_of(folder: Path) -> ObjectStore | None:
 
 
 def mark_copy(folder: Path, url: str | None) -> None:
-    """Mark a folder as the local copy of the place ``url`` in an object store; do nothing if ``url`` is None."""
+    """Mark ``folder`` as the local copy of the place ``url`` in an object store, and create it if necessary.
+
+    Does nothing if ``url`` is None.
+    """
     if url is None:
         return
     from sweep.store.object_store import ObjectStore, mark_as_copy
@@ -71,16 +78,17 @@ class LogCopy(Protocol):
         """Raise `StoreError` if nothing more may be written, as when another process has taken over the sweep."""
 
     def appended(self, end: int, *, wait: bool) -> None:
-        """Set the byte ``end`` up to which the log is complete and is to be uploaded.
+        """Set the byte ``end`` up to which the log is complete and is to be uploaded, in the background.
 
         With ``wait``, return only when it is uploaded. Raises `StoreError` if that fails.
         """
 
 
 def copying_log(folder: Path, store: ObjectStore | None, sync_s: float) -> AbstractContextManager[LogCopy | None]:
-    """Return a context manager that uploads a sweep's log inside its block, at most ``sync_s`` seconds late.
+    """Return a context manager that holds a sweep's lease and uploads its log every ``sync_s`` seconds.
 
-    It holds the sweep's lease in the store and raises RefusedError if another process has it. Without a store, it
+    It yields the `LogCopy`; its end uploads the rest of the log and the other files, but no checkpoints. It raises
+    `RefusedError` if another process has the lease, and `StoreError` if the store is unavailable. Without a store, it
     yields None and does nothing.
     """
     if store is None:
@@ -91,9 +99,10 @@ def copying_log(folder: Path, store: ObjectStore | None, sync_s: float) -> Abstr
 
 
 def update_copy(folder: Path, store: ObjectStore | None) -> bool:
-    """Update the local copy of a sweep; return whether the store has the sweep, False if ``store`` is None.
+    """Update the local copy ``folder`` of a sweep; return whether ``store`` has the sweep, False if ``store`` is None.
 
-    Raises `StoreError` if the store is unavailable.
+    The copy is renamed if the store does not have the sweep. While another process of this machine runs the sweep, the
+    copy is left as it is, and True is returned. Raises `StoreError` if the store is unavailable.
     """
     if store is None:
         return False
@@ -105,7 +114,8 @@ def update_copy(folder: Path, store: ObjectStore | None) -> bool:
 def update_copies(results_dir: Path) -> None:
     """Update the local copies of all sweeps in ``results_dir``; do nothing if it is an ordinary folder.
 
-    Copies of sweeps that the store no longer has are renamed. Raises `StoreError`.
+    Copies of sweeps that the store no longer has are renamed, so that they do not count as sweeps any more. Raises
+    `StoreError`.
     """
     store = store_of(results_dir)
     if store is None:
@@ -118,7 +128,7 @@ def update_copies(results_dir: Path) -> None:
 def publish_sweep(aside: Path, folder: Path, store: ObjectStore | None) -> None:
     """Rename ``aside``, the complete folder of a new sweep, to ``folder``; with a store, create the sweep there before.
 
-    Raises RefusedError if another process has taken the name in the store.
+    Raises `RefusedError` if another process has taken the name in the store, and `OSError` if ``folder`` is not empty.
     """
     if store is None:
         aside.rename(folder)
@@ -129,7 +139,10 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore | None) -> None:
 
 
 def withdraw_sweep(folder: Path, store: ObjectStore | None) -> None:
-    """Delete a sweep from its object store, unless it is running or its log has events; do nothing without a store."""
+    """Delete a sweep from its object store, but not its folder; do nothing without a store.
+
+    If it is running, its log has events or the store is unavailable, nothing is deleted and no error raised.
+    """
     if store is None:
         return
     from sweep.store import remote
@@ -138,7 +151,10 @@ def withdraw_sweep(folder: Path, store: ObjectStore | None) -> None:
 
 
 def is_leased(store: ObjectStore | None) -> bool:
-    """Return whether a process on any machine runs the sweep in ``store``; False if ``store`` is None."""
+    """Return whether a process on any machine holds the lease of the sweep in ``store``; False if ``store`` is None.
+
+    Raises `StoreError` if the store is unavailable or the lease is unreadable.
+    """
     if store is None:
         return False
     from sweep.store import object_store
@@ -147,7 +163,10 @@ def is_leased(store: ObjectStore | None) -> bool:
 
 
 def send_request(store: ObjectStore | None, request: str) -> bool:
-    """Put a request into the store for the process that runs the sweep; return False if ``store`` is None."""
+    """Put a request, by its name, into the store for the process that runs the sweep; return whether there is a store.
+
+    Raises `StoreError` if the store is unavailable.
+    """
     if store is None:
         return False
     from sweep.store import remote
@@ -157,7 +176,10 @@ def send_request(store: ObjectStore | None, request: str) -> bool:
 
 
 def withdraw_stored_request(store: ObjectStore | None, request: str) -> None:
-    """Delete a request from the store, unless a process has received it already; do nothing without a store."""
+    """Delete a request, by its name, from the store, unless a process has received it; do nothing without a store.
+
+    Raises `StoreError` if the store is unavailable.
+    """
     if store is None:
         return
     from sweep.store import remote

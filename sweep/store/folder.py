@@ -55,7 +55,10 @@ class ResultsFolder:
 
     @property
     def called(self) -> str:
-        """Argument that names the sweep in commands: its name, or its path or URL if it is not in ``results/``."""
+        """Argument that names the sweep in commands: its name if it is in ``results``, otherwise its path or URL.
+
+        An absolute path of the folder ``results`` is not recognized.
+        """
         if self.path.parent == Path("results"):
             return self.name
         return self.place
@@ -67,7 +70,7 @@ class ResultsFolder:
 
     @property
     def to_resume(self) -> str:
-        """Command line that resumes the sweep, on the cluster if it was submitted to one."""
+        """Command line that resumes the sweep, on the cluster if its latest session was submitted to one."""
         submission = self.submission
         if submission is None:
             return f"python -m sweep resume {self.address}"
@@ -76,7 +79,10 @@ class ResultsFolder:
 
     @property
     def submission(self) -> Submission | None:
-        """The cluster to which the latest session of the sweep was submitted; None if it was not."""
+        """The cluster to which the latest session of the sweep was submitted.
+
+        None if it was not submitted, or if sweep.json cannot be read.
+        """
         try:
             return self.read_info().submission
         except StoreError:  # whoever needs the file says what is wrong with it
@@ -120,11 +126,16 @@ class ResultsFolder:
 
     @classmethod
     def create(cls, results_dir: Path, name: str, spec_text: str, info: Fields) -> ResultsFolder:
-        """Create the folder of a new sweep, completely or not at all; ``name`` and ``info`` become its sweep.json.
+        """Create the folder of a new sweep, completely or not at all, and return it.
+
+        It gets the file spec.yaml with ``spec_text``, sweep.json with ``name`` and ``info``, and an empty folder for
+        checkpoints. If ``results_dir``, which is created if necessary, is the local copy of an object store, the sweep
+        is created in the store too.
 
         Raises:
             InputError: for an invalid name or an unwritable location.
-            RefusedError: if the name is taken.
+            RefusedError: if the name is taken, also by a folder with other files.
+            StoreError: if the disk is full or the store is unavailable.
         """
         _check_folder_name(name)
         folder = cls(results_dir / name)
@@ -159,7 +170,11 @@ class ResultsFolder:
 
     @classmethod
     def exists(cls, results_dir: Path, name: str) -> bool:
-        """Return whether a sweep of this name is in the folder or, if that is a local copy, in its object store."""
+        """Return whether a sweep named ``name`` is in the folder or, if that is a local copy, in its object store.
+
+        A folder without a sweep.json does not count. A sweep in a store has its local copy updated. Raises `StoreError`
+        if the store is unavailable.
+        """
         root = store_of(results_dir)
         if root is not None and features.update_copy(results_dir / name, root.below(name)):
             return True
@@ -169,7 +184,10 @@ class ResultsFolder:
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
         """Return the folder of an existing sweep, given by its name, its path or its URL in an object store.
 
-        If it is in a store, its local copy is updated. Raises `UnknownNameError` if there is no such sweep.
+        A name is looked for in ``results_dir``, and then as a folder in the current folder, unless ``results_dir`` is
+        the local copy of a store; paths and URLs do not depend on ``results_dir``. If the sweep is in a store, its
+        local copy is updated. Raises `UnknownNameError` if there is no such sweep, `InputError` for an invalid URL, and
+        `StoreError` if the store is unavailable.
         """
         if is_url(name_or_path):
             root, _, name = str(name_or_path).rstrip("/").rpartition("/")
@@ -198,13 +216,16 @@ class ResultsFolder:
         raise UnknownNameError.one(str(given), f"no such sweep in {results_dir}", hint)
 
     def read_info(self) -> SweepInfo:
-        """Return the content of sweep.json. Raises `StoreError` if it is unreadable."""
+        """Return the content of sweep.json. Raises `StoreError` if it is missing or damaged."""
         with storing(self.info):
             text = self.info.read_bytes()
         return sweep_info.parse_sweep_info(self.info, text)
 
     def write_info(self, info: SweepInfo) -> None:
-        """Replace sweep.json; readers see the old or the new one, even after a loss of power."""
+        """Replace sweep.json, also in the object store; readers see the old or the new one, even after a loss of power.
+
+        Raises `StoreError` if it cannot be written or uploaded.
+        """
         text = json.dumps(convert_to_json_types(info.content), indent=2)
         with replacing(self.info) as path, path.open("w", encoding="utf-8") as file:
             file.write(text + "\n")
@@ -217,24 +238,28 @@ class ResultsFolder:
         """Delete the folder with all results without any check, so that its name is free again.
 
         The caller must have checked that nothing was trained. In an object store, the sweep is deleted only if its log
-        has no events.
+        has no events. Raises `OSError` if the folder cannot be deleted.
         """
         features.withdraw_sweep(self.path, self.store)
         shutil.rmtree(self.path)
 
     def refresh(self) -> None:
-        """Update this folder from the object store that it is a copy of; do nothing for an ordinary folder."""
+        """Update this folder from the object store that it is a copy of; do nothing for an ordinary folder.
+
+        It is renamed if the store no longer has the sweep. Raises `StoreError`.
+        """
         features.update_copy(self.path, self.store)
 
     @contextmanager
     def lock(self, sync_s: float = 2.0, *, brief: bool = False) -> Iterator[LogCopy | None]:
-        """Hold the lock of the sweep inside the block, so that no other process runs it.
+        """Hold the lock of the sweep inside the block, and its lease in the store, so that no other process runs it.
 
         The lock ends with the process. Yields the object that uploads the log to the object store, at most ``sync_s``
         seconds late; None if there is no store. ``brief`` says that the block only appends to the log, so that other
-        processes wait up to a minute for the lock instead of giving up.
+        processes that want the lock wait for it up to a minute instead of giving up.
 
-        Raises RefusedError naming the process that holds the lock, and InputError on a system without locks.
+        Raises RefusedError naming the process that holds the lock, InputError on a system without locks, and StoreError
+        if the file system has no locks or the store is unavailable.
         """
         require_locks()
         with storing(self.path / "lock"):
@@ -253,7 +278,7 @@ class ResultsFolder:
             os.close(file)
 
     def _await_lock(self, file: int) -> None:
-        """Lock the open lock file, waiting up to a minute for a process that only appends to the log.
+        """Lock the open lock file ``file``, waiting up to a minute for a process that only appends to the log.
 
         Raises RefusedError naming the process that has the lock, after three attempts if that process runs the sweep.
         """
@@ -268,19 +293,25 @@ class ResultsFolder:
             time.sleep(0.05)
 
     def is_running(self) -> bool:
-        """Return whether a living process runs the sweep, on this machine or, with a store, on any."""
+        """Return whether a living process holds the sweep's lock, on this machine or, with a store, on any.
+
+        It may be this process, or a command that only appends to the log. Raises `StoreError`.
+        """
         return self.runs_here or features.is_leased(self.store)
 
     @property
     def driven_since(self) -> float | None:
-        """When the process that runs the sweep here locked it, in seconds since 1970; None if none runs it here."""
+        """When the process of this machine that runs the sweep took its lock, in seconds since 1970.
+
+        None if no process of this machine holds the lock.
+        """
         if not self.runs_here:
             return None
         return (self.path / "lock").stat().st_mtime
 
     @property
     def runs_here(self) -> bool:
-        """True if a living process of this machine runs the sweep."""
+        """True if a living process of this machine, perhaps this one, holds the lock of the sweep."""
         return is_locked(self.path / "lock")
 
     def _owner(self) -> str:
@@ -297,8 +328,9 @@ def require_locks() -> None:
 def folders(results_dir: Path) -> list[ResultsFolder]:
     """Return the folders of all sweeps in ``results_dir``, sorted by name; empty if it does not exist.
 
-    Folders that were meant to be sweeps, but are damaged, are among them. If ``results_dir`` is the local copy of an
-    object store, it is updated first.
+    A sweep's folder has a sweep.json, a log or trials.parquet, so that damaged ones are found too; hidden folders are
+    left out. If ``results_dir`` is the local copy of an object store, it is updated first. Raises `StoreError` if that
+    fails or the folder cannot be read.
     """
     if not results_dir.is_dir():
         return []
@@ -318,7 +350,8 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
 def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
     """Return sweeps by unique names: the sweep's name, or its path or URL if several have that name.
 
-    A sweep that occurs several times in ``found``, or by several paths, occurs once in the result.
+    They keep the order of ``found``. A sweep that occurs there several times, or by several paths, occurs once in the
+    result.
     """
     folders = {folder.path.resolve(): folder for folder in found}.values()
     counts = Counter(folder.name for folder in folders)
@@ -347,7 +380,10 @@ def _check_folder_name(name: str) -> None:
 
 
 def list_begun_sweeps(results_dir: Path) -> list[ResultsFolder]:
-    """Return the sweeps in a folder that have a log, sorted by the time of its last change, latest first."""
+    """Return the sweeps in a folder that have a log and a sweep.json, by the last change of the log, latest first.
+
+    If ``results_dir`` is the local copy of an object store, it is updated first. Raises `StoreError` if that fails.
+    """
     logged = []
     for folder in folders(results_dir):
         if folder.log.exists() and folder.info.exists():
@@ -356,7 +392,10 @@ def list_begun_sweeps(results_dir: Path) -> list[ResultsFolder]:
 
 
 def free_name(results_dir: Path, name: str) -> str:
-    """Return ``name``, or the first of ``NAME-2``, ``NAME-3`` and so on that is free, here and in the store."""
+    """Return ``name``, or the first of ``NAME-2``, ``NAME-3`` and so on that is free, here and in the store.
+
+    The name is not reserved. Raises `StoreError` if the store is unavailable.
+    """
     candidate = name
     number = 1
     while (results_dir / candidate).exists() or ResultsFolder.exists(results_dir, candidate):
@@ -366,7 +405,7 @@ def free_name(results_dir: Path, name: str) -> str:
 
 
 def _check_free(folder: ResultsFolder) -> None:
-    """Raise `RefusedError` unless ``folder`` is absent or empty, so that a new sweep can use it."""
+    """Raise `RefusedError` unless ``folder`` is absent or an empty folder, so that a new sweep can use it."""
     other = "choose another name with --name OTHER"
     try:
         content = sorted(item.name for item in folder.path.iterdir())
@@ -382,7 +421,7 @@ def _check_free(folder: ResultsFolder) -> None:
 
 
 def _summarize_folder(folder: ResultsFolder) -> str:
-    """Return in words how many trials a folder has and when it was last written, without decoding its log."""
+    """Return in words how many trials the log of a folder has and when it was last written, without decoding it."""
     if folder.log.exists():
         last = folder.log
     else:

@@ -26,7 +26,7 @@ class Follower(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread and update the files to the end of the log. Raises any error of the update."""
+        """Stop the thread, update the files to the end of the log and call `drop`. Raises any error of the update."""
         self._closing.set()
         self._thread.join()
         try:
@@ -35,15 +35,15 @@ class Follower(Closing):
             self.drop()
 
     def update(self) -> None:
-        """Update the files with what is new in the log."""
+        """Update the files with what is new in the log. Subclasses must implement it."""
         raise NotImplementedError  # subclasses implement it
 
     def drop(self) -> None:
-        """Discard what earlier updates have read, so that the next one starts over."""
+        """Discard what earlier updates have read, so that the next one starts over. Subclasses must implement it."""
         raise NotImplementedError  # subclasses implement it
 
     def _follow(self) -> None:
-        """Update the files again and again until `close` is called."""
+        """Update the files again and again until `close` is called; after an error, log it and start over."""
         pause_s = self._period_s
         while not self._closing.wait(pause_s):
             started = time.perf_counter()

@@ -82,7 +82,7 @@ class TrialState:
 
     @property
     def place(self) -> int | None:
-        """Number of the trial within the search; None if the searcher did not choose it."""
+        """Number of the trial within the search; None for a trial of the baseline or the confirmation."""
         if self.start.role is not Role.SEARCH:
             return None
         if self.start.index is None:
@@ -91,24 +91,24 @@ class TrialState:
 
     @property
     def started(self) -> float:
-        """Time of the trial's start, in seconds since 1970."""
+        """Time of the trial's first start, in seconds since 1970."""
         return self.start.time
 
     @property
     def ended(self) -> float | None:
-        """Time of the trial's end, in seconds since 1970; None as long as it may continue."""
+        """Time of the trial's end, in seconds since 1970; None while it is running or interrupted."""
         if self.end is None or self.status in UNFINISHED:
             return None
         return self.end.time
 
     @property
     def paused(self) -> bool:
-        """True if the trial is paused at a rung until its stopping rule lets it continue."""
+        """True if the trial is interrupted because its stopping rule or population has paused it."""
         return self.end is not None and self.end.pauses
 
     @property
     def facts(self) -> Facts:
-        """Facts that its worker recorded at the trial's end or last interruption."""
+        """Facts that its worker recorded at the trial's end or last interruption; no known ones while it is running."""
         if self.end is None:
             return Facts()
         return self.end.facts
@@ -187,7 +187,7 @@ class Queued(NamedTuple):
 
 
 def format_configuration(params: Params) -> str:
-    """Return a configuration as a text that is the same for equal configurations."""
+    """Return a configuration as JSON text that is the same for equal configurations; ``1`` and ``1.0`` differ."""
     return json.dumps(convert_to_json_types(params), sort_keys=True)
 
 
@@ -212,8 +212,8 @@ class Ledger:
     def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
         """Process the events of a log after byte ``offset``; yield each change and the byte at which its event ends.
 
-        If there is no log, nothing is yielded. Raises StoreError naming the log if it is damaged or its events are out
-        of order.
+        If there is no log, nothing is yielded. Raises StoreError naming the log if it is damaged, shorter than
+        ``offset``, or its events are out of order.
         """
         with naming(path):
             for event, end in log.read_with_ends(path, offset) if path.exists() else ():
@@ -237,7 +237,7 @@ class Ledger:
         raise TypeError(f"{event!r} is no event")
 
     def _observe_trial(self, event: TrialStarted | TrialEnded | ModelTested | OutputPrinted) -> Change:
-        """Process an event of a trial that is not an epoch. Raises `OutOfOrder`."""
+        """Process an event of a trial other than an epoch and return the change. Raises `OutOfOrder`."""
         match event:
             case TrialStarted():
                 return self._start(event)
@@ -251,7 +251,10 @@ class Ledger:
                 return Printed(self._get_trial(event.trial), event)
 
     def _start(self, event: TrialStarted) -> Started:
-        """Add a trial. Raises `OutOfOrder` if it was started before."""
+        """Add a trial, and remove its configuration from the queue if a person had added it.
+
+        Raises `OutOfOrder` if the trial was started before.
+        """
         if event.trial in self.trials:
             raise OutOfOrder(f"trial {event.trial} was started before")
         trial = self.trials[event.trial] = TrialState(event)
@@ -260,7 +263,10 @@ class Ledger:
         return Started(trial, event)
 
     def _report(self, event: EpochReported) -> Reported:
-        """Add a reported epoch to its trial, which has resumed if it was interrupted. Raises `OutOfOrder`."""
+        """Add a reported epoch to its trial, which has resumed if it was interrupted.
+
+        Raises `OutOfOrder` if this or a later epoch was reported before, or the trial has ended or was never started.
+        """
         trial = self.trials.get(event.trial) or self._get_trial(event.trial)
         if event.epoch <= trial.epoch:
             raise OutOfOrder(f"epoch {event.epoch} of trial {event.trial} was reported before")
@@ -280,7 +286,10 @@ class Ledger:
         return Reported(trial, event)
 
     def _end(self, event: TrialEnded) -> Interrupted | Reopened | Ended:
-        """End or interrupt a trial, or reopen a failed one. Raises `OutOfOrder` if it has ended before."""
+        """End or interrupt a trial, or reopen a failed one.
+
+        Raises `OutOfOrder` if the trial was never started, or has ended before and is not reopened.
+        """
         trial = self._get_trial(event.trial)
         if event.status is Status.PRUNED and event.reason == ON_REQUEST:  # logs of early releases do not have ``asked``
             event = structs.replace(event, asked=True)
@@ -366,7 +375,10 @@ def list_ended_trials(events: Iterable[Event]) -> list[TrialState]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Raise a `StoreError` that names the log and how to repair it if the block raises `OutOfOrder`."""
+    """Raise a `StoreError` that names the log ``path`` and how to repair it if the block raises `OutOfOrder`.
+
+    Other errors pass unchanged.
+    """
     try:
         yield
     except OutOfOrder as error:

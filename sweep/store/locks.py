@@ -19,9 +19,10 @@ HAS_LOCKS = fcntl is not None
 
 
 def lock(file: int, *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed, without waiting; return False if another process has locked it.
+    """Lock the open file with the descriptor ``file`` until it is closed; return False if it is locked already.
 
-    With ``shared``, others may hold shared locks of the file at the same time.
+    It does not wait. With ``shared``, others may hold shared locks of the file at the same time. Must not be called
+    unless `HAS_LOCKS`.
 
     Raises:
         StoreError: if the file system does not support locks.
@@ -36,7 +37,11 @@ def lock(file: int, *, shared: bool = False) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a living process holds the lock of a file; False without the file or on systems without locks."""
+    """Return whether a living process, perhaps this one, holds the lock of a file, other than a shared one.
+
+    Returns False if the file is missing or cannot be opened, and on systems without locks. Raises `StoreError` if the
+    file system does not support locks.
+    """
     if not HAS_LOCKS:
         return False
     try:
@@ -51,7 +56,7 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def waiting_for(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock of a file, and hold it inside the block.
+    """Wait, without a limit, until no one else holds the lock of a file, and hold it inside the block.
 
     The file is created if necessary. On a system without locks, the block runs at once. Raises `StoreError` if the file
     cannot be opened.

@@ -97,7 +97,7 @@ class Log(Closing):
 def read(path: Path) -> Iterator[Event]:
     """Yield all events of a log in order; an incomplete last record is ignored.
 
-    Raises `StoreError` with the file and the line of a damaged record.
+    Raises `StoreError` with the file and the line of a damaged record, or if there is no log.
     """
     for event, _ in read_with_ends(path):
         yield event
@@ -106,8 +106,8 @@ def read(path: Path) -> Iterator[Event]:
 def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
     """Yield the events of a log after byte ``offset``, each with the byte of the file at which it ends.
 
-    An incomplete last record is ignored. Raises `StoreError` with the file and the line of a damaged record, or if
-    the log is shorter than ``offset``.
+    An incomplete or damaged last record is ignored. Raises `StoreError` with the file and the line of another damaged
+    record or of an unknown event, and if there is no log or it is shorter than ``offset``.
     """
     damage: StoreError | None = None
     with storing(path), path.open("rb") as file:
@@ -137,7 +137,10 @@ _SESSION_ENDED = b'{"event":"session_ended"'
 
 
 def is_steered(path: Path) -> bool:
-    """Return whether a person has changed the sweep file or added configurations, according to an existing log."""
+    """Return whether a person has changed the sweep file or added configurations, according to a log.
+
+    Raises FileNotFoundError if there is no log.
+    """
     if not path.stat().st_size:
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -157,21 +160,30 @@ def is_steered_after_end(path: Path) -> bool:
 
 
 def read_changes(path: Path) -> Iterator[SweepChanged]:
-    """Yield the changes of the sweep file that a log records, without decoding the other events."""
+    """Yield the changes of the sweep file that a log records, without decoding the other events.
+
+    Nothing is yielded if there is no log. Raises `StoreError` if one of these events is damaged.
+    """
     for event in _read_beginning_with(path, _CHANGE):
         if isinstance(event, SweepChanged):
             yield event
 
 
 def read_additions(path: Path) -> Iterator[ConfigurationsEnqueued]:
-    """Yield the events of a log in which a person added configurations, without decoding the other events."""
+    """Yield the events of a log in which a person added configurations, without decoding the other events.
+
+    Nothing is yielded if there is no log. Raises `StoreError` if one of these events is damaged.
+    """
     for event in _read_beginning_with(path, _ADDITION):
         if isinstance(event, ConfigurationsEnqueued):
             yield event
 
 
 def read_output(path: Path, trial: int) -> str:
-    """Return all that a trial has printed according to a log, ``""`` if nothing; the other events are not decoded."""
+    """Return all that the trial with the number ``trial`` has printed according to a log, as one text.
+
+    Returns ``""`` if it has printed nothing or there is no log. The other events are not decoded. Raises `StoreError`.
+    """
     output = ""
     for event in _read_beginning_with(path, b'{"event":"output_printed","trial":%d,' % trial):
         if isinstance(event, OutputPrinted):
@@ -180,7 +192,10 @@ def read_output(path: Path, trial: int) -> str:
 
 
 def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
-    """Yield the events whose records begin with the bytes ``beginning``; an incomplete last record is ignored."""
+    """Yield the events whose records begin with the bytes ``beginning``; an incomplete last record is ignored.
+
+    Nothing is yielded if there is no log. Raises `StoreError` if one of these records is damaged.
+    """
     if not path.exists() or not path.stat().st_size:
         return
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -194,7 +209,10 @@ def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
-    """Return the events that begin at the bytes ``starts`` of a log. Raises `StoreError` if one cannot be read."""
+    """Return the events that begin at the bytes ``starts`` of a log, in that order.
+
+    Raises `StoreError` if one cannot be read.
+    """
     events = []
     with storing(path), path.open("rb") as file:
         for start in starts:
@@ -204,7 +222,10 @@ def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
 
 
 def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list[Event], int]:
-    """Return the events after byte ``offset``, about ``max_bytes`` at most, and the offset for the next call."""
+    """Return the events after byte ``offset``, about ``max_bytes`` at most, and the offset for the next call.
+
+    At least one event is returned if there is one, however long it is. Raises `StoreError` as `read_with_ends` does.
+    """
     events = []
     end = offset
     for event, end in read_with_ends(path, offset):
@@ -215,14 +236,19 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
 
 
 def mark(path: Path, end: int) -> str:
-    """Return a digest of the 4096 bytes of a log before byte ``end``; `was_replaced` compares it later."""
+    """Return a digest of the last 4096 bytes of a log before byte ``end``; `was_replaced` compares it later.
+
+    Raises `StoreError` if the log cannot be read.
+    """
     with storing(path), path.open("rb") as file:
         file.seek(max(end - MARKED_BYTES, 0))
         return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
 
 
 def was_replaced(path: Path, end: int, known: str) -> bool:
-    """Return whether a log was shortened, repaired or replaced since it was read.
+    """Return whether a log was shortened, repaired or replaced since it was read, as far as its mark tells.
+
+    Raises FileNotFoundError if there is no log any more.
 
     Arguments:
         end: the byte up to which it was read.
@@ -232,12 +258,12 @@ def was_replaced(path: Path, end: int, known: str) -> bool:
 
 
 def make_repair_hint(path: Path) -> str:
-    """Return a hint with the command that repairs a damaged log."""
+    """Return a hint with the command that repairs the damaged log at ``path``, in the folder of its sweep."""
     return f"keep what can be read with: python -m sweep repair {ResultsFolder(path.parent).address}"
 
 
 def _locate_error(path: Path, offset: int, error: StoreError) -> str:
-    """Return the message of an error in the record at byte ``offset``, with the file and the line."""
+    """Return the message of ``error``, which the record at byte ``offset`` has, with the file and the line."""
     with path.open("rb") as file:
         line = 1 + sum(block.count(b"\n") for block in _read_blocks(file.fileno(), offset))
     return f"{path}:{line}: {error}"
@@ -251,7 +277,7 @@ def _read_blocks(file: int, size: int) -> Iterator[bytes]:
 
 
 def _find_torn_record(file: int) -> int:
-    """Return the byte at which an incomplete last record begins; the size of the file if the last one is complete.
+    """Return the byte at which a torn last record begins; the size of the file if the last one is complete.
 
     Raises:
         StoreError: if the last record is complete, but not one that this version knows.

@@ -65,7 +65,7 @@ class ObjectStore:
         return ObjectStore(f"{self.url}/{name}", self.backend)
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """Return the content and the tag of an object; None if there is none."""
+        """Return the content and the tag of an object; None if there is none with this key."""
         import obstore
 
         try:
@@ -76,7 +76,7 @@ class ObjectStore:
             return None
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the contents of several objects, read concurrently; None for each that is missing."""
+        """Return the contents of several objects in the order of ``keys``, read concurrently; None for missing ones."""
 
         def one(key: str) -> bytes | None:
             found = self.get(key)
@@ -113,7 +113,10 @@ class ObjectStore:
         return None
 
     def entries(self, prefix: str = "") -> list[StoredObject]:
-        """Return all objects whose keys begin with ``prefix/``, sorted by key."""
+        """Return all objects whose keys begin with ``prefix/``, at any depth, sorted by key.
+
+        Without ``prefix``, return all objects of this store.
+        """
         import obstore
 
         with self._raising_store_away(prefix):
@@ -123,7 +126,10 @@ class ObjectStore:
             )
 
     def folder(self, prefix: str = "") -> tuple[list[str], list[StoredObject]]:
-        """Return the names of the folders directly below ``prefix``, and the objects directly below it."""
+        """Return (names of the folders, objects), both of what is directly below ``prefix``.
+
+        The names have no path before them; the keys of the objects are relative to this store.
+        """
         import obstore
 
         with self._raising_store_away(prefix):
@@ -147,9 +153,9 @@ class ObjectStore:
                             obstore.delete(self._client, key)
 
     def upload(self, files: Iterable[tuple[Path, str]]) -> None:
-        """Upload files, several at a time, each in place of the object under its key.
+        """Upload the (file, key) pairs, several at a time, each in place of the object under its key.
 
-        Raises OSError if a file cannot be read.
+        Raises OSError if a file cannot be read; others may have been uploaded by then.
         """
         import obstore
 
@@ -162,9 +168,10 @@ class ObjectStore:
             list(pool.map(one, files))
 
     def download(self, keys: Iterable[tuple[str, Path]]) -> None:
-        """Download each object to its path, several at a time; folders are created and existing files overwritten.
+        """Download the (key, path) pairs, several at a time; folders are created and existing files overwritten.
 
-        Raises FileNotFoundError if an object is missing; other files may have been written by then.
+        Raises FileNotFoundError if an object is missing, and OSError if a file cannot be written; other files may have
+        been written by then.
         """
         import obstore
 
@@ -184,7 +191,7 @@ class ObjectStore:
         return self.backend or _open_backend("/".join(self.url.split("/")[:3]), _get_store_variables())
 
     def _full_key(self, key: str) -> str:
-        """Return a key of this store as a key of its bucket."""
+        """Return a key of this store as a key of its bucket; for ``""``, the path of this store in it."""
         return "/".join([*self.url.split("/")[3:], *([key] if key else [])])
 
     def _make_stored_object(self, found: Any) -> StoredObject:
@@ -194,7 +201,10 @@ class ObjectStore:
 
     @contextmanager
     def _raising_store_away(self, key: str) -> Iterator[None]:
-        """Raise `StoreAway` if the block fails because of the store; errors of local files or missing objects pass."""
+        """Raise `StoreAway` if the block fails because of the store; errors of local files or missing objects pass.
+
+        A missing bucket counts as an error of the store. The message does not name ``key``.
+        """
         from obstore.exceptions import BaseError
 
         try:
@@ -210,8 +220,8 @@ class ObjectStore:
 def call_patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None) -> T:
     """Return ``ask()``; if it raises `StoreAway`, try again every second for at most ``patience_s`` seconds.
 
-    ``look`` is called before each attempt; an exception that it raises ends the attempts. Raises `StoreAway` when the
-    time is over.
+    ``look`` is called before each attempt; an exception that it raises ends the attempts. Raises the last `StoreAway`
+    when the time is over. Other exceptions of ``ask`` pass at once.
     """
     began = time.monotonic()
     while True:
@@ -225,7 +235,7 @@ def call_patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], o
 
 
 def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[], None]:
-    """Call ``turn`` every ``every_s`` seconds in a thread with this name; return a function that stops the thread.
+    """Call ``turn`` every ``every_s`` seconds in a thread named ``name``; return a function that stops the thread.
 
     The first call comes after ``every_s`` seconds. The returned function waits for a call that is in progress. An
     exception of ``turn`` ends the thread.
@@ -271,7 +281,10 @@ def check_url(where: str, url: str) -> str:
 
 
 def mark_as_copy(folder: Path, store: ObjectStore) -> None:
-    """Mark a folder as the local copy of a place in a store; safe while other processes read it."""
+    """Mark ``folder`` as the local copy of the place ``store``, in place of any other; safe while others read it.
+
+    The folder is created if necessary. Raises OSError or `StoreError` if it cannot be written.
+    """
     if store_of(folder) != store:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / STAND_IN) as path:
@@ -279,7 +292,10 @@ def mark_as_copy(folder: Path, store: ObjectStore) -> None:
 
 
 def _get_store_variables() -> tuple[tuple[str, str], ...]:
-    """Return the environment variables that configure stores, because a client keeps the values it was created with."""
+    """Return the environment variables that configure stores, as sorted pairs (name, value).
+
+    They are needed because a client keeps the values it was created with.
+    """
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))))
 
 
@@ -350,12 +366,18 @@ class Lease:
 
     @classmethod
     def own(cls, token: str, *, released: bool = False) -> Lease:
-        """Return a lease of this process, renewed now."""
+        """Return a lease of this process that is renewed now; ``token`` identifies the session that takes it.
+
+        With ``released``, it says that its holder has given it up.
+        """
         return cls(socket.gethostname(), os.getpid(), _space(), token, time.time(), released, secrets.token_hex(4))
 
     @classmethod
     def parse(cls, data: bytes, store: ObjectStore) -> Lease:
-        """Return the lease in the bytes of an object. Raises `StoreError` if they are unreadable."""
+        """Return the lease in the bytes of an object; ``store`` is only named in the error.
+
+        Raises `StoreError` if the bytes are unreadable.
+        """
         try:
             return cls(**json.loads(data))
         except (ValueError, TypeError) as error:
@@ -372,7 +394,10 @@ class Lease:
 
     @property
     def is_over(self) -> bool:
-        """True if the lease was released or its process has ended, as far as this machine can tell."""
+        """True if the lease was released or its process has ended, as far as this machine can tell.
+
+        It cannot tell whether a process of another machine has ended.
+        """
         if self.released:
             return True
         return self.space == _space() and not _is_alive(self.process)
@@ -386,8 +411,8 @@ class Lease:
 def find_valid_lease(store: ObjectStore) -> Lease | None:
     """Return the lease of the process that runs a sweep, on any machine; None if no process runs it.
 
-    A released lease does not count, nor one whose process is known to have ended or has not renewed it for 60 s.
-    Raises `StoreError` if the lease is unreadable.
+    A released lease does not count, nor one whose process is known to have ended or has not renewed it for 60 s. Raises
+    `StoreError` if the lease is unreadable or the store is unavailable.
     """
     found = store.get(LEASE)
     if found is None:
@@ -400,7 +425,10 @@ def find_valid_lease(store: ObjectStore) -> Lease | None:
 
 
 def _space() -> str:
-    """Return a name of this machine's boot and process namespace, within which a process id is unique."""
+    """Return a name of this machine's boot and process namespace, within which a process id is unique.
+
+    Where these are unknown, as on macOS, it is the host name.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -409,12 +437,15 @@ def _space() -> str:
 
 
 def now() -> float:
-    """Return the seconds of a clock that also runs while the machine sleeps, if the system has one."""
+    """Return the seconds of a clock that also runs while the machine sleeps, if the system has one.
+
+    Only differences of these times have a meaning.
+    """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _is_alive(process: int) -> bool:
-    """Return whether a process of this machine is alive."""
+    """Return whether the process with the id ``process`` of this machine is alive."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -44,7 +44,8 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
     """Return the tables of a sweep as its log is now, without writing anything.
 
     ``metrics`` lists the columns of the metrics table to read, some of which may be missing; None reads all. Table
-    files that were made from another log are ignored. Raises `StoreError` if a file or the log cannot be read.
+    files that were made from another log are ignored. If there is no log, the files are read as they are. Raises
+    `StoreError` if a file or the log cannot be read.
     """
     with ExitStack() as stack:
         # Each file is opened only once, because a running sweep replaces them.
@@ -68,7 +69,10 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
 def _read_stored(
     files: Sequence[pq.ParquetFile], folder: ResultsFolder, history: History, metrics: Sequence[str] | None
 ) -> Tables:
-    """Read both tables from open files; ``metrics`` lists the columns of the metrics table to read, None reads all."""
+    """Read both tables from open files (trials, metrics), and return them with their ``history``.
+
+    ``metrics`` lists the columns of the metrics table to read, of which missing ones are skipped; None reads all.
+    """
     with storing(folder.trials):
         names = None
         if metrics is not None:
@@ -82,14 +86,17 @@ def _read_stored(
 
 
 def _select_columns(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:
-    """Return ``metrics`` with only the columns in ``names``, or with all columns if ``names`` is None."""
+    """Return ``metrics`` with only those of its columns that are in ``names``, or with all if ``names`` is None."""
     if names is None:
         return metrics
     return metrics.select([name for name in metrics.column_names if name in names])
 
 
 def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
-    """Open both Parquet files and return them, trials first; return none if one is missing or not Parquet."""
+    """Open both Parquet files and return [trials, metrics]; return [] if one is missing or not Parquet.
+
+    ``stack`` closes the files.
+    """
     try:
         # Not as Python files: Arrow's threads may still hold one when the interpreter ends, which then aborts.
         handles = []
@@ -106,8 +113,8 @@ def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile
 def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History | None:
     """Return the history in the metadata of both files: up to which point of the log they were made.
 
-    None is returned if the files disagree, were not made by sweep, or were made by an earlier version that left out
-    something that the log contains.
+    None is returned if there are no files or they disagree, were not made by sweep, or were made by an earlier version
+    that left out something that the log contains.
     """
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
@@ -128,9 +135,10 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
 
 
 def count_bytes_behind(history: History, path: Path) -> int | None:
-    """Return how many bytes of a log the tables lack; None if the tables were made from another log.
+    """Return how many bytes of the log ``path`` the tables lack; None if they were made from another log.
 
-    0 is returned if there is no log, because the tables cannot be outdated then.
+    0 is returned if there is no log, because the tables cannot be outdated then. Tables without a mark count as made
+    from another log as soon as its length differs.
     """
     if not path.exists():
         return 0
@@ -143,7 +151,10 @@ def count_bytes_behind(history: History, path: Path) -> int | None:
 
 
 def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
-    """Return those of the named columns that the table has, as Python values: JSON decoded, nulls as None."""
+    """Return the named columns as lists of Python values by name: JSON decoded, nulls as None.
+
+    Columns that the table lacks are left out.
+    """
     values_by_name: dict[str, list[object]] = {}
     for name in names:
         if name not in table.column_names:
@@ -169,7 +180,10 @@ def total(table: pa.Table, name: str) -> float | None:
 
 
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
-    """Return a column of numbers; ``missing`` takes the place of nulls, or of a column that the table lacks."""
+    """Return a column of numbers as floats; ``missing`` takes the place of nulls, or of a column that the table lacks.
+
+    Columns of booleans become 0 and 1.
+    """
     if name not in table.column_names:
         return np.full(table.num_rows, missing)
     column = table[name].combine_chunks()
@@ -199,8 +213,9 @@ _EPOCH_HEAD = frozenset({*EPOCH_KEYS, *EPOCH_FIELDS})
 def update_tables(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:
     """Return stored tables updated to the end of the log; None if that requires reading the whole log.
 
-    ``names`` lists the columns that ``stored.metrics`` has, including ``trial``; None if it has all. If ``names`` is
-    empty, the metrics table is not updated.
+    ``stored`` must come from this log and this version of sweep. ``names`` lists the columns that ``stored.metrics``
+    has, including ``trial``; None if it has all. If ``names`` is empty, the metrics table is not updated. Nothing is
+    written.
     """
     try:
         builder = _resume_builder(folder, stored.history)
@@ -212,6 +227,8 @@ def update_tables(folder: ResultsFolder, stored: Tables, names: Sequence[str] | 
 
 def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     """Return a builder that has observed the unfinished trials up to ``history.log_bytes`` and can go on from there.
+
+    It has no rows of other trials.
 
     Raises:
         StoreError: if the log is damaged.
@@ -237,7 +254,7 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
 def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
     """Return ``stored`` with the rows of the builder's trials replaced by the builder's own.
 
-    None is returned if a column has no type that fits both.
+    ``names`` is explained in `update_tables`. None is returned if a column has no type that fits both.
     """
     fresh = builder.trials()
     again = numbers(fresh, "trial").astype(np.int64)
@@ -253,7 +270,10 @@ def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | 
 
 
 def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file between two bytes, each with the byte at which it begins."""
+    """Yield (byte at which it begins, line) for each line of a file from byte ``start`` to byte ``end``.
+
+    Both must be beginnings of lines, or ``end`` the end of the file.
+    """
     with path.open("rb") as file:
         file.seek(start)
         while start < end:
@@ -267,7 +287,8 @@ def _merge_table(
 ) -> pa.Table | None:
     """Return the rows of ``old`` except those of the ``replaced`` trials, and all rows of ``new``, sorted by trial.
 
-    ``group`` returns the sort key of a column. None is returned if a column has no type that fits both tables.
+    ``replaced`` has numbers of trials. ``group`` returns the sort key of a column. None is returned if a column has no
+    type that fits both tables.
     """
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
@@ -286,14 +307,17 @@ def _merge_table(
 
 
 def _get_total_before(totals: Mapping[int, float], place: int) -> float:
-    """Return the last of ``totals``, which grow with the byte of the log, before byte ``place``; 0 if there is none."""
+    """Return the last of ``totals``, by byte of the log, that is noted before byte ``place``; 0 if there is none.
+
+    The totals must grow with the byte.
+    """
     return max((total for noted_at, total in totals.items() if noted_at < place), default=0.0)
 
 
 def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
-    """Return the rows of both tables, with the columns of both sorted by ``group``.
+    """Return the rows of ``first``, then those of ``second``, with the columns of both sorted by ``group``.
 
-    None is returned if a column has no type that fits both tables.
+    A column that one of them lacks is null in its rows. None is returned if a column has no type that fits both tables.
     """
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
@@ -317,7 +341,10 @@ def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]
 
 
 def _cast_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    """Return the column of a field, converted to the field's type; nulls if the table lacks it."""
+    """Return the column of a field, converted to the field's type; nulls if the table lacks it.
+
+    Raises ArrowInvalid if a value does not fit the type.
+    """
     if field.name not in table.column_names:
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table[field.name]
@@ -327,7 +354,10 @@ def _cast_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
-    """Return a field with a type that fits a column in both tables; None if there is none."""
+    """Return a field named ``name`` whose type fits all ``fields``, which are 0 to 2; None if there is none.
+
+    For no fields, its type is null.
+    """
     if not fields:
         return pa.field(name, pa.null())
     kinds = {field.type for field in fields}
@@ -338,7 +368,10 @@ def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 
 def _trial_group(name: str) -> int:
-    """Return the sort key of a column of the trials, for the order of `TableBuilder.trials`."""
+    """Return the sort key of a column of the trials, for the order of `TableBuilder.trials`.
+
+    Raises ValueError for a name that no such column can have.
+    """
     prefixes = {"param.": 1, NULL_PARAMS: 2, "metric.": 3, "best.": 4, "test.": 5, "overhead.": 7, "numerics.": 8}
     if name in _HEAD:
         return 0
@@ -395,7 +428,8 @@ class TableWriter(Follower):
     def _open_stored(self) -> tuple[Tables | None, TableBuilder]:
         """Return the stored tables, and a builder for the trials that had not ended in them.
 
-        If the files are missing or unusable, return None and a builder for the whole log.
+        If the files are missing or unusable, return None and a builder for the whole log. Raises `StoreError` if
+        sweep.json cannot be read.
         """
         folder = self._folder
         self._written = -1

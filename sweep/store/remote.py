@@ -58,9 +58,10 @@ _FOLDERS = ("tensorboard", "profile")  # folders that are uploaded too
 
 
 def local(results: str | Path, where: str = "--results") -> Path:
-    """Return the folder on this machine that holds all results, or the local copy if ``results`` is a URL.
+    """Return the results folder ``results`` as a path; for a URL, the folder of its local copy.
 
-    The folder of a copy is created if necessary. Raises InputError, which names ``where``, for an invalid URL.
+    The folder of a copy is created if necessary, but not updated. Raises InputError, which names ``where``, for an
+    invalid URL, and `StoreError` if the folder cannot be created.
     """
     if not is_url(results):
         return Path(results)
@@ -76,7 +77,7 @@ def local(results: str | Path, where: str = "--results") -> Path:
 def _cache() -> Path:
     """Return the folder for local copies of results: ``SWEEP_CACHE``, or ``sweep`` in the user's cache folder.
 
-    Raises InputError if neither is known.
+    It may not exist. Raises InputError if neither is known.
     """
     if given := os.environ.get("SWEEP_CACHE"):
         return Path(given)
@@ -104,7 +105,7 @@ class _CopyState:
             return cls()
 
     def write(self, folder: Path) -> None:
-        """Keep this state in a file of the local copy."""
+        """Keep this state in a file of the local copy. Raises `StoreError` if it cannot be written."""
         with replacing(folder / _KNOWN) as path:
             path.write_text(json.dumps(asdict(self)))
 
@@ -112,8 +113,9 @@ class _CopyState:
 def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
     """Update the local copy of a sweep; return whether the store has the sweep. Raises `StoreError` if that fails.
 
-    Nothing is downloaded while another process of this machine runs the sweep, because the copy is current then.
-    ``mine`` says that the sweep is locked by this process itself.
+    If the store does not have it, its copy is renamed. While another process of this machine runs the sweep, nothing is
+    downloaded and True is returned, because the copy is current then. ``mine`` says that the sweep is locked by this
+    process itself.
     """
     with lock_copy(folder):
         if not mine and is_locked(folder / "lock"):
@@ -133,7 +135,7 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
 
 @contextmanager
 def lock_copy(folder: Path) -> Iterator[None]:
-    """Lock the local copy of a stored sweep: no other process on this machine changes it inside the block."""
+    """Wait for the lock of a stored sweep's local copy: no other process here changes the copy inside the block."""
     with waiting_for(folder.with_name(f".{folder.name}.pull")):
         yield
 
@@ -145,7 +147,7 @@ class _Replaced(Exception):
 def pull_all(results: Path, store: ObjectStore) -> None:
     """Update the local copies of all sweeps in a store, and rename copies of sweeps that are no longer there.
 
-    Raises `StoreError`.
+    Copies of sweeps that run on this machine are left as they are. Raises `StoreError`.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -162,7 +164,10 @@ def pull_all(results: Path, store: ObjectStore) -> None:
 
 
 def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]) -> None:
-    """Download the changed files and the new part of the log of a sweep. Raises `_Replaced` if an object is gone."""
+    """Download the changed ones of ``files`` and the new part of ``log``, as the store lists them, to ``folder``.
+
+    If the copy is of an earlier sweep of this name, it is renamed before. Raises `_Replaced` if an object is gone.
+    """
     known = _CopyState.read(folder)
     first = next((entry.tag for entry in log if entry.key == _FIRST), None)
     if known.first is not None and known.first != first:
@@ -189,7 +194,7 @@ def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log:
 
 
 def _find_segments(entries: Sequence[StoredObject]) -> list[tuple[int, int, str]]:
-    """Return the first and last number and the key of each segment of the log, in order."""
+    """Return (first number, last number, key) for each segment or part of the log among ``entries``, in order."""
     segments = []
     for entry in entries:
         found = _SEGMENT.fullmatch(entry.key)
@@ -199,7 +204,11 @@ def _find_segments(entries: Sequence[StoredObject]) -> list[tuple[int, int, str]
 
 
 def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], known: _CopyState) -> None:
-    """Download the segments of the log that the copy lacks. Raises `_Replaced` if one has disappeared meanwhile."""
+    """Download the segments of the log that the copy lacks to ``path``, and record them in ``known``.
+
+    Bytes of the copy that differ from the store's are replaced. Raises `_Replaced` if a segment has disappeared
+    meanwhile, and `StoreError` if a part of the log is missing in the store.
+    """
     segments = _find_segments(entries)
     if path.exists():
         size = path.stat().st_size
@@ -235,7 +244,10 @@ def _parsed(data: bytes) -> tuple[int, bytes]:
 
 
 def _set_copy_aside(folder: Path) -> None:
-    """Rename the copy of a sweep that the store no longer has; it may contain results that were never uploaded."""
+    """Rename the copy of a sweep that the store no longer has; it may contain results that were never uploaded.
+
+    Does nothing if ``folder`` is missing or no such copy. The new name begins with ``.gone-``.
+    """
     if (folder / _KNOWN).exists():
         folder.rename(folder.with_name(f".gone-{folder.name}-{secrets.token_hex(4)}"))
 
@@ -257,9 +269,10 @@ def claim(folder: Path, store: ObjectStore) -> bool:
 
 
 def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
-    """Create a new sweep in the store from its complete folder, which is renamed and becomes the copy.
+    """Create a new sweep in the store from its complete folder ``aside``, which becomes the copy as ``folder``.
 
-    Raises RefusedError if another process has taken the name in the store.
+    If another process has taken the name in the store, its sweep is downloaded to ``folder``, and RefusedError is
+    raised.
     """
     mark_as_copy(aside, store)
     with lock_copy(folder):
@@ -272,7 +285,10 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
 
 
 def withdraw(folder: Path, store: ObjectStore) -> None:
-    """Delete a sweep from the store, unless it is running, its log has events, or the store is unavailable."""
+    """Delete a sweep from the store, unless it is running, its log has events, or the store is unavailable.
+
+    No error is raised in these cases. The local copy ``folder`` stays.
+    """
     writer = Writer(folder, store)
     with suppress(InputError, StoreAway), writer.held():
         segments = store.get_all([entry.key for entry in store.entries("log")])
@@ -285,17 +301,17 @@ LASTING = "steer-"
 
 
 def ask(store: ObjectStore, request: str, content: bytes = b"") -> None:
-    """Put a request into the store for the process that runs the sweep, on any machine."""
+    """Put a request, by its name, into the store for the process that runs the sweep, on any machine."""
     store.put(f"requests/{request}", content)
 
 
 def is_asked(store: ObjectStore, request: str) -> bool:
-    """Return whether a request is still in the store, because no process has received it."""
+    """Return whether a request, by its name, is still in the store, because no process has received it."""
     return store.get(f"requests/{request}") is not None
 
 
 def answer(store: ObjectStore, name: str, content: bytes) -> None:
-    """Put the answer to a request of another machine into the store."""
+    """Put the answer named ``name`` to a request of another machine into the store."""
     store.put(f"answers/{name}", content)
 
 
@@ -309,12 +325,12 @@ def take_answer(store: ObjectStore, name: str) -> bytes | None:
 
 
 def withdraw_stored_request(store: ObjectStore, request: str) -> None:
-    """Delete a request from the store, if no process has received it yet."""
+    """Delete a request, by its name, from the store; do nothing if a process has received it already."""
     store.delete([f"requests/{request}"])
 
 
 def _is_lasting(key: str) -> bool:
-    """Return whether the next process carries a request out if the present one does not."""
+    """Return whether the next process carries the request under ``key`` out if the present one does not."""
     return key.rpartition("/")[2].startswith(LASTING)
 
 
@@ -343,9 +359,11 @@ class Writer:
     def open(self) -> Iterator[Writer]:
         """Hold the lease and upload the log inside the block, as the only writer of the sweep in the store.
 
+        The local copy is updated first. At the end, the rest of the log and the other files are uploaded.
+
         Raises:
             RefusedError: naming the process that is writing.
-            StoreError: if the store does not answer.
+            StoreError: if the store does not answer, or another process has taken over the sweep.
         """
         with self.held():
             self._fence()
@@ -363,7 +381,8 @@ class Writer:
     def held(self) -> Iterator[None]:
         """Hold the sweep's lease inside the block, waiting up to 20 s for a lease that is not renewed to expire.
 
-        Raises `RefusedError` that names the process that renews the lease.
+        Raises `RefusedError` that names the process that renews the lease, and `StoreError` if the store is
+        unavailable.
         """
         self._take()
         try:
@@ -373,7 +392,7 @@ class Writer:
                 self._claimed(self._lease_tag, released=True)
 
     def check(self) -> None:
-        """Raise `StoreError` if nothing more may be written.
+        """Raise `StoreError` if nothing more may be written, because of an error of the uploads or of the lease.
 
         After the machine slept, another process may have taken over, so an old lease is renewed first.
         """
@@ -384,7 +403,10 @@ class Writer:
             raise StoreError(self._fault)
 
     def appended(self, end: int, *, wait: bool) -> None:
-        """Set the byte up to which the log is to be uploaded; with ``wait``, upload it now. Raises `StoreError`."""
+        """Set the byte ``end`` up to which the log is to be uploaded; with ``wait``, upload it now.
+
+        It then waits up to 5 minutes for a store that is unavailable. Raises `StoreError` if that fails.
+        """
         self._end = end
         if wait:
             self._send_surely()
@@ -392,7 +414,7 @@ class Writer:
     def _guarded(self, turn: Callable[[], None]) -> None:
         """Call ``turn`` and record its error as a fault, after which nothing more is written; nothing is raised.
 
-        An unavailable store counts as a fault only after `AWAY_S` seconds.
+        An unavailable store counts as a fault only after `AWAY_S` seconds. Only `StoreError` and `OSError` are caught.
         """
         try:
             turn()
@@ -405,13 +427,16 @@ class Writer:
             self._fault = str(error)
 
     def _look_after(self) -> None:
-        """Renew the lease if that is due, and receive requests."""
+        """Renew the lease if that is due, and receive requests. Raises `StoreError`."""
         if now() - self._renewed >= _RENEW_S:
             self.renew_lease()
         self._hear_requests()
 
     def _send_surely(self, most_s: float = AWAY_S) -> None:
-        """Upload the log; if the store is unavailable, try again for ``most_s`` seconds. Raises `StoreError`."""
+        """Upload the log; if the store is unavailable, try again for ``most_s`` seconds.
+
+        Raises `StoreError` if that fails, and records it as a fault.
+        """
         try:
             call_patiently(self.send, most_s, self.check)
         except StoreError as error:
@@ -421,7 +446,7 @@ class Writer:
     def send(self) -> None:
         """Upload the records of the log that are not in the store yet, up to the byte passed to `appended`.
 
-        Raises `StoreError` if another process has taken over the sweep.
+        Raises `StoreError` if another process has taken over the sweep or the store is unavailable.
         """
         with self._busy:
             while (end := self._end) > self._known.bytes:
@@ -434,7 +459,11 @@ class Writer:
                     self._merge_segments()
 
     def _create(self, content: bytes) -> None:
-        """Write the next segment of the log. Raises `StoreError` if another process has written it."""
+        """Write ``content`` as the next segment of the log and count it as uploaded.
+
+        If an earlier attempt has written the segment with less content, only that counts. Raises `StoreError` if
+        another process has written it.
+        """
         known = self._known
         key = f"log/{known.segments:08d}"
         head = json.dumps({"at": known.bytes, "by": self._token}).encode()
@@ -452,7 +481,10 @@ class Writer:
         known.bytes += len(content)
 
     def _merge_segments(self) -> None:
-        """Replace all segments that this session has written since its last part by a new part."""
+        """Replace all segments that this session has written since its last part by a new part.
+
+        Does nothing for fewer than two segments.
+        """
         known, first = self._known, self._loose
         last = known.segments - 1
         if last <= first:
@@ -557,12 +589,18 @@ class Writer:
             self._store.delete([entry.key])
 
     def stop_threads(self) -> None:
-        """Stop uploading and renewing the lease; what was not uploaded stays on this machine."""
+        """Stop uploading and renewing the lease, after waiting for what is in progress.
+
+        What was not uploaded stays on this machine.
+        """
         for stop in self._stops:
             stop()
 
     def _close(self) -> None:
-        """Upload what is left and merge this session's segments. Raises `StoreError` that says where the rest is."""
+        """Stop the threads, upload what is left, and merge this session's segments.
+
+        Nothing is uploaded if `check` has raised a fault. Raises `StoreError` that says where the rest is.
+        """
         self.stop_threads()
         if self._fault_reported:
             return
@@ -578,7 +616,10 @@ class Writer:
                 self._known.write(self._folder)
 
     def _send_files(self) -> None:
-        """Upload the tables and the other files of the folder, but not the log, checkpoints and hidden files."""
+        """Upload the tables and the other files of the folder, but not the log, checkpoints and hidden files.
+
+        Of folders, only ``tensorboard`` and ``profile`` are uploaded.
+        """
         top = []
         for path in self._folder.iterdir():
             if path.is_file() and path.name[0] != ".":

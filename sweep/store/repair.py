@@ -32,8 +32,9 @@ class Repaired:
 def repair_log(folder: ResultsFolder) -> Repaired:
     """Repair a sweep's log and rebuild its tables; an intact log is left unchanged.
 
-    The damaged log is kept as ``log.jsonl.damaged-N``. Raises RefusedError while the sweep runs, InputError if it is
-    in an object store, and StoreError if the log is missing or has an unknown format.
+    The damaged log is kept as ``log.jsonl.damaged-N``. Raises RefusedError while the sweep runs, InputError if it is in
+    an object store or this system has no locks, and StoreError if the log is missing, has an unknown format or cannot
+    be written.
     """
     if folder.store is not None:
         what = "is in an object store, which never holds a damaged log"
@@ -54,9 +55,9 @@ def repair_log(folder: ResultsFolder) -> Repaired:
 
 
 def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
-    """Return the readable records that can follow each other, and a text for each loss.
+    """Return the readable records that can follow each other, without line feeds, and a text for each loss.
 
-    Raises StoreError with the line of a record of an unknown format.
+    ``log`` is only named in errors. Raises StoreError with the line of a record of an unknown format.
     """
     records: list[bytes] = []
     losses: list[str] = []
@@ -83,7 +84,8 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
 def _split_records(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
     """Yield each record of a line with its event, or with None if it is unreadable.
 
-    A line may hold several records, joined by NUL bytes that a crash has left.
+    A line may hold several records, joined by NUL bytes that a crash has left. Raises StoreError for a record of an
+    unknown format.
     """
     try:
         yield line, decode(line)
@@ -106,7 +108,10 @@ def _observe_or_explain(ledger: Ledger, event: Event) -> str | None:
 
 
 def _describe_missing_epochs(ledger: Ledger, event: Event | None) -> str | None:
-    """Return which epochs are missing before an event, in words; None if none are."""
+    """Return in words which epochs of its trial are missing before an event; None if none are.
+
+    Nothing is missing before an event other than a reported epoch, or of a trial that ``ledger`` does not know.
+    """
     if not isinstance(event, EpochReported) or event.trial not in ledger.trials:
         return None
     first = ledger.trials[event.trial].epoch + 1
@@ -127,7 +132,10 @@ def _list_lost_trials(ledger: Ledger) -> list[str]:
 
 
 def _set_log_aside(log: Path) -> Path:
-    """Link or copy the damaged log to ``log.jsonl.damaged-N`` with the first free N; return that path."""
+    """Link or copy the damaged log to ``log.jsonl.damaged-N`` with the first free N; return that path.
+
+    The log itself stays. Raises `StoreError` if the disk is full.
+    """
     number = 1
     while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():
         number += 1

@@ -32,12 +32,18 @@ SHARES = ("acc", "accuracy", "error_rate")
 
 
 def says(metric: str, words: Iterable[str]) -> bool:
-    """Return whether the name of a metric contains one of ``words``, with no letter directly before or after it."""
+    """Return whether the name of a metric contains one of ``words``, with no letter directly before or after it.
+
+    Upper and lower case in the name are alike; ``words`` must be in lower case.
+    """
     return re.search(rf"(?<![a-z])({'|'.join(words)})(?![a-z])", metric.lower()) is not None
 
 
 def maximizes(metric: str, objectives: Objectives = ()) -> bool | None:
-    """Return whether higher values of a metric are better, by the objectives or else by its name; None if unknown."""
+    """Return whether higher values of a metric are better, by the objectives or else by words in its name.
+
+    None if its name has no word that tells, or words for both.
+    """
     for name, goal in objectives:
         if name == metric:
             return goal == "maximize"
@@ -73,12 +79,12 @@ class Submission:
 
     @classmethod
     def of_this_process(cls) -> Submission | None:
-        """Return the submission whose job this process is; None if it was not submitted."""
+        """Return the submission whose job this process is, from its environment; None if it was not submitted."""
         address = os.environ.get(SUBMITTED_TO)
         return Submission(address, os.environ.get("SWEEP_USER", "")) if address else None
 
     def as_fields(self) -> SubmissionFields:
-        """Return the fields as `sweep.json` has them."""
+        """Return the address and the user as `sweep.json` has them."""
         return {"address": self.address, "user": self.user}
 
 
@@ -115,7 +121,7 @@ FIRST_RACE = 1
 
 
 def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
-    """Return a resolved sweep file without null keys, as it was understood when the sweep began.
+    """Return a resolved sweep file without null top-level keys, as it was understood when the sweep began.
 
     A missing ``early_terminate.min_iter`` (of the rules in `FIRST_RUNG_WAS_1`) or ``confirm.race`` becomes 1, because
     their defaults have changed since.
@@ -167,7 +173,7 @@ class SweepInfo:
     origin = _Mapping("origin")  # the sweep and trial that this one was made from
 
     def changed(self, **fields: Unpack[Fields]) -> SweepInfo:
-        """Return a copy with new values of some keys."""
+        """Return a copy with new values of some top-level keys; the file is not written."""
         return replace(self, content={**self.content, **fields})
 
     @property
@@ -177,7 +183,7 @@ class SweepInfo:
 
     @property
     def objectives(self) -> Objectives:
-        """The sweep's objectives. Raises `StoreError` if they are damaged."""
+        """The sweep's objectives; empty if the file has none. Raises `StoreError` if they are damaged."""
         entries = self.content.get("objectives", [])
         try:
             pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]  # errors are caught below
@@ -189,13 +195,16 @@ class SweepInfo:
 
     @property
     def file(self) -> Mapping[str, object]:
-        """The sweep file as last given, before the changes of `resume --set`, resolved and without null keys."""
+        """The sweep file as last given, before the changes of `resume --set`, resolved and without null keys.
+
+        It is `spec` without null keys if the settings have not been changed since.
+        """
         content = self.content.get("file")
         return _as_begun(content if isinstance(content, Mapping) else self.spec)
 
     @property
     def spec_text(self) -> str:
-        """The resolved sweep file as text. JSON is YAML, so it is parsed like any sweep file."""
+        """The resolved sweep file as it is now, as text. JSON is YAML, so it is parsed like any sweep file."""
         return json.dumps(_as_begun(self.spec))
 
     @property
@@ -213,27 +222,27 @@ class SweepInfo:
 
     @property
     def trainable(self) -> object:
-        """The trainable in the sweep file, such as ``module:Name``."""
+        """The trainable in the sweep file, such as ``module:Name``; None if the file has none."""
         return self.spec.get("trainable")
 
     @property
     def epochs(self) -> object:
-        """The epochs of a trial in the sweep file."""
+        """The epochs of a trial in the sweep file; None if the file has none. The value is not checked."""
         return self.spec.get("epochs")
 
     @property
     def race_version(self) -> object:
-        """Version of the rule by which the finalists of the confirmation drop out."""
+        """Version of the rule by which the finalists of the confirmation drop out; 1 if the file has none."""
         return self.confirm.get("race", FIRST_RACE)
 
     @property
     def repeats(self) -> int:
-        """Number of seeds of each configuration."""
+        """Number of seeds of each configuration; 1 by default."""
         return _parse_whole_number(self.spec.get("repeats")) or 1
 
     @property
     def first_repeats(self) -> int:
-        """Number of seeds of each configuration when the sweep began, before any change in the log."""
+        """Number of seeds of each configuration when the sweep began, before any change in the log; 1 by default."""
         return _parse_whole_number(self.first_spec.get("repeats")) or 1
 
     @property
@@ -285,7 +294,7 @@ class SweepInfo:
 
     @property
     def memo(self) -> bool:
-        """True if trials of the sweep may use results of earlier sweeps."""
+        """True unless ``sweep.json`` says that trials of the sweep may not use results of earlier sweeps."""
         return self.content.get("memo") is not False
 
     @property
@@ -295,7 +304,7 @@ class SweepInfo:
 
     @property
     def warm_start(self) -> list[EarlierSweep]:
-        """The sweeps of the warm start. Raises `StoreError` if an entry is damaged."""
+        """The earlier sweeps of the warm start; [] if there are none. Raises `StoreError` if an entry is damaged."""
         entries = self.content.get("warm_start")
         if not isinstance(entries, list):
             return []
@@ -348,7 +357,7 @@ class SweepInfo:
 
 
 def list_identity_differences(sweeps: Iterable[SweepInfo]) -> list[str]:
-    """Return the names of the properties in which the `identity` of sweeps differs, in words.
+    """Return the names of the properties, in words, in which the `identity` of the sweeps is not the same for all.
 
     The list is empty if they agree or the identity of one is unknown. A property that a sweep lacks, because its
     release did not record it, is not compared with that sweep.
@@ -374,7 +383,10 @@ def list_identity_differences(sweeps: Iterable[SweepInfo]) -> list[str]:
 
 
 def parse_sweep_info(path: Path, text: bytes) -> SweepInfo:
-    """Parse the content of a sweep.json. Raises `StoreError` if it is damaged."""
+    """Parse ``text``, the content of the sweep.json at ``path``, which is not read.
+
+    Raises `StoreError` if it is no JSON mapping; its keys are checked when they are used.
+    """
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -392,7 +404,7 @@ def _parse_whole_number(value: object) -> int | None:
 
 
 def _parse_earlier_sweep(entry: object) -> EarlierSweep:
-    """Return an entry of a warm start. Raises `StoreError` if it is damaged."""
+    """Return an entry of a warm start with only its two known keys. Raises `StoreError` if it is damaged."""
     match entry:
         case {"path": str(path), "log_bytes": int(log_bytes)}:
             return {"path": path, "log_bytes": log_bytes}
@@ -409,7 +421,9 @@ TIMEOUT_S = 10
 def provenance(project_dir: Path) -> dict[str, object]:
     """Return what may explain a different result, such as versions, hardware and commit; null for what is unknown.
 
-    Imports none of the packages and uses no accelerator. ``project_dir`` is the folder of the code.
+    The keys are ``command``, ``python``, ``platform``, ``hostname``, ``cpus``, ``memory_bytes``, ``gpus``, ``packages``
+    (versions by name) and ``git``. Imports none of the packages and uses no accelerator. ``project_dir`` is the folder
+    of the code.
     """
     return {
         "command": sys.argv,
@@ -435,9 +449,10 @@ def get_package_version(package: str) -> str | None:
 
 
 def gpus() -> list[dict[str, str]]:
-    """Return name, memory and driver of each GPU that CUDA shows to this process, according to ``nvidia-smi``.
+    """Return each GPU that CUDA shows to this process, in CUDA's order, according to ``nvidia-smi``.
 
-    The list is empty if that program is missing or fails.
+    The keys of each are ``name``, ``memory`` and ``driver``, all with texts, such as ``81559 MiB``. The list is empty
+    if that program is missing or fails.
     """
     fields = ("index", "uuid", "name", "memory.total", "driver_version")
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -483,7 +498,7 @@ def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: st
 
 
 def parse_mig_devices(listing: str) -> dict[str, int]:
-    """Return the MIG instances in the output of ``nvidia-smi -L``, each with the index of its GPU."""
+    """Return the index of its GPU by the UUID of each MIG instance in the output of ``nvidia-smi -L``."""
     devices, current = {}, 0
     for line in listing.splitlines():
         if gpu := re.match(r"GPU (\d+):", line):
@@ -494,9 +509,10 @@ def parse_mig_devices(listing: str) -> dict[str, int]:
 
 
 def _git(folder: Path) -> dict[str, object] | None:
-    """Return the commit and branch of a folder's repository, and whether tracked or new Python files differ from it.
+    """Return ``commit`` and ``branch`` of a folder's repository, and as ``dirty`` whether files differ from the commit.
 
-    None is returned if the folder is not in a repository.
+    Only tracked files and new Python files count. An unknown value is None. None is returned if the folder is not in a
+    repository, the repository has no commit, or git is missing.
     """
     git = ("git", "--no-optional-locks", "-C", str(folder))
     commit = _run_command(*git, "rev-parse", "HEAD")

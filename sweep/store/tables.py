@@ -124,7 +124,10 @@ class TableBuilder:
 
     @classmethod
     def of(cls, folder: ResultsFolder) -> TableBuilder:
-        """Return a builder for the sweep in ``folder`` that has not observed anything yet."""
+        """Return a builder for the sweep in ``folder`` that has not observed anything yet.
+
+        Raises `StoreError` if sweep.json cannot be read.
+        """
         info = folder.read_info()
         return cls(info.name, info.objectives, info.co2_g_per_kwh)
 
@@ -160,7 +163,8 @@ class TableBuilder:
     def follow(self, path: Path) -> int:
         """Process the events added to a log since the last call; return the byte up to which it has been read.
 
-        Raises `StoreError` if the log is damaged or its events are out of order.
+        If there is no log, nothing is processed. Raises `StoreError` if the log is damaged or its events are out of
+        order.
         """
         with ledger.naming(path):
             for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
@@ -171,7 +175,8 @@ class TableBuilder:
     def continue_from(self, history: History, pauses_s: float, earlier_s: float) -> None:
         """Continue at the position in the log and with the session times of ``history``; keep the trials observed.
 
-        ``pauses_s`` and ``earlier_s`` are the seconds between and within the sessions before that position.
+        The note, the changes and the queue are replaced by those of ``history``. ``pauses_s`` and ``earlier_s`` are the
+        seconds between and within the sessions before that position.
         """
         self._log_bytes = history.log_bytes
         self._pauses = list(history.pauses)
@@ -190,7 +195,10 @@ class TableBuilder:
         self._active = ActiveTime(earlier_s, history.session_s, history.began)
 
     def history(self) -> History:
-        """Return how far the log has been read and what is needed to continue the tables from there."""
+        """Return how far the log has been read and what is needed to continue the tables from there.
+
+        Its `mark` is None; `write` sets it.
+        """
         trials = self._ledger.trials
         unfinished = []
         for number, place in self._begun.items():
@@ -215,11 +223,14 @@ class TableBuilder:
         )
 
     def tables(self) -> Tables:
-        """Return both tables."""
+        """Return both tables and the history of the events processed so far."""
         return Tables(self.trials(), self.metrics(), self.history())
 
     def trials(self) -> pa.Table:
-        """Return the table with one row per trial, sorted by number."""
+        """Return the table with one row per observed trial, sorted by number.
+
+        Some of its columns exist only if a trial has a value for them.
+        """
         rows = self._trials
         count = len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
@@ -287,7 +298,10 @@ class TableBuilder:
         return table.sort_by("trial")  # trials may start out of order
 
     def _make_sums(self, count: int) -> dict[str, pa.Array]:
-        """Return the columns of measures that are summed over each trial's epochs, and of the CO2 in grams if known."""
+        """Return, by name, the columns of measures that are summed over each trial's epochs, and of the CO2 in grams.
+
+        Measures that no trial has are left out, and the CO2 if the energy or the grams per kWh are unknown.
+        """
         sums = self._trials.added_up
         columns = {}
         for name in ADDED_UP:
@@ -300,7 +314,7 @@ class TableBuilder:
         return columns
 
     def metrics(self) -> pa.Table:
-        """Return the table with one row per trial and epoch, sorted by both."""
+        """Return the table with one row per observed trial and epoch, sorted by both."""
         rows = self._epochs
         count = self._epochs.count
         trial_row, _ = rows.trial_row.copy_rows(count)
@@ -334,7 +348,10 @@ def _decode_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_tables(folder: ResultsFolder) -> Tables:
-    """Build the tables of a sweep from its whole log. Raises `StoreError`."""
+    """Build the tables of a sweep from its whole log, without writing them. Raises `StoreError`.
+
+    If there is no log, they have no rows.
+    """
     builder = TableBuilder.of(folder)
     builder.follow(folder.log)
     return builder.tables()
@@ -343,7 +360,7 @@ def build_tables(folder: ResultsFolder) -> Tables:
 def write(folder: ResultsFolder, tables: Tables) -> None:
     """Replace both Parquet files of a sweep, whose metadata says up to which byte of the log they were made.
 
-    Each file is complete at any time. Raises `StoreError`.
+    Each file is complete at any time, but not replaced together with the other one. Raises `StoreError`.
     """
     history = tables.history
     if folder.log.exists():
@@ -364,7 +381,10 @@ _KINDS = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string()}
 
 
 def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
-    """Write ``columns`` as a Parquet file with a row per configuration. Raises `StoreError`."""
+    """Replace the sweep's configurations.parquet by ``columns``: kind and values by name, a row per configuration.
+
+    All columns must have the same length. Raises `StoreError`.
+    """
     arrays = {}
     as_json = {}
     for name, (kind, values) in columns.items():
@@ -380,7 +400,7 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
 
 
 def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
-    """Return a table with ``columns``; ``metadata`` is the metadata of some of them, by name."""
+    """Return a table with ``columns`` in their order; ``metadata`` is the metadata of some of them, by name."""
     fields = []
     for name, array in columns.items():
         fields.append(pa.field(name, array.type, metadata=metadata.get(name)))
@@ -391,7 +411,11 @@ def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[
 
 
 def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as an Arrow array of a type; None becomes null, NaN stays a value."""
+    """Return values as an Arrow array of a type; None becomes null, NaN stays a value.
+
+    The type must be null, string, int64, float64 or boolean, otherwise KeyError is raised. Raises UnicodeEncodeError
+    for a text with half a surrogate pair.
+    """
     if kind == pa.null():
         return pa.nulls(len(values))
     null = np.zeros(len(values), np.bool_)
@@ -405,7 +429,10 @@ def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return UTF-8 texts as an Arrow array of strings. Raises ArrowCapacityError for more than 2 GiB."""
+    """Return UTF-8 texts as an Arrow array of strings, with nulls where ``null`` is True.
+
+    Raises ArrowCapacityError for more than 2 GiB.
+    """
     offsets = np.cumsum([0, *map(len, texts)])
     if offsets[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowCapacityError("a column of more than 2 GiB of text")
@@ -421,7 +448,10 @@ def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) 
 def make_numeric_array(
     values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None, kind: pa.DataType | None = None
 ) -> pa.Array:
-    """Return numbers as an Arrow array, by default of their own type; NaN stays a value."""
+    """Return numbers as an Arrow array, with nulls where ``null`` is True; NaN stays a value.
+
+    ``kind`` is by default their own type. If it is another one, their bytes are taken as they are, except for booleans.
+    """
     if kind is None:
         kind = pa.from_numpy_dtype(values.dtype)
     if kind == pa.bool_():
@@ -432,7 +462,7 @@ def make_numeric_array(
 
 
 def _pack_bits(values: npt.NDArray[Any]) -> pa.Buffer:
-    """Return booleans as an Arrow bitmap."""
+    """Return booleans as an Arrow bitmap, in which True is 1."""
     return pa.py_buffer(np.packbits(values.astype(np.bool_), bitorder="little"))
 
 
@@ -453,18 +483,18 @@ def _make_number_arrays(columns: Mapping[str, Numbers], rows: int, prefix: str =
 
 
 def _times(column: Numbers, rows: int) -> pa.Array:
-    """Return a column of seconds since 1970 as an Arrow array of timestamps in UTC, rounded to microseconds."""
+    """Return the first ``rows`` rows of a column of seconds since 1970 as UTC timestamps, rounded to microseconds."""
     values, null = column.copy_rows(rows)
     return make_numeric_array(np.rint(np.multiply(values, 1e6)).astype(np.int64), null, _TIME)
 
 
 def _texts(column: Objects[str], rows: int) -> pa.Array:
-    """Return a column of texts as an Arrow array."""
+    """Return the first ``rows`` rows of a column of texts as an Arrow array."""
     return _array(column.copy_rows(rows), pa.string())
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    """Return values as an Arrow array of a type; texts that are not valid Unicode are escaped."""
+    """Return values as an Arrow array of a type; texts that are not valid Unicode are escaped with backslashes."""
     try:
         return make_array(values, kind)
     except UnicodeEncodeError:  # a lone surrogate, from a traceback or a file name
@@ -478,7 +508,10 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
 
 
 def make_param_array(values: Sequence[object]) -> tuple[pa.Array, bool]:
-    """Return a parameter's values as an Arrow array, and whether they became JSON text because no type fits all."""
+    """Return a parameter's values as an Arrow array, and whether they became JSON text because no type fits all.
+
+    Integers among floats become floats, unless one is too large to stay exact. None becomes null in any case.
+    """
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)
     exact = 2**53 if float in kinds else 2**63 - 1
@@ -505,7 +538,10 @@ _FORMULA = "^[=+@\t\r-]"
 
 
 def write_csv(table: pa.Table, path: Path) -> None:
-    """Write a table as CSV. Texts that a spreadsheet would take for formulas get an apostrophe in front."""
+    """Write a table as CSV to ``path``, replacing any file there.
+
+    Texts and names of columns that a spreadsheet would take for formulas get an apostrophe in front. Raises OSError.
+    """
     from pyarrow import csv
 
     columns = []
@@ -516,7 +552,10 @@ def write_csv(table: pa.Table, path: Path) -> None:
 
 
 def _escape_formulas(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Return texts with an apostrophe before those that a spreadsheet would take for formulas."""
+    """Return texts with an apostrophe before those that a spreadsheet would take for formulas.
+
+    These begin with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return.
+    """
     import pyarrow.compute as pc  # takes as long to import as the rest of Arrow
 
     formulas = pc.match_substring_regex(texts, _FORMULA)

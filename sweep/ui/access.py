@@ -63,7 +63,11 @@ class Frames:
     ancestors: set[str] = field(default_factory=set)  # origins of the pages around it
 
     def admit(self, given: str, host: str, origin: str, ancestors: Sequence[str]) -> None:
-        """Mark the pass ``given`` as used, and allow frames of the page at this address in the pages ``ancestors``."""
+        """Mark the pass ``given`` as used, and allow frames of the page in the pages with the origins ``ancestors``.
+
+        ``host`` is the request's header Host, ``origin`` the origin of the page as the browser sees it. Nothing is
+        checked, and what was allowed before stays allowed.
+        """
         self.used.add(given)
         self.hosts.add(host.lower())
         self.origins.add(origin)
@@ -77,7 +81,7 @@ def make_pass(token: str) -> str:
 
 
 def is_pass(given: str, token: str) -> bool:
-    """Return whether a pass is valid for the server with this token, whether it has been used or not."""
+    """Return whether the pass ``given`` is valid for the server with this token, whether it has been used or not."""
     number, _, signature = given.partition(".")
     return is_same(signature, _sign(token, number))
 
@@ -93,10 +97,10 @@ def find_wrong_origin(origins: Sequence[str]) -> str | None:
 
 
 def is_same_site(origin: str, ancestors: Sequence[str]) -> bool:
-    """Return whether the page and the pages around its frame have the same scheme and host.
+    """Return whether the page at ``origin`` and the pages around its frame have the same scheme and host.
 
-    Browsers then send a strict cookie of the page. They also send it between hosts of one registered domain, but only
-    browsers have the list of such domains.
+    Ports may differ. Browsers then send a strict cookie of the page. They also send it between hosts of one registered
+    domain, but only browsers have the list of such domains.
     """
     own = urlsplit(origin)
     others = [urlsplit(ancestor) for ancestor in ancestors]
@@ -104,7 +108,7 @@ def is_same_site(origin: str, ancestors: Sequence[str]) -> bool:
 
 
 def make_headers(access: Access) -> dict[str, str]:
-    """Return the security headers of every answer.
+    """Return all headers of every answer by name: those of `HEADERS` and those that depend on ``access``.
 
     Only the page's own scripts run, nothing is loaded from other servers, and only admitted notebooks may show a frame.
     """
@@ -136,7 +140,10 @@ class Refusal:
 
 
 def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
-    """Return a refusal if the method or the size of a request is not allowed; None if both are."""
+    """Return a refusal if the method or the size of a request is not allowed; None if both are.
+
+    The method must be GET, HEAD or POST, and the body have at most 2,000,000 bytes.
+    """
     if asked.method not in ("GET", "HEAD", "POST"):
         return Refusal(405, "expected GET or POST")
     if asked.size_bytes > MAX_BODY_BYTES:
@@ -145,7 +152,10 @@ def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
 
 
 def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
-    """Return a refusal if a request was sent to a host name that is not this machine's; None otherwise."""
+    """Return a refusal if a request was sent to a host name that is not this machine's; None otherwise.
+
+    Host names at which a notebook's proxy was admitted are allowed too.
+    """
     if strip_port(asked.host) in NAMES:
         return None
     if access.frames is not None and asked.host.lower() in access.frames.hosts:
@@ -156,7 +166,7 @@ def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
 def find_refusal(asked: Asked, access: Access) -> Refusal | None:
     """Return a refusal if a request lacks the cookie; for POST also if it comes from another page or is not JSON.
 
-    Returns None if the request may be answered.
+    Returns None if the request may be answered, as far as these tell; method, size and host are not checked.
     """
     if not is_same(asked.cookie, access.cookie):
         return Refusal(403, "open the address that `sweep ui` has printed: it has the token that lets you in")
@@ -170,7 +180,7 @@ def find_refusal(asked: Asked, access: Access) -> Refusal | None:
 
 
 def _is_own_origin(asked: Asked, access: Access) -> bool:
-    """Return whether a request comes from the page itself, also in the frame of a notebook."""
+    """Return whether a request comes from the page itself, also in the frame of an admitted notebook."""
     if access.frames is not None and asked.origin in access.frames.origins:
         return True
     return strip_port(asked.host) in NAMES and asked.origin == f"http://{asked.host}"
@@ -183,5 +193,5 @@ def strip_port(host: str) -> str:
 
 
 def is_same(given: str, secret: str) -> bool:
-    """Return whether a text is the secret, compared in a time that does not show how much of it is right."""
+    """Return whether ``given`` is the secret, compared in a time that does not show how much of it is right."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())

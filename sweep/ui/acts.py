@@ -276,27 +276,28 @@ def _is_offered(act: Act, commands: Commands) -> bool:
 
 
 def find_act(offered: Mapping[str, Act], name: str) -> Act:
-    """Return the act with the name ``name``. Raises `UnknownNameError`."""
+    """Return the act with the name ``name``. Raises `UnknownNameError` if it is not among those ``offered``."""
     if name not in offered:
         raise UnknownNameError.one(name, "no such act", did_you_mean(name, offered))
     return offered[name]
 
 
 def name_act(act: Act, given: Given) -> str:
-    """Return the label of an act with the names of the sweep and the trial that it applies to."""
+    """Return the label of an act with the ``sweep`` and the ``trial`` in ``given``, which it applies to."""
     return act.label.replace("{sweep}", given.get("sweep", "")).replace("{trial}", given.get("trial", ""))
 
 
 def make_results_option(place: str) -> list[str]:
-    """Return the words of ``--results`` for a folder or a URL; no words for the default folder."""
+    """Return the words of ``--results`` for a folder or a URL; no words for the default folder ``results``."""
     return [] if place == "results" else ["--results", place]
 
 
 def make_arguments(act: Act, given: Given, place: str, submission: Submission | None = None) -> list[str]:
     """Return the words of an act's command line that follow ``python -m sweep``.
 
-    ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. A sweep with a
-    ``submission`` is resumed on its cluster. Raises `InputError` with all mistakes.
+    ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. ``place`` is
+    the results folder or its URL. A sweep with a ``submission`` is resumed on its cluster; all other commands run here.
+    Raises `InputError` with all mistakes.
     """
     refuse(_find_mistakes(act, given))
     kinds = {field.name: field.kind for field in act.fields}
@@ -319,13 +320,16 @@ def make_arguments(act: Act, given: Given, place: str, submission: Submission | 
 def show_command(arguments: Sequence[str]) -> str:
     """Return a command line of sweep as a person would type it, quoted for a shell.
 
-    ``arguments`` follow ``-m sweep``.
+    ``arguments`` are the words after ``python -m sweep``.
     """
     return shlex.join(["python", "-m", "sweep", *arguments])
 
 
 def _find_mistakes(act: Act, given: Given) -> list[Problem]:
-    """Return the mistakes in the values of an act's fields, and in the number of the trial that it applies to."""
+    """Return the mistakes in the values of an act's fields, and in the number of the trial that it applies to.
+
+    The values of other fields and the name of the sweep are not checked.
+    """
     problems = []
     for field in act.fields:
         text = given.get(field.name, "")
@@ -343,10 +347,10 @@ def _find_mistakes(act: Act, given: Given) -> list[Problem]:
 
 
 def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return the words that replace a template word: itself, or for ``{field}`` the text of the field.
+    """Return the words that replace a template word: itself, or for ``{field}`` the text of the field in ``given``.
 
-    A field of several lines has a word for each line that is not empty; an empty field has none. ``kinds`` maps the
-    names of fields to their kinds.
+    A field of several lines has a word for each line that is not empty; an empty or missing field has none. ``kinds``
+    maps the names of fields to their kinds.
     """
     if not word.startswith("{"):
         return [word]
@@ -358,12 +362,15 @@ def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
 
 
 def list_lines(text: str) -> list[str]:
-    """Return the lines of a field that are not empty."""
+    """Return the lines of a field that are not empty, without blanks around them."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _fill_group(group: Sequence[str], given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return the words of an option, repeated for each value of its field; [] if the field is empty."""
+    """Return the words of an option, repeated for each value of its field; [] if the field is empty.
+
+    An option without a field is always returned, and that of a flag that is set has no value.
+    """
     option, *values = group
     if not values:
         return [option]

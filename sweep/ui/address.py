@@ -40,7 +40,7 @@ def listen(port: int, *, or_next: bool) -> socket.socket:
 
 
 def find_address(listening: socket.socket, secrets: Access, sweep: str = "") -> str:
-    """Return the URL of the page of ``sweep``, or of the list of all sweeps, including the token."""
+    """Return the URL, including the token, of the page of ``sweep``; of the list of all sweeps if it is ``""``."""
     port = listening.getsockname()[1]
     return f"http://{HOST}:{port}/{quote(sweep, safe='')}?token={secrets.token}"
 
@@ -48,7 +48,8 @@ def find_address(listening: socket.socket, secrets: Access, sweep: str = "") -> 
 def start_process(options: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]:
     """Start the page in a process that Ctrl-C here does not end; wait until it has printed its address with the token.
 
-    Return the process and the address, which is "" if the process has ended at once.
+    ``options`` are further options of `sweep ui`. Returns the process and the address, which is "" if the process has
+    ended without printing one.
     """
     started = subprocess.Popen(
         [sys.executable, "-m", "sweep", "ui", "--no-open", "--json", *options],

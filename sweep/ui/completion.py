@@ -68,14 +68,18 @@ LENGTHS = {"epochs": "How long a trial trains; it takes the place of the key epo
 
 
 def propose(text: str, cursor: int, known: Known = NOTHING, *, asked: bool = False) -> Completion:
-    """Return the completions at an offset of the text of a sweep file; ``asked`` as in `propose_in`."""
+    """Return the completions, at most 100, at the offset ``cursor`` of the text of a sweep file.
+
+    ``asked`` is explained in `propose_in`.
+    """
     return propose_in(read_outline(text, cursor), known, asked=asked)
 
 
 def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False) -> Completion:
-    """Return the completions at the cursor of an outline.
+    """Return the completions at the cursor of an outline, at most 100.
 
-    If a person has ``asked`` for them, completions for a word that is complete or misspelt are added.
+    If a person has ``asked`` for them, completions for a word that is complete or misspelt are added. There are none
+    where nothing can be typed.
     """
     place = outline.place
     if place is None:
@@ -100,7 +104,7 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
 def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
     """Return the proposals whose labels begin with the typed text, then those that contain it, without regard to case.
 
-    Each label occurs once. If the only proposal is what is typed already, the list is empty.
+    Each label occurs once, as first proposed. If the only proposal is what is typed already, the list is empty.
     """
     word = typed.strip().lower()
     once = {one.label: one for one in reversed(found)}
@@ -116,7 +120,11 @@ LIKE = 0.6
 
 
 def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]:
-    """Return the proposals for the typed text; for a complete or misspelt word, those similar to it come first."""
+    """Return the proposals that match the typed text; if it is complete or nothing matches, others by likeness.
+
+    If it is complete, all proposals are returned, the most similar first; if nothing matches, only the similar ones, or
+    all if none is similar.
+    """
     matching = _choose_by_text(found, typed)
     word = typed.strip().lower()
     is_part = any(one.label.lower() != word for one in matching)
@@ -157,7 +165,10 @@ def _find_schemas(path: KeyPath, outline: Outline) -> list[Json]:
 
 
 def _get_inner_schemas(node: Json, part: str | int) -> Iterator[Json]:
-    """Yield the schema of the items of a list, or of the value of the key ``part``, if ``node`` has one."""
+    """Yield the one schema that ``node`` has for ``part``: of list items for a number, else of the value of that key.
+
+    Nothing is yielded if it has none.
+    """
     if isinstance(part, int):
         inner = node.get("items")
     else:
@@ -167,7 +178,10 @@ def _get_inner_schemas(node: Json, part: str | int) -> Iterator[Json]:
 
 
 def _list_alternatives(nodes: Iterable[Json], path: KeyPath, outline: Outline) -> list[Json]:
-    """Return all alternatives of the schemas, without those whose fixed values differ from the values at the path."""
+    """Return all alternatives of the schemas, without those whose fixed values differ from the values at the path.
+
+    A value that the text does not have does not count as different.
+    """
     found = []
     for node in nodes:
         for part in _expand_alternatives(node):
@@ -179,7 +193,10 @@ def _list_alternatives(nodes: Iterable[Json], path: KeyPath, outline: Outline) -
 
 
 def _expand_alternatives(node: Json) -> Iterator[Json]:
-    """Yield the alternatives of a schema, with references resolved."""
+    """Yield the alternatives of a schema with references resolved; the schema itself if it has none.
+
+    A schema with properties of its own counts as one alternative.
+    """
     if "$ref" in node:
         yield from _expand_alternatives(_get_schema()["$defs"][node["$ref"].rpartition("/")[2]])
         return
@@ -192,7 +209,7 @@ def _expand_alternatives(node: Json) -> Iterator[Json]:
 
 
 def _find_constants(node: Json) -> dict[str, str]:
-    """Return the keys with a fixed value, such as the type of a rule, by which alternatives are told apart."""
+    """Return the keys with a fixed value, such as the type of a rule, with that value; they tell alternatives apart."""
     properties = node.get("properties", {})
     return {key: inner["const"] for key, inner in properties.items() if "const" in inner}
 
@@ -224,7 +241,7 @@ def _is_condition_met(condition: Json, given: frozenset[str], path: KeyPath, out
 
 
 def _propose_keys(outline: Outline, known: Known) -> list[Proposal]:
-    """Propose the keys that the mapping at the cursor does not have yet."""
+    """Propose the keys that the mapping at the cursor does not have yet; the key at the cursor counts as not there."""
     place = outline.place
     if place is None:
         return []
@@ -240,7 +257,11 @@ def _propose_keys(outline: Outline, known: Known) -> list[Proposal]:
 
 
 def _propose_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline) -> Iterator[Proposal]:
-    """Propose the keys that the schema allows in the mapping at a path."""
+    """Propose the keys that the schema allows in the mapping at a path, which has the keys ``given``.
+
+    Keys in ``given`` may be among them. `SERVER_KEYS` of the file are left out, and, as long as it is undecided which
+    of several alternatives the mapping is, all keys except those that decide it.
+    """
     nodes = [node for node in _list_alternatives(_find_schemas(path, outline), path, outline) if "properties" in node]
     constants = {key for node in nodes for key in _find_constants(node)}
     undecided = len(nodes) > 1 and not constants & given
@@ -254,12 +275,12 @@ def _propose_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline)
 
 
 def _get_description(node: Json) -> str:
-    """Return the description of a schema on one line, at most 240 characters."""
+    """Return the description of a schema on one line, cut to 240 characters; "" if it has none."""
     return " ".join(str(node.get("description", "")).split())[:ABOUT]
 
 
 def _describe_constants(nodes: Sequence[Json], key: str) -> str:
-    """Return a text that lists the values that ``key`` has in the alternatives ``nodes``."""
+    """Return a sentence that lists the values that ``key`` has in the alternatives ``nodes``."""
     values = [_find_constants(node)[key] for node in nodes if key in _find_constants(node)]
     return f"One of {', '.join(dict.fromkeys(values))}."
 
@@ -271,7 +292,10 @@ def _find_default(node: Json) -> str:
 
 
 def _propose_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
-    """Propose keys that are names of hyperparameters: new ones, or those that the file has."""
+    """Propose keys that are names of hyperparameters: new ones, or those that the file has.
+
+    Nothing is yielded for mappings whose keys are no hyperparameters.
+    """
     group = _split_parameter(path)
     match path:
         case _ if group is not None and group[1] == ("parameters",):
@@ -285,7 +309,8 @@ def _propose_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterat
 def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
     """Propose hyperparameters within ``group``: the trainable's own ones, then the standard ones that it reads.
 
-    If it is not known what the trainable reads, all standard hyperparameters are proposed.
+    If it is not known what the trainable reads, all standard hyperparameters are proposed. ``group`` is a dotted name;
+    at the top level, where it is "", ``epochs`` comes last.
     """
     names = list(STANDARD)
     if known.parameters is not None:
@@ -299,7 +324,7 @@ def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
 
 
 def _make_parameter_proposal(name: str, inner: str) -> Proposal:
-    """Make the proposal of a hyperparameter; ``inner`` is its name within its group."""
+    """Make the proposal of the hyperparameter ``name``; ``inner`` is its name within its group."""
     about = "Read by the trainable."
     if name in LENGTHS:
         about = LENGTHS[name]
@@ -347,7 +372,10 @@ def _find_parameters(outline: Outline) -> dict[str, KeyPath]:
 
 
 def _propose_values(outline: Outline, known: Known) -> list[Proposal]:
-    """Propose the values that are allowed at the cursor."""
+    """Propose the values that are allowed at the cursor: names first, then those of the schema.
+
+    Within quotes, lists and mappings are left out.
+    """
     place = outline.place
     if place is None:
         return []
@@ -374,7 +402,10 @@ def _propose_first_items(outline: Outline, known: Known) -> list[Proposal]:
 
 
 def _propose_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outline) -> Iterator[Proposal]:
-    """Propose values from schemas: those that they list, their default, and their examples."""
+    """Propose values from ``schemas``: those that they list, their default, and their examples.
+
+    ``path`` is the path of the value.
+    """
     for schema in schemas:
         default = _find_default(schema)
         for node in _list_alternatives([schema], path, outline):
@@ -389,7 +420,10 @@ def _propose_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outl
 
 
 def _propose_enumerated(node: Json, default: str) -> Iterator[Proposal]:
-    """Propose the values that a schema lists, and true and false for a boolean."""
+    """Propose the values that a schema lists, and true and false for a boolean.
+
+    ``default`` is the default as text; the proposal of that value is marked with it.
+    """
     values = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
     if node.get("type") == "boolean":
         values = [True, False]
@@ -400,7 +434,7 @@ def _propose_enumerated(node: Json, default: str) -> Iterator[Proposal]:
 
 
 def _describe_value(value: object) -> str:
-    """Return what a method or a distribution does, as a sentence; "" for other values."""
+    """Return what a search method or a distribution does, as a sentence; "" for other values."""
     if value in METHODS:
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", METHODS[str(value)].chooses)
         return f"Chooses configurations: {plain.replace('`', '')}."
@@ -410,7 +444,7 @@ def _describe_value(value: object) -> str:
 
 
 def _make_value_proposal(value: Any, about: str) -> Proposal:
-    """Make the proposal of a value."""
+    """Make the proposal of a value, which is inserted in flow style; ``about`` describes it."""
     text = flow(value)
     return Proposal(label=value if isinstance(value, str) else text, insert=text, about=about)
 
@@ -426,7 +460,7 @@ FORMS = (
 
 
 def _propose_named_values(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
-    """Propose values that are names in the file, in the trainable or in the results folder."""
+    """Propose values that are names or values in the file, in the trainable or in the results folder."""
     names, about = _find_names(path, outline, known)
     for name in names:
         yield _make_value_proposal(name, about)
@@ -441,7 +475,7 @@ def _propose_named_values(path: KeyPath, outline: Outline, known: Known) -> Iter
 
 
 def _find_names(path: KeyPath, outline: Outline, known: Known) -> tuple[Sequence[str], str]:
-    """Return the names that are allowed as the value at a path, and a sentence about them."""
+    """Return the names that are allowed as the value at a path, and a sentence about them; ((), "") if none are."""
     match path:
         case ("metric", "name") | ("metrics", int(), "name"):
             return known.metrics, "A metric that the trainable may report."
@@ -455,7 +489,7 @@ def _find_names(path: KeyPath, outline: Outline, known: Known) -> tuple[Sequence
 
 
 def _propose_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Proposal]:
-    """Propose values for a parameter, or for a key of its block."""
+    """Propose values for a parameter, or for a key of its block, if ``path`` leads to one."""
     split = _split_parameter(path)
     if split is None:
         return
@@ -567,7 +601,7 @@ def _complete_expression(outline: Outline, known: Known) -> Completion | None:
 
 
 def _list_metrics(outline: Outline, known: Known) -> list[str]:
-    """Return the names of the metrics that the file has, then those that the trainable reports."""
+    """Return the names of the metrics that the file has, then those that the trainable reports, each once."""
     named = [
         text for path, text in outline.values.items() if path[-1:] == ("name",) and path[0] in ("metric", "metrics")
     ]

@@ -41,8 +41,8 @@ run_cap: 12
 def write_template(trainables: KnownTrainables, file: str) -> str:
     """Return the text of a sweep file to begin with, which has no mistakes; takes seconds.
 
-    The file names a trainable of the folder. If it would have mistakes with each one that is tried, it names an example
-    of sweep.
+    The file names one of the first 3 trainables in `KnownTrainables.found`, whose facts are read. If it would have
+    mistakes with each of them, it names an example of sweep. ``file`` is the name that the text will have.
     """
     found = trainables.found or {}
     for trainable in [*found][:MOST_TRIED]:
@@ -54,7 +54,10 @@ def write_template(trainables: KnownTrainables, file: str) -> str:
 
 
 def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
-    """Return the template for ``trainable``, with the names of its ``metrics``, as far as they are known."""
+    """Return the template for ``trainable`` with one of its ``metrics``, preferably of the validation.
+
+    Without metrics, it is ``val_accuracy``. The goal is guessed from its name.
+    """
     known = sorted(metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name))
     metric = next(iter(known), "val_accuracy")
     goal = "minimize" if re.search("loss|error|mae|mse", metric) else "maximize"
@@ -95,8 +98,8 @@ def complete_draft(
 ) -> DraftProposals:
     """Return the completions at the cursor, which is between the texts ``before`` and ``after``.
 
-    Uses only what is known so far and reads no source, so that it returns at once. ``asked`` is True if the user has
-    asked for completions.
+    Uses only what is known so far and reads no source, so that it returns at once. ``results`` is the results folder
+    with the sweeps for a warm start. ``asked`` is True if the user has asked for completions.
     """
     outline = read_outline(before + after, len(before))
     trainable = outline.find_scalar(("trainable",))
@@ -122,12 +125,15 @@ def prepare_proposals() -> None:
 
 
 def _count_utf16_units(text: str) -> int:
-    """Return the length of a text as browsers count it."""
+    """Return the length of a text as browsers count it, in UTF-16 units."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def check_draft(text: str, file: str) -> DraftFacts:
-    """Check the text of a sweep file as `run` and `plan` do; return its mistakes, or a line on what it would train."""
+    """Check the text of a sweep file as `run` and `plan` do; return its mistakes, or a line on what it would train.
+
+    ``file`` is its path in messages, which need not exist. The mistakes are sorted by line, those without a line last.
+    """
     try:
         spec = sweep_files.parse_file(text, Path(file), ())
         checking.check_trainable(spec, file, sweep_files.import_folders(Path(file)))
@@ -152,13 +158,17 @@ def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
 
 
 def _find_key(path: str, text: str) -> int:
-    """Return the line of the top-level key of a path; 0 if the text does not have it."""
+    """Return the line, from 1, of the top-level key with which a dotted path begins; 0 if the text does not have it."""
     key = f"{path.partition('.')[0]}:"
     return next((at for at, line in enumerate(text.splitlines(), 1) if line.startswith(key)), 0)
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the names of the sweep files in a folder and in its `SPACES`, those changed last first."""
+    """Return the names of the sweep files in a folder and in its `SPACES`, those changed last first.
+
+    At most 200 names are returned, with a part ``search_spaces/`` for files there. A sweep file is a YAML file of at
+    most 1,000,000 bytes with a top-level key ``parameters`` or ``trainable``.
+    """
     found = []
     for path in [*folder.glob("*.y*ml"), *folder.glob(f"{SPACES}/*.y*ml")]:
         file = path.relative_to(folder).as_posix()
@@ -178,7 +188,8 @@ def _is_sweep_file(path: Path) -> bool:
 def read_file(folder: Path, file: str) -> str:
     """Return the text of a sweep file in a folder.
 
-    Raises `InputError` if there is no such file, if it leads out of the folder, or if it is too large.
+    Raises `UnknownNameError` if there is no such file, and `InputError` if its name is not plain, it leads out of the
+    folder or it is too large. Bytes that are not UTF-8 are replaced.
     """
     path = _find_file(folder, file)
     if not path.is_file():
@@ -189,7 +200,10 @@ def read_file(folder: Path, file: str) -> str:
 
 
 def is_name(file: str) -> bool:
-    """Return whether a text is the name of a sweep file of a folder: a plain one, or one in its `SPACES`."""
+    """Return whether a text can be the name of a sweep file of a folder: a plain one, or one in its `SPACES`.
+
+    It must end in .yaml or .yml, and not begin with a dash or a dot. The file may not exist.
+    """
     plain = file.removeprefix(f"{SPACES}/")
     return re.fullmatch(r"[^/\\.\-\s][^/\\\x00-\x1f]{0,150}\.ya?ml", plain) is not None
 
@@ -207,8 +221,8 @@ def _find_file(folder: Path, file: str) -> Path:
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
     """Write a draft into a folder and return its path.
 
-    Raises `InputError` if ``file`` is not the plain name of a sweep file. Raises `RefusedError` if a file with this
-    name has another text, unless ``replace`` is set.
+    Raises `InputError` if ``file`` is not the plain name of a sweep file, and `StoreError` if it cannot be written.
+    Raises `RefusedError` if a file with this name has another text, unless ``replace`` is set.
     """
     path = _find_file(folder, file)
     if not replace and has_other_text(folder, file, text):
@@ -219,7 +233,7 @@ def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> 
 
 
 def has_other_text(folder: Path, file: str, text: str) -> bool:
-    """Return whether the file ``file`` exists in a folder and has another text.
+    """Return whether the file ``file`` exists in a folder and has another text than ``text``.
 
     Raises `InputError` if ``file`` is no plain name.
     """

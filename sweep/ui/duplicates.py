@@ -24,7 +24,9 @@ START = "start_with"
 def duplicate_file(folder: ResultsFolder, name: str) -> str:
     """Return the text of a sweep's file under another name, with the present values of changed keys.
 
-    If a changed key cannot be replaced in the text, as in one line of flow style, the whole file is written anew.
+    Configurations that people have added are in ``start_with``, or in comments if they are outside the present space.
+    If a changed key cannot be replaced in the text, as in one line of flow style, the whole file is written anew. If
+    the file or the changes cannot be read, only the name is changed. Raises StoreError if the sweep has no spec.yaml.
     """
     with storing(folder.spec):
         text = folder.spec.read_text(encoding="utf-8", errors="replace")
@@ -51,7 +53,7 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
 
 
 def rename(text: str, name: str) -> str:
-    """Return the text of a sweep file with another ``name``."""
+    """Return the text of a sweep file with another ``name``, which is added after the first comments if it has none."""
     line = f"name: {flow(name)}"
     if _NAME.search(text):
         return _NAME.sub(lambda _: line, text, count=1)
@@ -73,7 +75,10 @@ def _add_comments(text: str, comments: Sequence[str]) -> str:
 
 
 def _find_changed_keys(folder: ResultsFolder, before: Spec, present: Spec) -> list[str]:
-    """Return the top-level keys whose present values differ from those of the file."""
+    """Return the top-level keys whose present values differ from those of the file.
+
+    The name is left out, and so are a method and a rule that ``auto`` chose, unless people have changed them.
+    """
     was = before.to_json_dict()
     now = present.to_json_dict()
     changed_by_people = {key for event in log.read_changes(folder.log) for key in event.settings}
@@ -90,7 +95,7 @@ def _find_changed_keys(folder: ResultsFolder, before: Spec, present: Spec) -> li
 def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], list[Params]]:
     """Return the configurations that people have added: those to start with in the present space, and those outside it.
 
-    The first list leaves out configurations that ``start_with`` already has.
+    The first list leaves out configurations that ``start_with`` already has. Each configuration occurs once.
     """
     found: dict[str, Params] = {}
     for event in log.read_additions(folder.log):
@@ -112,7 +117,7 @@ def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], lis
 def _replace_keys(text: str, keys: Sequence[str], values: Mapping[str, Value], name: str) -> str:
     """Return a text in which the top-level ``keys`` have new values, each under a comment.
 
-    Keys without a value are removed. ``name`` is the sweep that the comment names.
+    Keys without a value in ``values`` are removed. ``name`` is the sweep that the comment names.
     """
     for key in keys:
         names = ("metric", "metrics") if key == "metrics" else (key,)
@@ -125,7 +130,10 @@ def _replace_keys(text: str, keys: Sequence[str], values: Mapping[str, Value], n
 
 
 def _replace_block(text: str, names: Sequence[str], block: str) -> str:
-    """Return a text in which ``block`` replaces the block of the first of ``names``, or is added at the end."""
+    """Return a text in which ``block`` replaces the first top-level block under one of ``names``.
+
+    If there is none, ``block`` is added at the end. A ``block`` of ``""`` removes it.
+    """
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
@@ -152,7 +160,10 @@ def _find_end(lines: Sequence[str], start: int) -> int:
 
 
 def _has_values(text: str, folder: ResultsFolder, wanted: Mapping[str, Value]) -> bool:
-    """Return whether a text is a valid sweep file whose values are ``wanted``."""
+    """Return whether a text is a valid sweep file that has the values ``wanted``; it may have others too.
+
+    The values are compared in the form of `Spec.to_json_dict`, in which a missing key is None.
+    """
     try:
         found = sweep_files.parse_file(text, folder.spec, ()).to_json_dict()
     except InputError:

@@ -169,7 +169,8 @@ def describe_standing(
 
     ``now`` and ``driven_since`` are in seconds since 1970. ``running`` says whether a process runs the sweep, and
     ``driven_since`` is when a process on this machine began to run it. ``read`` is the share of the log that has been
-    read, ``line`` its last line. ``to_resume`` is the command line that resumes the sweep.
+    read, ``line`` its last line. ``events`` are the latest events, the last one first. ``unknown`` says what is not
+    known, and why. ``to_resume`` is the command line that resumes the sweep.
     """
     state = _name_state(standing, running=running, read=read)
     is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
@@ -213,7 +214,10 @@ def describe_standing(
 
 
 def _describe_to_come(standing: Standing, to_resume: str) -> str:
-    """Describe what is left to do if a sweep was changed after its end, with the command for it; "" if nothing is."""
+    """Describe what is left to do if a sweep was changed after its end, with the command for it; "" if nothing is.
+
+    ``to_resume`` is that command.
+    """
     if not standing.is_steered_after_end:
         return ""
     left = describe_to_come(standing.waiting(), standing.queued)
@@ -223,7 +227,10 @@ def _describe_to_come(standing: Standing, to_resume: str) -> str:
 
 
 def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:
-    """Return the seconds without an event after which the page says that the sweep is silent."""
+    """Return the seconds without an event after which the page says that the sweep is silent.
+
+    ``is_starting`` says that a process runs the sweep whose session has not begun in the log.
+    """
     if is_starting or not standing.has_reported:
         return QUIET_AT_START_S
     return max(QUIET_S, QUIET_EPOCHS * standing.longest_epoch_s)
@@ -243,7 +250,11 @@ def _name_state(standing: Standing, *, running: bool, read: float) -> str:
 
 
 def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
-    """Return the number of trials by status; those with 0 are left out."""
+    """Return the number of trials by status; those with 0 are left out.
+
+    Besides the statuses of ended trials, there are "running" (only if the sweep is ``running``), "paused" and
+    "interrupted".
+    """
     counts = {"running": len(standing.running) if running else 0}
     counts |= {status.value: count for status, count in standing.ended.items() if count}
     counts["paused"] = standing.paused
@@ -252,7 +263,10 @@ def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
 
 
 def _count_whole_trials(standing: Standing, *, running: bool) -> dict[str, float]:
-    """Return the number of whole trials that the trained epochs amount to, by status; ended trials count as whole."""
+    """Return the number of whole trials that the trained epochs amount to, by status; ended trials count as whole.
+
+    The statuses are those of `_count_trials`; those with 0 are left out.
+    """
     of_status: dict[str, list[Open]] = {"running": [], "paused": [], "interrupted": []}
     for number, trial in standing.open.items():
         if running and number in standing.running:
@@ -269,7 +283,7 @@ def _count_whole_trials(standing: Standing, *, running: bool) -> dict[str, float
 
 
 def _describe_best(standing: Standing) -> BestFacts | None:
-    """Return the best configuration; None if no trial has completed."""
+    """Return the best completed configuration; None if no trial has completed."""
     best = standing.best
     if best is None:
         return None
@@ -280,7 +294,7 @@ def _describe_best(standing: Standing) -> BestFacts | None:
 def _describe_leader(standing: Standing) -> LeaderFacts | None:
     """Return the running trial with the best score, if it is ahead of the best completed configuration.
 
-    Returns None if there is no such trial.
+    Returns None if there is no such trial. Any score is ahead as long as no trial has completed.
     """
     objective = standing.outline.objective
     best = standing.best
@@ -297,7 +311,7 @@ def _describe_leader(standing: Standing) -> LeaderFacts | None:
 
 
 def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
-    """Yield the trials that are training now."""
+    """Yield the trials that are training now, at most 200."""
     for trial in list(standing.running.values())[:WORKERS]:
         yield WorkerFacts(
             trial=trial.state.number,
@@ -311,7 +325,10 @@ def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
 
 
 def _list_rungs(standing: Standing) -> Iterator[RungFacts]:
-    """Yield each rung that a trial has reached, with numbers of trials: reached, pruned and waiting there."""
+    """Yield each rung that a trial has reached, with numbers of trials: reached, pruned and waiting there.
+
+    Of the waiting trials, at most 50 are listed.
+    """
     waiting: dict[int, list[int]] = {}
     for number, trial in standing.open.items():
         if _is_paused(trial):
@@ -329,7 +346,7 @@ def _list_rungs(standing: Standing) -> Iterator[RungFacts]:
 
 
 def _is_paused(trial: Open) -> bool:
-    """Return whether a trial pauses."""
+    """Return whether its stopping rule or population has paused a trial."""
     return trial.state.paused
 
 
@@ -368,7 +385,7 @@ def describe_event(
 
 
 def _describe_event(event: Event | Record, standing: Standing) -> str:
-    """Describe an event of a trial or a session in words."""
+    """Describe an event of a trial or a session in words, any other by its kind and its fields."""
     match event:
         case TrialStarted(trial=number, role=role):
             why = "" if role is Role.SEARCH else f", {role.value}"
@@ -387,7 +404,10 @@ def _describe_event(event: Event | Record, standing: Standing) -> str:
 
 
 def _describe_steering(event: SteeringEvent, standing: Standing, differences: Sequence[Difference]) -> str:
-    """Describe in words what a person did to the sweep."""
+    """Describe in words what a person did to the sweep.
+
+    ``differences`` are the changed keys of the sweep file with their values; without them, only their names are given.
+    """
     who = event.by or "somebody"
     match event:
         case NoteWritten(trial=number, text=text):
@@ -405,7 +425,7 @@ def _describe_steering(event: SteeringEvent, standing: Standing, differences: Se
 
 
 def _describe_end(event: TrialEnded, standing: Standing) -> str:
-    """Describe the end of a trial in words."""
+    """Describe the end or the interruption of a trial in words."""
     ended = f"trial {event.trial} is {event.status.value}"
     if event.again:
         return _describe_another_try(event)
@@ -425,7 +445,7 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
 
 
 def _describe_another_try(event: TrialEnded) -> str:
-    """Describe in words that a trial has failed and is tried again."""
+    """Describe in words that a trial has failed and is tried again; ``event`` is its interruption."""
     told = f"trial {event.trial} failed and is tried again"
     if event.reason == TRIED_AGAIN:
         return told
@@ -434,7 +454,7 @@ def _describe_another_try(event: TrialEnded) -> str:
 
 
 def _describe_unknown(event: Record) -> str:
-    """Describe an event of any other kind by its kind and its fields."""
+    """Describe an event of any other kind by its kind and its fields, without its time and empty fields."""
     parts = []
     for name in event.__struct_fields__:
         value = getattr(event, name)

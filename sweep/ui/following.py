@@ -36,11 +36,11 @@ class LineIndex:
 
     @property
     def end(self) -> int:
-        """Position after the last complete line at the last count."""
+        """Byte after the last complete line at the last count."""
         return self._marks[-1][0]
 
     def count_new_lines(self) -> None:
-        """Count the lines that were added since the last call."""
+        """Count the lines that were added since the last call; none if there is no file."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -54,7 +54,7 @@ class LineIndex:
                 self._add_mark(start + whole, lines + block.count(b"\n", 0, whole))
 
     def _add_mark(self, byte: int, lines: int) -> None:
-        """Add a position; positions less than a block apart are merged."""
+        """Add the number of lines before a position after a line; positions less than a block apart are merged."""
         if len(self._marks) > 2 and byte - self._marks[-2][0] < BLOCK_BYTES:
             self._marks[-1] = (byte, lines)
         else:
@@ -108,7 +108,7 @@ class FollowedSweep:
     def read_on(self) -> bool:
         """Read the next part of the log, at most about a megabyte; return whether anything has changed.
 
-        Raises `StoreError`.
+        If the log was replaced, the state starts over and nothing is read. Raises `StoreError` if the log is damaged.
         """
         running = self.folder.is_running()  # before the log, so that the last events are not missed
         changed = running != self.running
@@ -153,7 +153,10 @@ class FollowedSweep:
         return self._reader.share < 1
 
     def list_events(self, trial: int) -> tuple[EventFacts, ...]:
-        """Return the first 100 events of a trial other than epochs and output, in the order of the log."""
+        """Return the first 100 events of a trial other than epochs and output, in the order of the log.
+
+        Only events that were read so far are among them; () for an unknown trial.
+        """
         return tuple(self._of_trials.get(trial, ()))
 
     def describe(self) -> LiveFacts:
@@ -172,7 +175,7 @@ class FollowedSweep:
 
 
 def _read_first_spec(folder: ResultsFolder) -> Spec | None:
-    """Return the sweep file with which the sweep began; None if it cannot be read, as `_read_outline` says."""
+    """Return the sweep file with which the sweep began; None if it cannot be read."""
     try:
         return parse_spec(folder.read_info().first_spec_text, str(folder.info))
     except (InputError, StoreError):
@@ -182,7 +185,7 @@ def _read_first_spec(folder: ResultsFolder) -> Spec | None:
 def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
     """Return the outline of a sweep, and why a part of it is unknown if its file cannot be read.
 
-    The second result is "" if nothing is unknown.
+    The second result is "" if nothing is unknown. Raises `StoreError` if not even sweep.json can be read.
     """
     try:
         return Outline.of(resuming.reopen(folder.path.parent, folder.name).spec), ""

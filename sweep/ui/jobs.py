@@ -57,7 +57,7 @@ class Job:
     is_dismissed: bool = False  # no page shows it any more
 
     def describe(self) -> JobFacts:
-        """Return the job's present state and the end of its output.
+        """Return the job's present state and the last 100,000 bytes of its output.
 
         Records the time of its end when it is first seen.
         """
@@ -96,7 +96,7 @@ class Jobs:
         """Start ``python -m sweep`` with ``arguments``, with ``text`` as standard input, and return the job at once.
 
         The process continues if the page's server ends. ``shown`` are the arguments in the command line that is shown;
-        by default, they are ``arguments``.
+        by default, they are ``arguments``. Of the jobs that have ended, only the latest are kept.
         """
         output = tempfile.TemporaryFile()  # noqa: SIM115  # it is open as long as the job is remembered
         with tempfile.TemporaryFile() as given:
@@ -127,7 +127,8 @@ class Jobs:
     def list_shown(self, subject: Subject) -> list[Job]:
         """Return the jobs that the page of ``subject`` shows, oldest first, without those that were dismissed.
 
-        The page of a sweep also shows the jobs of its trials; other pages show only the jobs of their subject.
+        The page of a sweep also shows the jobs of its trials; other pages show only the jobs of their subject. The
+        title of ``subject`` does not matter.
         """
         found = []
         for job in self._jobs.values():
@@ -138,7 +139,7 @@ class Jobs:
         return found
 
     def _forget_old(self) -> None:
-        """Remove the oldest jobs that have ended."""
+        """Remove the oldest jobs that have ended, until at most 100 jobs are kept; running ones are never removed."""
         ended = [job for job in self._jobs.values() if job.process.poll() is not None]
         for job in ended[: max(len(self._jobs) - KEPT, 0)]:
             job.output.close()

@@ -62,7 +62,10 @@ class KnownTrainables:
         """The trainables that a sweep file may name, each with where it was found; None before the first look."""
 
     def find(self, trainable: str) -> tuple[Known, bool]:
-        """Return the known facts about ``module:Name``, and whether its source should be read (again)."""
+        """Return the known facts about ``module:Name``, and whether its source should be read (again).
+
+        Nothing is read. Unknown facts are `NOTHING`; a text that can be no trainable should not be read.
+        """
         found = self._read.get(trainable)
         if found is None:
             return NOTHING, re.fullmatch(TARGET, trainable) is not None
@@ -75,7 +78,8 @@ class KnownTrainables:
     def read(self, trainable: str, file: str) -> None:
         """Read the source of ``trainable``, which the sweep file ``file`` names, and keep its facts; may take seconds.
 
-        Returns at once if another thread is reading it. The facts of at most 20 trainables are kept.
+        Returns at once if another thread is reading it. If it cannot be found, it is kept without facts. The facts of
+        at most 20 trainables are kept.
         """
         if trainable in self._reading:
             return
@@ -89,7 +93,10 @@ class KnownTrainables:
 
 
 def _read_source(trainable: str, file: str) -> _Read:
-    """Return the facts in a trainable's source; no facts if it cannot be found."""
+    """Return the facts in a trainable's source; no facts if it cannot be found.
+
+    It is searched in the current folder and in that of the sweep file ``file``.
+    """
     try:
         source = inspect(trainable, sweep_files.import_folders(Path(file)))
     except InputError:  # the check of the draft reports it
@@ -98,6 +105,9 @@ def _read_source(trainable: str, file: str) -> _Read:
 
 
 def _get_change_times(source: Source) -> dict[Path, int]:
-    """Return the time of the last change of each of the author's files."""
+    """Return the time of the last change of each of the author's files by path.
+
+    If all files are sweep's, one of them is returned.
+    """
     theirs = [path for name, path in source.files.items() if get_top_package(name) not in OURS]
     return {path: _get_change_time(path) for path in theirs or [*source.files.values()][:1]}

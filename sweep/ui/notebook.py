@@ -43,9 +43,10 @@ servers: dict[str, Server] = {}
 def show(name: str | Path = "", *, results: str | Path = "results", height: int = 700) -> None:
     """Show the live page in the output of a notebook's cell: the page of one sweep, or the list of all sweeps.
 
-    ``name`` is a name in the results folder or the path of a sweep's folder; "" shows the list. ``height`` is the
-    height of the frame in pixels. The page keeps running while other cells run, and ends with the kernel. Raises
-    `InputError` if there is no such sweep, or if this process is not the kernel of a notebook.
+    ``name`` is a name in the results folder or the path or URL of a sweep's folder; "" shows the list. ``results`` is
+    the results folder or its URL. ``height`` is the height of the frame in pixels. The page keeps running while other
+    cells run, and ends with the kernel. Raises `InputError` if there is no such sweep, or if this process is not the
+    kernel of a notebook.
     """
     if not running.is_here():
         hint = f"in a terminal: python -m sweep ui {name}".rstrip()
@@ -59,7 +60,7 @@ def show(name: str | Path = "", *, results: str | Path = "results", height: int 
 def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
     """Return the results folder (or its URL) and the name of a sweep; the name is "" if none is given.
 
-    Raises `InputError` if the sweep does not exist.
+    A sweep outside of ``results`` has another results folder. Raises `InputError` if the sweep does not exist.
     """
     if not str(name):
         return str(results), ""
@@ -71,7 +72,7 @@ def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
 
 
 def find_server(results: str) -> Server:
-    """Return the server of a results folder, after starting a process for it if none is running.
+    """Return the server of a results folder or its URL, after starting a process for it if none is running.
 
     Raises `InputError` if the process does not start.
     """
@@ -105,9 +106,9 @@ def _end_servers() -> None:
 
 
 def draw_cell(server: Server, sweep: str, height: int) -> str:
-    """Return the HTML for the output of a cell, whose script opens the page in a frame.
+    """Return the HTML for the output of a cell, whose script opens the page of ``sweep`` in a frame.
 
-    The HTML contains new access passes.
+    If ``sweep`` is "", it is the page with all sweeps. ``height`` is in pixels. The HTML contains new access passes.
     """
     script = resources.files("sweep.ui.page").joinpath("cell.js").read_text(encoding="utf-8")
     return shells.draw_cell(

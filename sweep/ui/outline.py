@@ -65,11 +65,14 @@ class Outline:
         return "" if self.place is None else self.text[self.place.start : self.cursor]
 
     def list_keys(self, path: KeyPath) -> list[str]:
-        """Return the keys of the mapping at a path."""
+        """Return the keys of the mapping at a path; [] if there is none."""
         return [inner[-1] for inner in self.values if inner[:-1] == path and inner and isinstance(inner[-1], str)]
 
     def list_items(self, path: KeyPath) -> list[str]:
-        """Return the scalars of the list at a path, as they are written."""
+        """Return the scalars directly below a path, of a list or of a mapping, as they are written.
+
+        Lists, mappings and missing values are left out.
+        """
         return [text for inner, text in self.values.items() if inner[:-1] == path and inner and text]
 
     def find_scalar(self, path: KeyPath) -> str:
@@ -78,7 +81,7 @@ class Outline:
 
 
 def remove_quotes(text: str) -> str:
-    """Return a scalar without the quotes around it, even if the closing one is missing."""
+    """Return a scalar without the quotes around it, even if the closing one is missing; escapes in it stay."""
     if text[:1] in ("'", '"') and text[:1]:
         return text[1:-1] if len(text) > 1 and text[-1] == text[0] else text[1:]
     return text
@@ -87,7 +90,8 @@ def remove_quotes(text: str) -> str:
 def read_outline(text: str, cursor: int) -> Outline:
     """Return the outline of a text, which may be unfinished YAML; ``cursor`` is an offset in characters.
 
-    A text of more than 300,000 characters is not read: its outline is empty.
+    An offset outside of the text counts as its beginning or end. A text of more than 300,000 characters is not read:
+    its outline is empty.
     """
     outline = Outline(text, min(max(cursor, 0), len(text)))
     if len(text) <= MAX_CHARACTERS:
@@ -124,7 +128,7 @@ class _Reader:
         self._flow_column = 0  # column of the key before the brackets
 
     def read(self) -> None:
-        """Read the whole text."""
+        """Read the whole text into the outline."""
         at = 0
         while at <= len(self._text):
             at = self._read_line(at)
@@ -132,7 +136,7 @@ class _Reader:
     # ---- blocks ----
 
     def _read_line(self, start: int) -> int:
-        """Read the line that begins at ``start``; return where the next unread line begins."""
+        """Read the line that begins at ``start`` and further lines of its value; return where the next line begins."""
         end = self._find_line_end(start)
         content = start
         while content < end and self._text[content] == " ":
@@ -159,12 +163,15 @@ class _Reader:
         return self._read_entry(at, end, at - start)
 
     def _find_line_end(self, start: int) -> int:
-        """Return where the line at an offset ends."""
+        """Return where the line at an offset ends: the offset of its line feed, or the end of the text."""
         end = self._text.find("\n", start)
         return len(self._text) if end < 0 else end
 
     def _record_blank_line(self, start: int, end: int) -> None:
-        """Record the place of the cursor if it is in a blank line: a key can begin there."""
+        """Record the place of the cursor if it is in the blank line from ``start`` to ``end``: a key can begin there.
+
+        In a text of several lines after ``|`` or ``>``, there is no such place.
+        """
         if not start <= self._cursor <= end:
             return
         column = self._cursor - start
@@ -178,7 +185,7 @@ class _Reader:
         return next(level.path for level in reversed(self._levels) if level.column < column)
 
     def _open_item(self, column: int) -> None:
-        """Add the list item whose dash is in the column ``column``."""
+        """Add the list item whose dash is in the column ``column``, after closing the blocks that end before it."""
         while self._levels[-1].column > column or (self._levels[-1].column == column and self._levels[-1].is_item):
             self._levels.pop()
         parent = self._levels[-1].path
@@ -189,14 +196,20 @@ class _Reader:
         self._levels.append(_Level(column, path, is_item=True))
 
     def _record_empty_item(self, dash: int, end: int) -> None:
-        """Record the place of the cursor if it is after a dash without a value."""
+        """Record the place of the cursor if it is after a dash without a value.
+
+        ``dash`` is the offset of the dash, ``end`` that of the end of its line.
+        """
         if dash < self._cursor <= end:
             space = self._cursor == dash + 1
             path = self._levels[-1].path
             self._record_place(kind="item", path=path, start=self._cursor, end=self._cursor, needs_space=space)
 
     def _read_entry(self, at: int, end: int, column: int) -> int:
-        """Read a key with its value, a value in a list, or an unfinished word; return where the next line begins."""
+        """Read a key with its value, a value in a list, or an unfinished word; return where the next line begins.
+
+        It begins at ``at``, in the column ``column`` of the line that ends at ``end``.
+        """
         found = _BLOCK_KEY.match(self._text, at, end)
         if found is None:
             return self._read_word(at, end, column)
@@ -211,7 +224,10 @@ class _Reader:
         return self._read_value(path, found.end(), end, column)
 
     def _read_word(self, at: int, end: int, column: int) -> int:
-        """Read a value in a list, or an unfinished word; return where the next line begins."""
+        """Read a value in a list, or an unfinished word; return where the next line begins.
+
+        It begins at ``at``, in the column ``column`` of the line that ends at ``end``.
+        """
         top = self._levels[-1]
         is_item = top.is_item and top.column < column and self._has_dash_in_line(at, top.column)
         if self._text[at] in "[{":
@@ -226,14 +242,15 @@ class _Reader:
         return end + 1
 
     def _has_dash_in_line(self, at: int, column: int) -> bool:
-        """Return whether the line of an offset has a dash in this column."""
+        """Return whether the line of the offset ``at`` has a dash in the column ``column``."""
         start = self._text.rfind("\n", 0, at) + 1
         return self._text[start + column] == "-"
 
     def _read_value(self, path: KeyPath, after_colon: int, end: int, column: int) -> int:
         """Read the value after a colon; return where the next line begins.
 
-        If the value is missing and the cursor is there, record the place where a value may be proposed.
+        ``path`` is its path, ``end`` the end of the line, ``column`` the column of the key. If the value is missing and
+        the cursor is there, record the place where a value may be proposed.
         """
         at = after_colon
         while at < end and self._text[at] in " \t":
@@ -258,7 +275,7 @@ class _Reader:
         return self._find_last_line_end(at, end, column) + 1
 
     def _find_scalar_end(self, at: int, plain: re.Pattern[str]) -> int:
-        """Return where the scalar at an offset ends, without trailing spaces."""
+        """Return where the scalar at an offset ends, without trailing spaces; ``plain`` matches one without quotes."""
         found = (_QUOTED if self._text[at] in "'\"" else plain).match(self._text, at)
         return at + len(found[0].rstrip(" \t\r")) if found else at
 
@@ -279,7 +296,10 @@ class _Reader:
     # ---- brackets ----
 
     def _read_brackets(self, path: KeyPath, at: int, column: int) -> int:
-        """Read a value in brackets; return where the line after it begins."""
+        """Read the value in brackets at ``at``; return where the line after it begins.
+
+        ``column`` is the column of the key or value before which an unclosed bracket ends.
+        """
         self._flow_column = column
         try:
             closed = self._read_node(path, at, 0)
@@ -288,7 +308,10 @@ class _Reader:
         return self._find_line_end(closed) + 1
 
     def _read_node(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read a value within brackets; return where it ends, which is always after ``at``."""
+        """Read a value within brackets; return where it ends, which is always after ``at``.
+
+        Values in more than 50 brackets are not read: the end of the text is returned. Raises `_Unclosed`.
+        """
         if depth > MAX_DEPTH:
             return len(self._text)
         if self._text[at] == "{":
@@ -301,7 +324,10 @@ class _Reader:
         return max(end, at + 1)
 
     def _read_mapping(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read the pairs of a mapping in braces; return where it ends."""
+        """Read the pairs of a mapping in braces; return where it ends. Raises `_Unclosed`.
+
+        The opening brace is before ``at``.
+        """
         while True:
             begin, at = at, self._skip_blanks(at)
             self._record_gap("key", path, begin, at, after="{,")
@@ -315,7 +341,10 @@ class _Reader:
             at = self._read_pair(path, at, depth)
 
     def _read_pair(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read a key within braces with its value, or an unfinished word; return where it ends."""
+        """Read a key within braces with its value, or an unfinished word; return where it ends. Raises `_Unclosed`.
+
+        ``path`` is the path of the mapping.
+        """
         end = self._find_scalar_end(at, _PLAIN_IN_FLOW)
         key = remove_quotes(self._text[at:end])
         colon = self._skip_spaces(end)
@@ -336,7 +365,10 @@ class _Reader:
         return self._read_node(inner, value, depth + 1)
 
     def _read_list(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read the items of a list in brackets; return where it ends."""
+        """Read the items of a list in brackets; return where it ends. Raises `_Unclosed`.
+
+        The opening bracket is before ``at``.
+        """
         number = 0
         while True:
             begin, at = at, self._skip_blanks(at)
@@ -353,13 +385,16 @@ class _Reader:
             at = self._read_node(inner, at, depth + 1)
 
     def _skip_spaces(self, at: int) -> int:
-        """Return the offset of the next character that is no space."""
+        """Return the offset of the next character, from ``at`` on, that is no space or tab."""
         while at < len(self._text) and self._text[at] in " \t":
             at += 1
         return at
 
     def _skip_blanks(self, at: int) -> int:
-        """Return the offset of the next word within brackets. Raises `_Unclosed` at a key of the outer block."""
+        """Return the offset of the next word within brackets, after blanks, line feeds and comments.
+
+        Raises `_Unclosed` at a key of the outer block.
+        """
         while at < len(self._text):
             if self._text[at] == "#" and (at == 0 or self._text[at - 1] in " \t\n"):
                 at = self._find_line_end(at)
@@ -373,7 +408,7 @@ class _Reader:
         return at
 
     def _check_closed(self, start: int) -> None:
-        """Raise `_Unclosed` if the line at an offset looks like a key or an item of the outer block."""
+        """Raise `_Unclosed` if the line that begins at ``start`` looks like a key or an item of the outer block."""
         content = self._skip_spaces(start)
         if content - start > self._flow_column or self._text[content : content + 1] in ("", "\n", "#"):
             return
@@ -393,7 +428,7 @@ class _Reader:
         )
 
     def _record_gap(self, kind: Kind, path: KeyPath, begin: int, end: int, *, after: str) -> None:
-        """If the cursor is in the blanks from ``begin`` to ``end``, record its place.
+        """If the cursor is in the blanks from ``begin`` to ``end``, and not in a comment there, record its place.
 
         The character before the blanks must be one of ``after``.
         """
@@ -406,14 +441,14 @@ class _Reader:
         self._record_place(kind=kind, path=path, start=self._cursor, end=self._cursor, in_flow=True, needs_space=space)
 
     def _record_key(self, parent: KeyPath, key: str, start: int, end: int, *, in_flow: bool) -> None:
-        """If the cursor is in the key from ``start`` to ``end``, record its place."""
+        """If the cursor is in the key from ``start`` to ``end`` of the mapping ``parent``, record its place."""
         if start <= self._cursor <= end:
             self._outline.place = Place(kind="key", path=parent, start=start, end=end, key=key, in_flow=in_flow)
 
     def _record_word(self, kind: Kind, path: KeyPath, start: int, end: int, *, in_flow: bool) -> None:
         """If the cursor is in the word from ``start`` to ``end``, record its place.
 
-        Within quotes, only the text between them is replaced.
+        Within quotes, only the text between them is replaced; a cursor on the outer side of a quote has no place.
         """
         if not start <= self._cursor <= end:
             return

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweep.errors import UnknownNameError
-from sweep.store.folder import ResultsFolder, folders
+from sweep.store.folder import ResultsFolder
 from sweep.text import did_you_mean
 
 
 def find_folder(results: Path, name: str) -> ResultsFolder:
-    """Return the folder of a sweep in a results folder. Raises `UnknownNameError`.
+    """Return the folder of a sweep, which has a sweep.json or a log, in a results folder.
 
-    The name comes from an address, which anybody can type, so it must not lead out of the results folder.
+    The name comes from an address, which anybody can type, so it must not lead out of the results folder. Raises
+    `UnknownNameError` for such a name or if there is no such sweep.
     """
     is_plain = bool(name) and name[0] not in ".-" and name.isprintable() and not set(name) & {"/", "\\"}
     folder = ResultsFolder(results / name)
@@ -24,11 +25,11 @@ def find_folder(results: Path, name: str) -> ResultsFolder:
 
 
 def list_names(results: Path) -> list[str]:
-    """Return the sorted names of the sweeps in a results folder; [] if the folder does not exist."""
+    """Return the sorted names of the visible folders with a sweep.json in a results folder; [] if it does not exist."""
     if not results.is_dir():
         return []
     names = []
-    for folder in folders(results):
-        if folder.info.is_file():
-            names.append(folder.name)
+    for path in results.iterdir():
+        if path.name[0] != "." and (path / "sweep.json").is_file():
+            names.append(path.name)
     return sorted(names)

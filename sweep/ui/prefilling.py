@@ -27,7 +27,10 @@ NOTHING = FormLines(configuration=(), parameters=(), keys=())
 
 
 def list_form_lines(standing: Standing) -> FormLines:
-    """Return the lines for the forms of a sweep in its present state; no lines if its sweep file is unknown."""
+    """Return the lines for the forms of a sweep in its present state, at most 100 for each form.
+
+    There are no lines if its sweep file is unknown.
+    """
     spec = standing.spec
     if spec is None:
         return NOTHING
@@ -42,7 +45,7 @@ def list_form_lines(standing: Standing) -> FormLines:
 
 
 def _list_settings(spec: Spec, params: Mapping[str, Value]) -> Iterator[str]:
-    """Yield a line ``name=value`` for each value of a configuration that differs between configurations."""
+    """Yield a line ``name=value`` for each parameter in ``params`` that differs between configurations."""
     for name in spec.space.varying:
         if name in params:
             yield f"{name}={flow(params[name])}"

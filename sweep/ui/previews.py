@@ -15,7 +15,8 @@ def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> di
     """Return, for a filled-in form, its command line, why it would be refused, and a note on what it would train.
 
     The keys are ``command``, ``wrong`` and ``note``, with the value "" for each that does not apply. The command line
-    is "" if a field has a mistake.
+    is "" if a field has a mistake. ``given`` and ``place`` are explained in `acts.make_arguments`. Nothing is run; only
+    adding, changing and confirming are checked beyond their fields.
     """
     submission = folder.submission
     try:
@@ -36,7 +37,10 @@ def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> di
 
 
 def _check_steering(command: str, given: Given, folder: ResultsFolder) -> None:
-    """Check what a form adds or changes. Raises `SweepError` if the command would refuse it."""
+    """Check what a form adds or changes; ``command`` is ``add`` or ``change``.
+
+    Raises `SweepError` if the command would refuse it.
+    """
     from sweep.runner import additions, steering, steering_requests
 
     lines = acts.list_lines(given.get("settings" if command == "add" else "changes", ""))
@@ -48,7 +52,10 @@ def _check_steering(command: str, given: Given, folder: ResultsFolder) -> None:
 
 
 def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
-    """Describe the most that a confirmation would train. Raises `SweepError` if the command would refuse it."""
+    """Describe the most that a confirmation would train. Raises `SweepError` if the command would refuse it.
+
+    ``given`` has the fields ``seeds``, ``finalists`` and ``budget``; empty ones have their defaults.
+    """
     from sweep.render.plans import describe_confirming  # slow imports, for this act alone
     from sweep.runner import resuming
     from sweep.runner.confirming import plan_confirmation
@@ -64,6 +71,6 @@ def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
 
 
 def _read_number(given: Given, name: str) -> int | None:
-    """Return the whole number in a field; None if the field is empty. Raises ValueError for any other text."""
+    """Return the whole number in the field ``name``; None if it is empty. Raises ValueError for any other text."""
     text = given.get(name, "").strip()
     return int(text) if text else None

@@ -73,7 +73,7 @@ class Page:
         self.jobs = Jobs(self.folder)
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start ``work`` as a task that no request waits for."""
+        """Start ``work`` as a task that no request waits for; its exceptions are only logged."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -99,7 +99,7 @@ PAGE = web.AppKey("page", Page)
 
 
 def make_app(page: Page) -> web.Application:
-    """Return the web application that serves a results folder."""
+    """Return the web application that serves the results folder of ``page``; `serve` runs it."""
     app = web.Application(middlewares=[_guard], client_max_size=access.MAX_BODY_BYTES)
     app[PAGE] = page
     app.add_routes(
@@ -149,7 +149,10 @@ async def _end_streams(app: web.Application) -> None:
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests that are not allowed, turn errors into answers, and add the security headers."""
+    """Refuse requests that are not allowed, turn errors into answers, and add the security headers.
+
+    Errors other than HTTP's and sweep's pass, and are answered with the status 500.
+    """
     try:
         answer = await _answer_request(request, handler)
     except web.HTTPException as error:
@@ -163,7 +166,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def _answer_request(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Check a request, and call its handler if it is allowed."""
+    """Check a request, and call its handler if it is allowed; answer requests with a token or a pass here."""
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
     refusal = access.find_refusal_of_method_or_size(asked)
@@ -203,8 +206,8 @@ def _name_cookie(request: web.Request) -> str:
 def _exchange_token(request: web.Request, token: str) -> web.Response:
     """Answer an address that contains the token: set the cookie, and lead on to the address without the token.
 
-    The answer is a page that leads on. With a redirect, browsers would not send a strict cookie if the page of another
-    program has led here.
+    A wrong token is refused. The answer is a page that leads on. With a redirect, browsers would not send a strict
+    cookie if the page of another program has led here.
     """
     secrets = request.app[PAGE].access
     if not access.is_same(token, secrets.token):
@@ -219,14 +222,15 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
 
 
 def _brings_pass(request: web.Request) -> bool:
-    """Return whether a request comes with a pass from a notebook."""
+    """Return whether a request comes with a pass from a notebook, valid or not."""
     return request.method == "GET" and request.path in ("/", "/-/here") and "pass" in request.query
 
 
 def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Response:
-    """Answer a request that brings a pass: set the cookie for the frame of a notebook's cell.
+    """Answer a request that brings the pass ``given``: set the cookie for the frame of a notebook's cell.
 
-    At ``/-/here``, only confirm to the cell's script that this server can be reached.
+    At ``/-/here``, only confirm to the cell's script that this server can be reached. A pass that is invalid, or that
+    was used in another browser, is refused, and so is a frame in pages that cannot be named or are too many.
     """
     secrets = request.app[PAGE].access
     if not access.is_pass(given, secrets.token):
@@ -261,7 +265,10 @@ def _find_status(error: SweepError) -> int:
 
 
 def _refuse(request: web.Request, refusal: Refusal, error: SweepError | None = None) -> web.Response:
-    """Return the answer to a request that is refused: an error document for a script, a page for a person."""
+    """Return the answer to a request that is refused: an error document for a script, a page for a person.
+
+    ``error`` is the error that the document describes; by default, it has the reason of ``refusal``.
+    """
     if request.method in ("GET", "HEAD") and not request.path.endswith(".json") and "/-/" not in request.path:
         title = f"{refusal.status} {HTTPStatus(refusal.status).phrase}"
         is_let_in = refusal.status != HTTPStatus.FORBIDDEN
@@ -277,7 +284,7 @@ def _make_html_answer(text: str) -> web.Response:
 
 
 def _make_json_answer(content: object) -> web.Response:
-    """Return an answer with a JSON document."""
+    """Return an answer with ``content``, which may be or contain records, as a JSON document."""
     return web.Response(text=encode_line(content), content_type="application/json")
 
 
@@ -285,12 +292,15 @@ def _make_json_answer(content: object) -> web.Response:
 
 
 def _open_folder(request: web.Request, name: str) -> ResultsFolder:
-    """Return the folder of the sweep ``name``."""
+    """Return the folder of the sweep ``name``. Raises `UnknownNameError` if there is none."""
     return find_folder(request.app[PAGE].results, name)
 
 
 def _draw_page(request: web.Request, page: str, title: str, **values: object) -> web.Response:
-    """Return an answer with the HTML frame of a page."""
+    """Return an answer with the HTML frame of a page, whose scripts read ``values``.
+
+    ``page`` is one of `shells.PAGES`.
+    """
     read_only = "yes" if request.app[PAGE].access.read_only else ""
     option = _format_results_option(request)
     root = _find_root(request)
@@ -305,12 +315,12 @@ def _find_root(request: web.Request) -> str:
 
 
 def _format_results_option(request: web.Request) -> str:
-    """Return the option ``--results`` with which each command line on a page ends."""
+    """Return the option ``--results`` with which each command line on a page ends; "" for the default folder."""
     return shlex.join(acts.make_results_option(request.app[PAGE].place))
 
 
 async def _send_file(request: web.Request) -> web.Response:
-    """Send a script or style sheet."""
+    """Send a script or style sheet, which browsers may keep; 404 if there is none with this name."""
     name = request.match_info["file"]
     content = shells.read_file(name)
     if content is None:
@@ -326,7 +336,7 @@ async def _show_list(request: web.Request) -> web.Response:
 
 
 async def _send_list(request: web.Request) -> web.Response:
-    """Send the list of sweeps as JSON."""
+    """Send the list of sweeps as JSON, waiting until it has been read first; an empty list if that fails."""
     shelf = request.app[PAGE].shelf
     async with shelf.keep_up_to_date():
         while not shelf.version:
@@ -335,7 +345,10 @@ async def _send_list(request: web.Request) -> web.Response:
 
 
 async def _show_sweep(request: web.Request) -> web.Response:
-    """Show the page of a sweep."""
+    """Show the page of a sweep; for the sweep that is expected and has not begun, one that tries again every second.
+
+    Raises `UnknownNameError` for any other name without a sweep.
+    """
     name = request.match_info["name"]
     try:
         folder = _open_folder(request, name)
@@ -349,7 +362,7 @@ async def _show_sweep(request: web.Request) -> web.Response:
 
 
 async def _send_status(request: web.Request) -> web.Response:
-    """Send what ``status --json`` prints."""
+    """Send what ``status --json`` prints. Raises `UnknownNameError`, or `StoreError` if the sweep is damaged."""
     from sweep.documents.status import describe_status  # a slow import, for programs alone
 
     folder = _open_folder(request, request.match_info["name"])
@@ -361,7 +374,10 @@ async def _send_status(request: web.Request) -> web.Response:
 
 
 async def _send_report(request: web.Request) -> web.Response:
-    """Send the latest report of a sweep, waiting for the first one."""
+    """Send the latest report of a sweep, waiting for the first one.
+
+    Raises `StoreError` if there is none because the sweep cannot be read.
+    """
     watch = _find_watch(request)
     async with watch.keep_up_to_date():
         while watch.report is None:
@@ -374,7 +390,7 @@ async def _send_report(request: web.Request) -> web.Response:
 
 
 async def _save_report(request: web.Request) -> web.Response:
-    """Send the report of a sweep as a file to download."""
+    """Send the report of a sweep, as one HTML page, as a file to download."""
     from sweep.render.report import page
 
     folder = _open_folder(request, request.match_info["name"])
@@ -385,7 +401,7 @@ async def _save_report(request: web.Request) -> web.Response:
 
 
 async def _send_output(request: web.Request) -> web.Response:
-    """Send the end of the output files of a sweep."""
+    """Send the ends of the output files of a sweep as JSON, as `_read_outputs` returns them."""
     folder = _open_folder(request, request.match_info["name"])
     return _make_json_answer(await request.app[PAGE].reading.run(_read_outputs, folder))
 
@@ -394,7 +410,10 @@ OUTPUT_BYTES = 20_000  # bytes at the end of a file that are sent
 
 
 def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
-    """Return the last 20,000 bytes of the files that the driver, Ray and TensorFlow have printed to, as texts."""
+    """Return the last 20,000 bytes of the files that the driver, Ray and TensorFlow have printed to, as texts.
+
+    The keys of each are ``file``, its name, and ``text``. Missing files are left out.
+    """
     found = []
     for name in ("driver.log", folder.debug_log.name):
         path = folder.path / name
@@ -406,14 +425,17 @@ def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
 
 
 async def _show_trial(request: web.Request) -> web.Response:
-    """Show the page of a trial."""
+    """Show the page of a trial of an existing sweep; the trial itself is not looked for."""
     name, trial = request.match_info["name"], request.match_info["trial"]
     _open_folder(request, name)
     return _draw_page(request, "trial", f"{name} · trial {trial}", sweep=name, trial=trial)
 
 
 async def _send_trial(request: web.Request) -> web.Response:
-    """Send the facts about a trial, and about the trials that it is compared with."""
+    """Send the facts about a trial, and about the trial in the query ``beside`` that it is compared with.
+
+    The keys are ``trial`` and ``data``, the data for the curves. Raises `UnknownNameError` if there is no such trial.
+    """
     from sweep.render.report.page_data import as_json
 
     watch = _find_watch(request)
@@ -431,7 +453,10 @@ async def _send_trial(request: web.Request) -> web.Response:
 
 
 def _list_compared(request: web.Request) -> list[ResultsFolder]:
-    """Return the folders of the sweeps that a request compares."""
+    """Return the folders of the sweeps that the queries ``sweep`` of a request name, each once.
+
+    Raises `InputError` unless 2 to 20 are named, and `UnknownNameError` if there is no such sweep.
+    """
     names = request.query.getall("sweep", [])
     if not 1 < len(names) <= MOST_COMPARED:
         raise InputError.one("sweep", f"names {len(names)} sweeps, expected 2 to {MOST_COMPARED}")
@@ -439,13 +464,13 @@ def _list_compared(request: web.Request) -> list[ResultsFolder]:
 
 
 async def _show_comparison(request: web.Request) -> web.Response:
-    """Show the page that compares sweeps."""
+    """Show the page that compares the sweeps in the queries ``sweep``."""
     names = [folder.name for folder in _list_compared(request)]
     return _draw_page(request, "compare", " · ".join(names))
 
 
 async def _send_comparison(request: web.Request) -> web.Response:
-    """Send the report on several sweeps."""
+    """Send the report on the sweeps in the queries ``sweep``."""
     content = await request.app[PAGE].reading.run(make_comparison, _list_compared(request))
     return web.Response(body=content, content_type="application/json")
 
@@ -454,12 +479,12 @@ async def _send_comparison(request: web.Request) -> web.Response:
 
 
 def _find_watch(request: web.Request) -> Watch:
-    """Return the watch of the sweep in a request's path."""
+    """Return the watch of the sweep in a request's path. Raises `UnknownNameError` if there is no such sweep."""
     return request.app[PAGE].watches.find(_open_folder(request, request.match_info["name"]))
 
 
 async def _open_stream(request: web.Request) -> web.StreamResponse:
-    """Start an answer that is a stream of server-sent events."""
+    """Start an answer that is a stream of server-sent events, with the security headers."""
     headers = access.make_headers(request.app[PAGE].access)
     stream = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
     await stream.prepare(request)
@@ -467,14 +492,14 @@ async def _open_stream(request: web.Request) -> web.StreamResponse:
 
 
 async def _send_event(stream: web.StreamResponse, event: str, data: str, number: int | None = None) -> None:
-    """Send one event of a stream; a browser that reconnects sends back the last ``number`` that it has received."""
+    """Send the event ``event`` with the text ``data``; a browser that reconnects sends back the last ``number``."""
     head = "" if number is None else f"id: {number}\n"
     body = "".join(f"data: {line}\n" for line in data.split("\n"))
     await stream.write(f"event: {event}\n{head}{body}\n".encode())
 
 
 async def _stream_list(request: web.Request) -> web.StreamResponse:
-    """Send the list of sweeps whenever it changes."""
+    """Send the list of sweeps and the problem of reading it, now and whenever they change, until the browser leaves."""
     page = request.app[PAGE]
     shelf = page.shelf
     stream = await _open_stream(request)
@@ -508,7 +533,7 @@ async def _stream_nothing(request: web.Request) -> web.StreamResponse:
 
 
 async def _wait_for_news(page: Page, news: Awaitable[bool]) -> bool:
-    """Wait for a change.
+    """Wait for a change or the end of the server.
 
     Returns False if ``news`` ends without a change, and True at a change or when the server shuts down.
     """
@@ -525,7 +550,8 @@ async def _wait_for_news(page: Page, news: Awaitable[bool]) -> bool:
 async def _stream_sweep(request: web.Request) -> web.StreamResponse:
     """Send new lines of the log, the state and the numbers of new reports, until the browser leaves.
 
-    The first line is the one after the header ``Last-Event-ID`` or the query ``after``.
+    The first line is the one after the number in the header ``Last-Event-ID`` or the query ``after``; without either,
+    the next new one.
     """
     page, watch = request.app[PAGE], _find_watch(request)
     after = request.headers.get("Last-Event-ID", request.query.get("after", ""))
@@ -569,7 +595,10 @@ class _StreamReader:
             await _send_event(self._stream, "report", str(watch.report.line))
 
     async def _send_log(self, reading: Reading) -> None:
-        """Send the new lines of the log; before them an event ``replaced`` if the log was replaced."""
+        """Send the new lines of the log; before them an event ``replaced`` if the log was replaced.
+
+        After ``replaced``, the lines that were read already are not sent.
+        """
         sweep = self._watch.sweep
         if sweep is None:
             return
@@ -595,19 +624,22 @@ class _StreamReader:
 
 
 async def _send_acts(request: web.Request) -> web.Response:
-    """Send the acts that the page offers."""
+    """Send all acts that the page offers, for any state of a sweep; none with ``--read-only``."""
     _open_folder(request, request.match_info["name"])
     return _make_json_answer(list(request.app[PAGE].offered.values()))
 
 
 async def _send_form_lines(request: web.Request) -> web.Response:
-    """Send the lines with which the forms of a sweep are filled in."""
+    """Send the lines with which the forms of a sweep are filled in; none if its log has not been read yet."""
     followed = _find_watch(request).sweep
     return _make_json_answer(prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing))
 
 
 async def _read_fields(request: web.Request) -> dict[str, str]:
-    """Return the fields of a request, all of them texts. Raises `InputError` for anything else."""
+    """Return the fields of a request by name, all of them texts. Raises `InputError` for anything else.
+
+    The request's body must be a JSON object.
+    """
     try:
         content = json.loads(await request.read())
     except (ValueError, RecursionError):
@@ -618,12 +650,15 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
 
 
 def _is_text(value: object) -> bool:
-    """Return whether ``value`` is a text that a file or a command line can have."""
+    """Return whether ``value`` is a text that a file or a command line can have: one without half a surrogate pair."""
     return isinstance(value, str) and not _HALF_A_CHARACTER.search(value)
 
 
 async def _run_act(request: web.Request) -> web.Response:
-    """Run the command line of an act; with ``preview``, only return the command line or its mistakes."""
+    """Run the command line of an act and send its job; with ``preview``, only send what `preview_act` returns.
+
+    Raises `UnknownNameError` if the act is not offered, and `InputError` for wrong fields.
+    """
     page = request.app[PAGE]
     folder = _open_folder(request, request.match_info["name"])
     given = await _read_fields(request)
@@ -641,7 +676,8 @@ async def _run_act(request: web.Request) -> web.Response:
 async def _send_jobs(request: web.Request) -> web.Response:
     """Send the command lines that were started for a sweep and its trials, one trial, or the file of a draft.
 
-    The oldest comes first. Dismissed command lines are left out.
+    The queries ``sweep``, ``trial`` and ``file`` name these. The oldest comes first. Dismissed command lines are left
+    out.
     """
     query = request.query
     subject = Subject(sweep=query.get("sweep", ""), trial=query.get("trial", ""), file=query.get("file", ""))
@@ -657,12 +693,12 @@ def _find_job(request: web.Request) -> Job:
 
 
 async def _send_job(request: web.Request) -> web.Response:
-    """Send the state and the output of a command line that the page has started."""
+    """Send the state and the output of a command line that the page has started; 404 if it is not kept any more."""
     return _make_json_answer(_find_job(request).describe())
 
 
 async def _dismiss_job(request: web.Request) -> web.Response:
-    """Hide a command line from all pages; it continues if it has not ended."""
+    """Hide a command line from all pages and send its state; it continues if it has not ended."""
     job = _find_job(request)
     job.is_dismissed = True
     return _make_json_answer(job.describe())
@@ -672,7 +708,11 @@ async def _dismiss_job(request: web.Request) -> web.Response:
 
 
 async def _show_draft(request: web.Request) -> web.Response:
-    """Show the page on which a new sweep file is written."""
+    """Show the page on which a new sweep file is written.
+
+    Its text is the file of the sweep in the query ``from`` under a free name, the file in the query ``file``, or a
+    template.
+    """
     page = request.app[PAGE]
     text, file = "", drafts.FILE
     source = request.query.get("from")
@@ -694,13 +734,16 @@ async def _show_draft(request: web.Request) -> web.Response:
 
 
 async def _send_draft_files(request: web.Request) -> web.Response:
-    """Send the names of the sweep files in the folder."""
+    """Send the names of the sweep files in the folder, those changed last first."""
     page = request.app[PAGE]
     return _make_json_answer(await page.reading.run(drafts.list_files, page.folder))
 
 
 async def _save_draft(request: web.Request) -> web.Response:
-    """Save a draft; if another text would be lost, only say so unless the request has ``replace``."""
+    """Save a draft and send its ``file`` and whether it was ``saved``.
+
+    If another text would be lost, it is not saved unless the request has ``replace``.
+    """
     page, given = request.app[PAGE], await _read_fields(request)
     file, text = given.get("file", ""), given.get("text", "")
     replace = bool(given.get("replace"))
@@ -725,7 +768,10 @@ async def _check_draft(request: web.Request) -> web.Response:
 
 
 async def _complete_draft(request: web.Request) -> web.Response:
-    """Send the completions at the cursor; start to read the trainable's source if that has not been done."""
+    """Send the completions at the cursor; start to read the trainable's source if that has not been done.
+
+    The modules of the folder are searched, too, if that has not been done or a person has asked for completions.
+    """
     page, given = request.app[PAGE], await _read_fields(request)
     before, after = given.get("before", ""), given.get("after", "")
     asked = given.get("why") == "wanted"
@@ -751,7 +797,10 @@ async def _plan_draft(request: web.Request) -> web.Response:
 
 
 async def _run_draft(request: web.Request) -> web.Response:
-    """Save a draft and run it as a new sweep."""
+    """Save a draft, run it as a new sweep and send the job; with ``preview``, only send the ``command``.
+
+    Raises `RefusedError` if another text would be lost, unless the request has ``replace``.
+    """
     page, given = request.app[PAGE], await _read_fields(request)
     more = acts.make_results_option(page.place)
     arguments = ["run", given.get("file", ""), *more, "--detach"]
@@ -765,10 +814,10 @@ async def _run_draft(request: web.Request) -> web.Response:
 
 
 def serve(page: Page, listening: socket.socket, beside: int | None = None, within: int | None = None) -> None:
-    """Run the server until Ctrl-C, or until another process has ended.
+    """Run the server on the socket ``listening`` until Ctrl-C, or until another process has ended.
 
-    With ``beside``, it ends when that process has ended and `Page.browsers` has been 0 for a minute. With ``within``,
-    the number of the parent process, it ends as soon as that process has ended.
+    With ``beside``, the number of a process, it ends when that process has ended and `Page.browsers` has been 0 for a
+    minute. With ``within``, the number of the parent process, it ends as soon as that process has ended.
     """
     logging.getLogger("aiohttp.server").addFilter(is_own_error)
     asyncio.run(_serve(page, listening, beside, within))
@@ -803,7 +852,7 @@ async def _serve(page: Page, listening: socket.socket, beside: int | None, withi
 
 
 def _is_alive(process: int) -> bool:
-    """Return whether a process is running."""
+    """Return whether the process with the number ``process`` is running."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -49,8 +49,9 @@ class Shelf:
         self._running: dict[str, FollowedSweep] = {}  # running sweeps, for their time left
 
     def list_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each sweep, running ones first, then by the time of the last change.
+        """Return a row for each sweep, running ones first, then those whose log was written last.
 
+        A row has the keys of ``list --json`` and of `ShelfRow`; a sweep that cannot be read has the state "damaged".
         Raises `StoreError` if the folder cannot be read.
         """
         found = folders(self.results)
@@ -61,9 +62,9 @@ class Shelf:
         return sorted(rows, key=lambda row: (row["state"] != "running", -(row["written"] or 0.0), row["name"]))
 
     def _get_row(self, folder: ResultsFolder) -> dict[str, Any]:
-        """Return the row of a sweep.
+        """Return the row of a sweep; it is made again only if the sweep has changed.
 
-        The row is made anew only if the sweep has changed, and less often if making it takes long.
+        Even then, the old row is returned for 5 times as long as it took to make it.
         """
         stamp = _fingerprint_sweep(folder)
         known = self._known.get(folder.name)
@@ -80,7 +81,10 @@ class Shelf:
         return row
 
     def _estimate_progress(self, folder: ResultsFolder) -> dict[str, float | None]:
-        """Return the trained share of a running sweep and the seconds left; {} until its log has been read."""
+        """Return the trained share of a running sweep and the seconds left as ``share`` and ``left_s``.
+
+        Each call reads at most about 8 megabytes of its log; returns {} until all has been read. Raises `StoreError`.
+        """
         if folder.name not in self._running:
             self._running[folder.name] = FollowedSweep(folder)
         followed = self._running[folder.name]
@@ -94,7 +98,10 @@ class Shelf:
 
 
 def _fingerprint_sweep(folder: ResultsFolder) -> tuple[object, ...]:
-    """Return a value that changes when a sweep's log grows, or when the sweep starts or stops running."""
+    """Return a value that changes when a sweep's log grows, or when the sweep starts or stops running.
+
+    Raises `StoreError` if its object store is unavailable.
+    """
     try:
         log = folder.log.stat()
         return folder.is_running(), log.st_size, log.st_mtime_ns
@@ -103,7 +110,7 @@ def _fingerprint_sweep(folder: ResultsFolder) -> tuple[object, ...]:
 
 
 def _make_row(folder: ResultsFolder) -> dict[str, Any]:
-    """Return the row of a sweep; one with the state "damaged" if it cannot be read."""
+    """Return the row of a sweep; one with the state "damaged" and the reason if it cannot be read."""
     try:
         summary = summarize_sweep(folder)
     except SweepError as error:
@@ -124,7 +131,10 @@ def _convert_fields_to_json(row: ShelfRow) -> dict[str, Any]:
 
 
 def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
-    """Return the fields of a row that come from the sweep file and the log."""
+    """Return the fields of a row that come from the sweep file and the log; `left_s` and `file` keep their defaults.
+
+    ``summary`` is that of the sweep. The number of trials and the share are None if the sweep file cannot be read.
+    """
     total = None
     try:
         spec = resuming.reopen(folder.path.parent, folder.name).spec
@@ -142,7 +152,7 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
 def read_question(folder: ResultsFolder) -> str:
     """Return the first line of a sweep's file without ``#`` if it is a comment, at most 200 characters.
 
-    Returns "" if it is no comment.
+    Returns "" if it is no comment, or if there is no file.
     """
     try:
         with folder.spec.open(encoding="utf-8", errors="replace") as file:

@@ -37,14 +37,14 @@ def read_file(name: str) -> bytes | None:
 
 @cache
 def _make_file_address(name: str) -> str:
-    """Return the address of a script or style sheet; it changes whenever the file does."""
+    """Return the address of a script or style sheet, relative to the root; it changes whenever the file does."""
     digest = hashlib.sha256(read_file(name) or b"").hexdigest()[:12]
     return f"-/files/{name}?v={digest}"
 
 
 @cache
 def _make_environment() -> jinja2.Environment:
-    """Return the environment of the page templates."""
+    """Return the environment of the page templates, which escapes all values."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.ui", "page"),
         autoescape=True,
@@ -57,7 +57,8 @@ def _make_environment() -> jinja2.Environment:
 def draw_shell(page: str, title: str, *, root: str, **values: object) -> str:
     """Return the HTML frame of a page; ``values`` become attributes of its body, which the scripts read.
 
-    ``root`` is the relative address of the server's first page, which may be below another path behind a proxy.
+    ``page`` is one of `PAGES`. ``root`` is the relative address of the server's first page, which may be below another
+    path behind a proxy.
     """
     return (
         _make_environment()
@@ -85,8 +86,8 @@ def draw_message(
 ) -> str:
     """Return a page that shows a message; after a while, the browser is led on to ``forward``, if that is given.
 
-    ``root`` is described in `draw_shell`. A browser that is not let in gets neither styles nor a link, because it could
-    not load them.
+    ``after_s`` is this time in seconds. ``root`` is described in `draw_shell`. A browser that is not let in gets
+    neither styles nor a link, because it could not load them.
     """
     template = _make_environment().get_template("message.html.jinja")
     names = STYLES if is_let_in else ()

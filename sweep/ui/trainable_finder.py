@@ -23,7 +23,11 @@ class TrainableFinder:
         self._known: dict[Path, tuple[int, tuple[str, ...]]] = {}  # time of the last change and names, by path
 
     def list_trainables(self, folder: Path) -> dict[str, str]:
-        """Return the trainables in a folder and in sweep's own package as ``module:Name``, with a note on the place."""
+        """Return the trainables in a folder and in sweep's own package as ``module:Name``, with a note on the place.
+
+        Of the folder, at most 300 modules directly in it or in its sub-folders are read, without tests. Modules that
+        are too large or not valid are left out.
+        """
         found = {}
         for module, path in _list_modules(folder):
             for name in self._list_names(path):
@@ -34,7 +38,7 @@ class TrainableFinder:
         return found
 
     def _list_names(self, path: Path) -> tuple[str, ...]:
-        """Return the names of the trainables in a module; none if it cannot be read."""
+        """Return the names of the trainables in a module; none if it cannot be read or has more than 500,000 bytes."""
         try:
             facts = path.stat()
             known = self._known.get(path)
@@ -50,7 +54,11 @@ class TrainableFinder:
 
 
 def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the name and the path of each module in a folder and in the packages directly in it."""
+    """Yield the name and the path of each module in a folder and in the packages directly in it.
+
+    At most 300 files are looked at. Tests, modules with names such as ``__init__``, and the folders in `APART` are left
+    out.
+    """
     paths = [*sorted(folder.glob("*.py")), *sorted(folder.glob("*/*.py"))]
     for path in paths[:MOST_FILES]:
         parts = path.relative_to(folder).with_suffix("").parts
@@ -61,7 +69,7 @@ def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _list_our_modules() -> Iterator[tuple[str, Path]]:
-    """Yield the name and the path of each module of sweep's own trainables."""
+    """Yield the name and the path of each public module of sweep's own trainables, except those in `INNER`."""
     spec = importlib.util.find_spec(OURS)
     for place in (spec.submodule_search_locations if spec is not None else None) or ():
         for path in sorted(Path(place).glob("*.py")):
@@ -70,10 +78,10 @@ def _list_our_modules() -> Iterator[tuple[str, Path]]:
 
 
 def find_trainables(text: str) -> Iterator[str]:
-    """Yield the names of the trainables in the text of a module.
+    """Yield the names of the trainables in the text of a module, other than those that begin with an underscore.
 
-    They are classes derived from a `KerasTrainable`, and functions ``train(hp, report)``. Raises `SyntaxError` if the
-    text is not Python.
+    They are classes derived from a `KerasTrainable` or similar to one, and functions with two parameters of which the
+    second is ``report``. Raises `SyntaxError` if the text is not Python.
     """
     classes = {BASE}
     for node in ast.parse(text).body:

@@ -76,8 +76,8 @@ def read_trials(
 ) -> tuple[TrialDocument, dict[str, object]]:
     """Return the facts about the trials ``numbers``, and the data for the curves that the report's scripts draw.
 
-    ``events`` has the events of the trials that have been read so far. Raises `UnknownNameError` if there is no such
-    trial, and `StoreError` if the sweep is damaged.
+    ``events`` has the events of these trials, by number, that have been read so far. Raises `UnknownNameError` if there
+    is no such trial, and `StoreError` if the sweep is damaged.
     """
     from sweep.render.report.page_data import trials_document
     from sweep.store import reading
@@ -99,13 +99,13 @@ def read_trials(
 
 
 def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
-    """Return the curves of the trials in ``sweep``."""
+    """Return the curves of the trials in ``sweep``, with at most 40,000 points together."""
     objectives = [name for name, _ in sweep.objectives]
     return curves_of(tables.metrics, [trial.trial for trial in sweep.trials], objectives, POINTS)
 
 
 def _read_row(tables: Tables, row: int) -> dict[str, Value]:
-    """Return the columns of a trial that are not empty."""
+    """Return by name the columns of the trial in row ``row`` that are not empty."""
     from sweep.store import reading
 
     one = tables.trials.slice(row, 1)
@@ -116,7 +116,11 @@ def _read_row(tables: Tables, row: int) -> dict[str, Value]:
 def _describe_trial(
     folder: ResultsFolder, trial: Trial, row: Mapping[str, Value], events: tuple[EventFacts, ...]
 ) -> TrialFacts:
-    """Return the facts about one trial."""
+    """Return the facts about one trial.
+
+    ``row`` has its columns that are not empty, ``events`` the descriptions of its events. Its output is read from the
+    log.
+    """
     words = ["--trial", str(trial.trial)]
     return TrialFacts(
         trial=trial.trial,
@@ -143,7 +147,7 @@ def _describe_trial(
 
 
 def _is_fact(name: str) -> bool:
-    """Return whether a column is listed among a trial's other facts."""
+    """Return whether the column ``name`` is listed among a trial's other facts."""
     prefixes = ("param.", "metric.", "best.", "test.", "overhead.")
     return name not in ELSEWHERE and not name.startswith(prefixes)
 
@@ -154,9 +158,9 @@ def _convert_to_json(value: Value) -> Value:
 
 
 def _list_times(row: Mapping[str, Value]) -> tuple[TimePart, ...]:
-    """Return the parts of a trial's duration: training first, then the others, longest first.
+    """Return the parts of a trial's duration that took time: training first, then the others, longest first.
 
-    Overhead that no column explains becomes the part "wait".
+    Overhead of more than 1 ms that no column explains becomes the part "wait".
     """
     parts = []
     measured = 0.0

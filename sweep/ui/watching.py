@@ -39,7 +39,10 @@ Made = TypeVar("Made")
 
 
 def encode_line(value: object) -> str:
-    """Return a record as one line of JSON; NaN and infinities become texts, as in all documents."""
+    """Return a record or any other value as one line of JSON; NaN and infinities become texts, as in all documents.
+
+    Raises TypeError for values that JSON would lose or change.
+    """
     return json.dumps(convert_to_json_types(as_plain(value)), separators=(",", ":"))
 
 
@@ -54,7 +57,7 @@ class LiveReport:
 
     @property
     def key(self) -> tuple[int, bool]:
-        """The state of the sweep that the report shows; reports with the same key are the same."""
+        """The pair (lines covered, whether the sweep was running); reports with the same key are the same."""
         return self.line, self.running
 
 
@@ -65,12 +68,12 @@ class News:
         self._changed = asyncio.Event()
 
     def wake_all(self) -> None:
-        """Wake all tasks that are waiting."""
+        """Wake all tasks that are waiting; a task that begins to wait later waits for the next call."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for the next change; return False if none came within ``timeout_s`` seconds."""
+        """Wait for the next change; return whether one came within ``timeout_s`` seconds."""
         try:
             await asyncio.wait_for(self._changed.wait(), timeout_s)
         except TimeoutError:
@@ -95,12 +98,12 @@ class Reading:
         await asyncio.shield(self._ready)
 
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
-        """Call a function in a thread and return its result."""
+        """Call ``work`` with ``arguments`` in a thread, after `prepare`; return its result or raise its exception."""
         await self.prepare()
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
 
     def close(self) -> None:
-        """End the threads without waiting for their work."""
+        """End the threads without waiting for their work; work that has not begun is never done."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -124,7 +127,10 @@ class KeptUpToDate(ABC):
 
     @asynccontextmanager
     async def keep_up_to_date(self) -> AsyncIterator[None]:
-        """Count a browser inside the block; while there is one, the state is read repeatedly in a task."""
+        """Count a browser inside the block; while there is one, the state is read repeatedly in a task.
+
+        Errors of reading are not raised here: `problem` says why it fails.
+        """
         self.browsers += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._read_repeatedly())
@@ -140,7 +146,7 @@ class KeptUpToDate(ABC):
         return self.browsers == 0 and time.monotonic() - self._left > FORGET_S
 
     async def _read_repeatedly(self) -> None:
-        """Read the state and pause, until no browser is left; show errors to the browsers."""
+        """Read the state and pause, until no browser is left; show errors to the browsers and go on."""
         while self.browsers:
             pause_s = IDLE_LOOK_S
             try:
@@ -157,7 +163,7 @@ class KeptUpToDate(ABC):
         """Read the state once; return the seconds to pause before the next time."""
 
     def _show_problem(self, problem: str) -> None:
-        """Show the browsers why reading has failed."""
+        """Show the browsers why reading has failed, unless they have been told the same before."""
         if problem != self.problem:
             self.problem = problem
             self._wake_browsers()
@@ -186,7 +192,7 @@ class Watch(KeptUpToDate):
     async def _read_once(self) -> float:
         """Read the next part of the log, update the state, and start a report if one is due.
 
-        Return the seconds to pause.
+        Returns the seconds to pause.
         """
         if self.sweep is None:
             self.sweep = await self._reading.run(FollowedSweep, self.folder)
@@ -218,7 +224,10 @@ class Watch(KeptUpToDate):
         return self._report_task is not None and not self._report_task.done()
 
     def _renew_report(self) -> None:
-        """Start to make a new report if the last one is outdated and the least pause has passed."""
+        """Start to make a new report if the last one is outdated and the least pause has passed.
+
+        While a small log has not been read to its end, or a report is being made, do nothing.
+        """
         sweep = self.sweep
         if sweep is None or self._is_reporting:
             return
@@ -229,7 +238,7 @@ class Watch(KeptUpToDate):
             self._report_task = asyncio.create_task(self._make_report())
 
     async def _make_report(self) -> None:
-        """Make a report in a thread and wake the requests that wait for it."""
+        """Make a report in a thread and wake the requests that wait for it; an error becomes `report_problem`."""
         cost_s = 0.0
         try:
             self.report = await self._reading.run(make_report, self.folder, self.sweep)
@@ -245,7 +254,10 @@ class Watch(KeptUpToDate):
 
 
 def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
-    """Return a report on the present state of a sweep. Raises `StoreError`."""
+    """Return a report on the present state of a sweep. Raises `StoreError`.
+
+    ``sweep`` knows the lines of the log; without it, the report covers 0 lines.
+    """
     from sweep.render import report  # the first import takes seconds
 
     began = time.thread_time()
@@ -265,7 +277,10 @@ def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:
 
 
 def encode_report(line: int, found: Any) -> bytes:
-    """Return a report as JSON; ``line`` is the number of lines of the log that it covers."""
+    """Return a report as JSON in ASCII; ``line`` is the number of lines of the log that it covers.
+
+    The keys are ``line``, ``html`` and ``data``. ``found`` is what `report.sections` returns.
+    """
     from sweep.render.report.page_data import as_json
 
     return as_json({"line": line, "html": found.html, "data": found.data}).encode("ascii")
@@ -282,7 +297,7 @@ class ShelfWatch(KeptUpToDate):
         self._reading = reading
 
     async def _read_once(self) -> float:
-        """Read the list; return the seconds to pause."""
+        """Read the list, wake the browsers if it has changed, and return the seconds to pause."""
         began = time.monotonic()
         content = encode_line(await self._reading.run(self._shelf.list_rows))
         if content != self.content or self.problem:
@@ -303,7 +318,7 @@ class Watches:
         self._watches: dict[str, Watch] = {}
 
     def find(self, folder: ResultsFolder) -> Watch:
-        """Return the watch of a sweep, which is created if necessary.
+        """Return the watch of a sweep by its name, which is created if necessary.
 
         Drops the watches that no browser has shown for two minutes.
         """
@@ -315,5 +330,8 @@ class Watches:
 
     @property
     def browsers(self) -> int:
-        """Number of open pages that show a sweep or a trial, counted by their event streams."""
+        """Number of open pages that show a sweep or a trial, counted by their event streams.
+
+        A request for a report also counts while it waits.
+        """
         return sum(watch.browsers for watch in self._watches.values())

@@ -62,7 +62,10 @@ class BatchSplit(Examples):
         self.size = sum(self._sizes)
 
     def check_batch_size(self, batch_size: int) -> None:
-        """Raise DataError if the batches do not have the trial's batch size."""
+        """Raise DataError if the largest batch does not have ``batch_size`` examples.
+
+        A data set of a single batch may have fewer.
+        """
         largest = max(self._sizes)
         if (largest != batch_size and len(self._sizes) > 1) or largest > batch_size:
             raise DataError(
@@ -82,13 +85,14 @@ class BatchSplit(Examples):
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return the numbers of batches of ``large`` and of ``small`` examples into which the first batch is cut."""
+        """Return into how many batches of ``large`` and of ``small`` examples batch 0 of the data set is cut."""
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def list_chunk_kinds(self) -> list[Chunk]:
-        """Return one chunk for each structure of shapes that a pass may contain, for tracing.
+        """Return one chunk for each structure, shape and type of a batch that was seen when the data set was created.
 
-        If replicas span processes, a chunk of a single row is added, because chunks are then split further.
+        If replicas span processes, a chunk of a single row is added, because chunks are then split further. Graphs are
+        traced with these chunks.
         """
         kinds = [*self._kinds]
         if self._replicas.span_processes:
@@ -96,19 +100,25 @@ class BatchSplit(Examples):
         return [make_chunk(batch, self._replicas) for batch in kinds]
 
     def examples(self, count: int) -> Any:
-        """Return the first ``count`` examples, at most those of the first batch."""
+        """Return the first ``count`` examples as (x,), (x, y) or (x, y, sample_weight), at most those of batch 0.
+
+        Texts are converted to a tensor.
+        """
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(leaf[:count]), self._kinds[0])
 
     def some_targets(self) -> Any:
-        """Return the targets of the first batch; None if there are no targets."""
+        """Return the targets of batch 0; None if there are no targets."""
         return unpack_example(self._kinds[0])[1]
 
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
     ) -> Iterator[Chunk]:
-        """Yield the chunks of pass ``number`` (from 1) without its first ``skipped`` batches; each batch is one chunk.
+        """Yield the batches of pass ``number`` (from 1) without the first ``skipped`` ones, each as one chunk.
 
-        Every process reads whole batches. With a ``share``, only this part of each batch is put on the devices.
+        Without ``seed``, batches have their original order, and `on_epoch_end` is not called; if shuffling is off, only
+        the order is the original one. ``batch_size`` does not cut batches. Every process reads whole batches. With a
+        ``share``, only this part of each batch is put on the devices.
+        Raises: DataError: if a batch cannot be trained on.
         """
         which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
         order = permutation(len(self._sizes), which.seed, number)[skipped:]
@@ -135,7 +145,8 @@ class _RepeatableDataset:
     def advance_to(self, seed: int | None, number: int) -> keras.utils.PyDataset:
         """Return the data set in the state of pass ``number`` (from 1), after ``on_epoch_end`` of all passes before it.
 
-        If ``seed`` is None, return the original data set.
+        Each of these calls draws from `random` and `np.random` seeded by (seed, pass). The result is a copy that a
+        later call may advance. If ``seed`` is None or there is no ``on_epoch_end``, return the original data set.
         """
         if seed is None or not self.changes_itself:
             return self.given
@@ -161,10 +172,11 @@ class BatchReader:
         self._pool: Executor | None = None
 
     def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
-        """Yield the batches with the indices ``numbers`` in pass ``number``, in this order; arrays are copied.
+        """Yield the batches with the indices ``numbers`` in pass ``number`` (from 1), in this order.
 
-        If ``seed`` is None, they are the batches of the original data set. Raises DataError if a batch is not (x,), (x,
-        y) or (x, y, sample_weight).
+        A batch is a tuple (x,), (x, y) or (x, y, sample_weight) of copied arrays. If ``seed`` is None, they are the
+        batches of the original data set. Several workers read some batches ahead.
+        Raises: DataError: if a batch has another form, or arrays that cannot be trained on.
         """
         given = self._turning.given
         if given.use_multiprocessing:  # each process advances its own copy

@@ -60,7 +60,11 @@ class ArraySplit(Examples):
         self._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, replicas, None))
 
     def part(self, rows: Order) -> ArraySplit:
-        """Return a data set of ``rows``, which shares the arrays; `examples` and `targets` still refer to all rows."""
+        """Return a data set that visits only ``rows``, which are indices into all rows, and shares the arrays.
+
+        Of the result, `spread_examples` also takes only these rows. `examples`, `targets`, `some_targets`, `leaves` and
+        `read_content` still refer to all rows.
+        """
         part = copy.copy(self)
         part._rows = rows
         part.size = len(rows)
@@ -74,21 +78,27 @@ class ArraySplit(Examples):
         return unpack_example(self.arrays)[1]
 
     def leaves(self) -> list[Any]:
-        """Return all arrays as a flat list."""
+        """Return all arrays, with all rows, as a flat list."""
         return list(tf.nest.flatten(self.arrays))
 
     def examples(self, count: int) -> Any:
-        """Return the first ``count`` examples, with texts converted to a tensor."""
+        """Return the first examples of all rows, at most ``count``, as (x,), (x, y) or (x, y, sample_weight).
+
+        Texts are converted to a tensor.
+        """
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[:count])), self.arrays)
 
     def spread_examples(self, count: int) -> Any:
-        """Return at most ``count`` examples, evenly spaced over the data, with texts converted to a tensor."""
+        """Return at most ``count`` examples, evenly spaced over the visited rows, with texts converted to a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
         rows = self._find_row_numbers(places)
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield all rows of the arrays in blocks; yield None once if they exceed 2 GiB or are not NumPy arrays."""
+        """Yield all rows, array by array, in blocks of about 64 MiB.
+
+        Yield only None if the arrays exceed 2 GiB together or one of them is no NumPy array.
+        """
         yield from _read_array_blocks(self.leaves())
 
     @property
@@ -97,7 +107,7 @@ class ArraySplit(Examples):
         return self._placed.fits
 
     def some_targets(self) -> Any:
-        """Return the targets of the first examples, up to 4 MiB of them; None if there are no targets."""
+        """Return the first targets of all rows, up to about 4 MiB but at least one; None if there are no targets."""
         targets = self.targets
         if targets is None:
             return None
@@ -131,7 +141,7 @@ class LazyPlacement:
     _tensors: Any = None
 
     def tensors(self) -> Any:
-        """Return the arrays as tensors on every device; the first call copies them there."""
+        """Return the arrays as `residence.put_on_devices` does; only the first call puts them on the devices."""
         if self._tensors is None:
             self._tensors = residence.put_on_devices(
                 tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.replicas
@@ -140,7 +150,10 @@ class LazyPlacement:
 
 
 def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: Pass) -> Iterator[Chunk]:
-    """Yield the chunks of a pass over the rows ``subset`` of arrays (all rows if None), gathered on the host."""
+    """Yield the chunks of the pass ``which`` over the rows ``subset`` of arrays (all rows if None).
+
+    Each chunk has about 64 MiB, and is copied to the devices when it is asked for.
+    """
     leaves = tf.nest.flatten(arrays)
     batch_size = which.batch_size
     if subset is None:
@@ -199,7 +212,7 @@ class BucketSplit(Examples):
         return [next(part.chunks(1, None, 0)) for part in self.parts]
 
     def examples(self, count: int) -> Any:
-        """Return the first ``count`` examples of the first bucket."""
+        """Return the first examples of the first bucket, at most ``count``, with texts converted to a tensor."""
         return self.parts[0].examples(count)
 
     def spread_examples(self, count: int) -> Any:
@@ -207,16 +220,22 @@ class BucketSplit(Examples):
         return self.parts[0].spread_examples(count)
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield the rows of all buckets in blocks, and None for each bucket that exceeds 2 GiB or is not in memory."""
+        """Yield the rows of all buckets in blocks.
+
+        Yield only None for a bucket that exceeds 2 GiB or has something other than NumPy arrays.
+        """
         for part in self.parts:
             yield from part.read_content()
 
     def some_targets(self) -> Any:
-        """Return the targets of the first examples of the first bucket; None if there are no targets."""
+        """Return the first targets of the first bucket, up to about 4 MiB; None if there are no targets."""
         return self.parts[0].some_targets()
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
-        """Yield the chunks of a pass; consecutive batches of one bucket are one chunk."""
+        """Yield the chunks of a pass: consecutive batches of one bucket.
+
+        If the data does not stay on the devices, they are cut into several chunks of about 64 MiB.
+        """
         if not self._placed[0].fits:
             return self._ahead.chunks(which)
         found = list_bucket_runs([part.size for part in self.parts], which)
@@ -224,10 +243,11 @@ class BucketSplit(Examples):
 
 
 def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
-    """Yield (bucket, rows) for each run of consecutive batches of one bucket, in the order of a pass.
+    """Yield (bucket, rows) for each run of consecutive batches of one bucket, in the order of the pass ``which``.
 
-    ``sizes`` has the number of examples of each bucket. The rows are row numbers within the bucket. A run ends after a
-    batch with fewer rows than the batch size, so only its last batch may be smaller.
+    ``sizes`` has the number of examples of each bucket, ``bucket`` is an index into it, and the rows are row numbers
+    within the bucket. A run ends after a batch with fewer rows than the batch size, so only its last batch may be
+    smaller.
     """
     batch_size = which.batch_size
     seed = which.seed
@@ -272,9 +292,10 @@ def make_examples(
 ) -> Examples:
     """Wrap training or validation data, as `data` returned it, in the subclass of `Examples` for its kind.
 
-    ``name`` starts the error messages, such as "training data". ``resident_bytes`` is how much may stay on each device
-    (see `residence.fit_on_devices`); ``extent`` is how much of a stream a trial reads.
-    Raises: DataError: if the data cannot be trained on.
+    Streams without a known size are counted, and all batches of a `PyDataset` are read. ``name`` starts the error
+    messages, such as "training data". ``resident_bytes`` is how much may stay on each device (see
+    `residence.fit_on_devices`); ``extent`` is how much of a stream a trial reads.
+    Raises: DataError: if the data cannot be trained on. NotBegun: if the extent's stop file appears during the count.
     """
     try:
         if isinstance(data, tf.data.Dataset):
@@ -304,8 +325,9 @@ BLOCK_BYTES = 64 * 2**20
 def compute_fingerprint(*splits: Examples | None) -> str | None:
     """Return a hexadecimal digest of the examples, sizes and types of data sets; None if it would cost too much.
 
-    It is None for arrays of more than 2 GiB together, streams of more than about 256 MiB, and rows that are decoded at
-    each use. A data set that is None, such as missing validation data, also enters the digest.
+    It is None for arrays of more than 2 GiB together, streams of more than about 256 MiB or of unknown end, and rows
+    that are decoded at each use. A data set that is None, such as missing validation data, also enters the digest.
+    Raises: DataError: if a stream cannot be read.
     """
     total = hashlib.blake2b(digest_size=16)
     left = LARGEST_BYTES

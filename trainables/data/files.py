@@ -52,13 +52,16 @@ class Records:
         return np.stack([np.cumsum(counts) - counts, np.cumsum(counts)], axis=1)
 
     def fetch(self, numbers: tf.Tensor) -> tf.Tensor:
-        """Return the records ``numbers`` as a string tensor; call it inside a `tf.data` pipeline."""
+        """Return the records with the numbers ``numbers``, a vector of integers, as a string tensor in this order.
+
+        Records are not decoded. Call it inside a `tf.data` pipeline.
+        """
         found = tf.numpy_function(self.read, [numbers], tf.string, stateful=False)
         found.set_shape([None])
         return found
 
     def read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the records ``numbers``, in this order, as an object array of undecoded bytes.
+        """Return the records with the numbers ``numbers``, in this order, as an object array of undecoded bytes.
 
         Several threads may call it at once.
         """
@@ -128,9 +131,10 @@ def tfrecords(
     """Return a stream of the uncompressed TFRecord shards that match a glob pattern.
 
     ``features`` has the form that `tf.io.parse_single_example` expects; ``example`` maps one parsed record to (x, y) or
-    (x, y, sample_weight). A pass visits the shards in its own order, eight at a time, and shuffles in a buffer of
-    ``buffer`` examples.
-    Raises: DataError: if no file matches, or one is damaged.
+    (x, y, sample_weight). A shuffled pass visits the shards in its own order, eight at a time, and shuffles in a buffer
+    of ``buffer`` examples. Validation data, and training with ``shuffle`` false, keep the order of the sorted file
+    names.
+    Raises: DataError: if no file matches, or one is damaged or compressed.
     """
     shards = _find_files(pattern)
     records = index_records(shards)
@@ -139,10 +143,13 @@ def tfrecords(
     def visited(
         open_shard: Callable[[tf.Tensor], tf.data.Dataset], shard_items: Sequence[Any]
     ) -> Callable[[int | None, int], tf.data.Dataset]:
-        """Return the function `ordered` for shards that ``open_shard`` opens, each by its item in ``shard_items``."""
+        """Return the function `ordered`, which gives the dataset of a pass.
+
+        It consists of what ``open_shard`` makes of each shard's item in ``shard_items``.
+        """
 
         def ordered(seed: int | None, number: int) -> tf.data.Dataset:
-            """Return the records of a pass: in the order of the files or, with a seed, interleaved and shuffled."""
+            """Return what `open_shard` yields in a pass: in the files' order, or with a seed mixed and shuffled."""
             order = permutation(len(shards), seed, number)
             items = tf.data.Dataset.from_tensor_slices([shard_items[int(place)] for place in order])
             open_at_once = 1 if seed is None else INTERLEAVED
@@ -176,9 +183,12 @@ def parquet(
 ) -> tuple[BlockArray, ...]:
     """Return the Parquet shards that match a glob pattern, as (x, y) or (x, y, sample_weight).
 
-    ``inputs`` names columns of numbers, which become a matrix, or one column with lists of equal length. x is cast to
-    ``dtype``; y keeps its stored type. Rows are read in batches when the arrays are written to disk.
-    Raises: DataError: if no file matches, or a column is missing, has nulls, or has values that are not numbers.
+    ``inputs`` names columns of numbers, or one column with lists of equal length. x is a matrix, also for one column of
+    numbers, and is cast to ``dtype``. y and the weights keep their stored types, and are vectors if they have one
+    number per row. Rows are in the order of the sorted file names; they are read in batches when the arrays are written
+    to disk.
+    Raises: DataError: if no file matches, none has a row, or a column is missing. Nulls, values that are not numbers,
+    and rows unlike the first one also raise it, but mostly only when the rows are read.
     """
     import pyarrow.parquet as pq
 
@@ -227,7 +237,7 @@ def parquet(
 def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:
     """Return columns of a record batch side by side as a matrix of shape (rows, values).
 
-    A column of lists becomes several columns of the matrix.
+    A column of lists becomes several columns of the matrix. ``name`` is the file's, for error messages.
     Raises: DataError: if a column has nulls, lists of different lengths, or values that are not numbers.
     """
     import pyarrow as pa
@@ -262,10 +272,11 @@ def image_folder(
 ) -> tuple[Any, np.ndarray[Any, Any]]:
     """Return images (n, height, width, channels) as uint8, and their labels: the indices of their sorted sub-folders.
 
-    Images of another size than ``size`` are resized (bilinear, antialiased). ``part`` selects files by a hash of their
-    names, which is uniform in [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With ``keep``, images are decoded once and
-    written to disk; otherwise they are decoded at each use.
-    Raises: DataError: if the folder is missing, has other files, or an image cannot be decoded.
+    ``size`` is (height, width); images of another size are resized (bilinear, antialiased). ``part`` selects files by a
+    hash of their paths within the folder, which is uniform in [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With
+    ``keep``, images are decoded once and written to disk; otherwise they are decoded at each use.
+    Raises: DataError: if the folder is missing or has no sub-folders, a sub-folder has files that are no images, or no
+    image is in the part. An image that cannot be decoded raises it only when it is read.
     """
     root = Path(path)
     names = classes(root)
@@ -292,9 +303,9 @@ def image_folder(
 
 
 def classes(path: str | Path) -> tuple[str, ...]:
-    """Return the names of the sub-folders of an image folder, in the order of their labels.
+    """Return the names of the sub-folders of an image folder, in the order of their labels, which is alphabetical.
 
-    Raises: DataError: if there are no sub-folders.
+    Raises: DataError: if the folder is missing or has no sub-folders.
     """
     root = Path(path)
     names: list[str] = []
@@ -338,7 +349,7 @@ class Images:
         return images
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Yield all images in order, about 16 MiB at a time."""
+        """Yield all images in order, in arrays of about 16 MiB."""
         step = max(BLOCK_BYTES // int(np.prod(self.shape[1:])), 1)
         for start in range(0, len(self), step):
             yield self[start : start + step]

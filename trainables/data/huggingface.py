@@ -18,10 +18,11 @@ def columns(
 ) -> tuple[Any, ...]:
     """Return the columns of a `datasets.Dataset` as (x, y) or (x, y, sample_weight).
 
-    ``inputs`` is one column, or several that become a dict of arrays by name. Numbers, lists of equal length and images
-    of equal size are read block by block and written to disk once; texts become arrays of texts.
-    Raises: DataError: if a column is missing, or has nulls, lists of different lengths or other objects, or if
-    ``dataset`` cannot be read.
+    ``inputs`` is one column, or a list of columns, which become a dict of arrays by name. Numbers, lists of equal
+    length and images of equal size become `BlockArray`, read block by block and written to disk once; texts become
+    arrays of texts.
+    Raises: DataError: if a column is missing, the first row has a null or an object other than these, or ``dataset`` is
+    empty, a stream, or a dict of splits. Later rows unlike the first raise it when they are read.
     """
     if not hasattr(dataset, "with_format") or not hasattr(dataset, "column_names"):
         raise DataError(f"a {type(dataset).__name__}, expected a datasets.Dataset")

@@ -50,11 +50,15 @@ class Batches(NamedTuple):
 
     @classmethod
     def of(cls, chunk: Chunk, count: int, *, size: int, seed: int, first: int) -> Self:
-        """Return the first ``count`` batches of a chunk, converted to tensors."""
+        """Return the first ``count`` batches of a chunk as tensors.
+
+        ``size`` is the batch size, ``seed`` the trial's seed, of which 31 bits are kept, and ``first`` the number of
+        the first of the batches, counted from the trial's beginning.
+        """
         return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seeds.truncate_seed(seed), first)))
 
     def rows(self, i: tf.Tensor) -> tf.Tensor:
-        """Return the row numbers, within the chunk, of the examples of batch ``i``."""
+        """Return the row numbers, within the chunk, of batch ``i`` (from 0); the last batch may have fewer."""
         return self.order[i * self.size : (i + 1) * self.size]
 
 
@@ -83,7 +87,11 @@ class ChunkPrefetcher:
         self._begun: tuple[Pass, Iterator[Chunk], Future[Chunk | None]] | None = None
 
     def chunks(self, which: Pass) -> Iterator[Chunk]:
-        """Yield the chunks of a pass, each prepared while the one before it was used."""
+        """Yield the chunks of a pass, each prepared in a thread while the one before it is used.
+
+        At the end of a shuffled pass, the first chunk of the following pass is begun, and used if that pass is asked
+        for next.
+        """
         _, chunks, coming = self._begin(which)
         self._begun = None
         while (chunk := coming.result()) is not None:
@@ -102,7 +110,7 @@ class ChunkPrefetcher:
 
 
 def split_by_batch_size(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
-    """Split chunks so that all batches of a chunk have one size: a last, smaller batch becomes a chunk of its own.
+    """Split chunks so that all batches of a chunk have one size; a smaller batch at the end becomes a chunk of its own.
 
     Training in several processes needs this, because one collective sum supports only one shape.
     """
@@ -119,7 +127,7 @@ def count_updates(size: int, batch_size: int) -> int:
 
 
 def choose_chunk_rows(row_bytes: int, batch_size: int) -> int:
-    """Return the number of rows of a chunk of about `CHUNK_BYTES`, a multiple of the batch size."""
+    """Return the number of rows of a chunk of about `CHUNK_BYTES`: a multiple of the batch size, at least one batch."""
     return max(CHUNK_BYTES // max(row_bytes, 1) // batch_size, 1) * batch_size
 
 
@@ -151,8 +159,9 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
 def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: Replicas) -> Chunk:
     """Return a chunk of ``size`` examples on the devices, whose order of visits is the order in which they are read.
 
-    ``read`` returns the examples at given positions, as newly made arrays that no other code uses. If this process
-    needs only a share of each batch, only this share is read, and each device gets the examples that it computes.
+    ``read`` returns the examples at given positions (from 0), as newly made arrays that no other code uses. If
+    ``which`` has a share, because this process needs only a part of each batch, only this part is read, and each device
+    gets the examples that it computes.
     """
     everything = np.arange(size, dtype=np.int32)
     share = which.share
@@ -166,7 +175,10 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
 
 
 def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
-    """Return a chunk with ``rows`` of arrays, copied to the devices; the first row must be the first of a batch."""
+    """Return a chunk with ``rows`` of arrays, copied to the devices; with a share in ``which``, only the share's rows.
+
+    The first row must be the first of a batch.
+    """
 
     def read(places: Order) -> Any:
         return tf.nest.map_structure(lambda leaf: gather_array_rows(leaf, rows[places]), arrays)
@@ -177,8 +189,8 @@ def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> C
 def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
     """Return a chunk with all rows of arrays, in their order.
 
-    The tensors may share the memory of ``arrays``, which must not be used afterwards. If this process has several
-    replicas and a share (see ``which``), each replica gets the rows that it computes.
+    The tensors may share the memory of ``arrays``, which must not be changed afterwards. If this process has several
+    replicas and ``which`` has a share, each replica gets only the rows that it computes; otherwise a share is ignored.
     """
     count = len(tf.nest.flatten(arrays)[0])
     if which is None or which.share is None or not replicas.several_here:
@@ -199,7 +211,7 @@ def select_rows(arrays: Any, places: Order) -> Any:
 
 
 def get_batch_specs(example: Any) -> Any:
-    """Return the tensor specs of batches like ``example``, but with any number of rows."""
+    """Return the tensor specs of batches like the batch ``example``, but with any number of rows."""
 
     def of(leaf: Any) -> tf.TensorSpec:
         return tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype))
@@ -255,7 +267,7 @@ class Examples(ABC):
     def count(self, extent: Extent) -> None:  # noqa: B027  # others know their size
         """Count the examples of a stream of unknown size, as far as a trial with this ``extent`` reads it.
 
-        Do nothing for data of known size.
+        Do nothing for data of known size. The result is stored in `size`.
         """
 
     @abstractmethod
@@ -282,12 +294,15 @@ class Examples(ABC):
         return [next(self.chunks(1, None, 0))]
 
     def example(self) -> Any:
-        """Return the first example, as a batch of one."""
+        """Return the first example, as a batch of one: (x,), (x, y) or (x, y, sample_weight)."""
         return self.examples(1)
 
     @abstractmethod
     def examples(self, count: int) -> Any:
-        """Return the first examples, at most ``count``, with texts converted to a tensor."""
+        """Return the first examples, at most ``count``, as a batch (x,), (x, y) or (x, y, sample_weight).
+
+        Texts are converted to a tensor.
+        """
 
     def spread_examples(self, count: int) -> Any:
         """Return at most ``count`` examples, from all over the data if that is cheap.
@@ -303,10 +318,10 @@ class Examples(ABC):
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
     ) -> Iterator[Chunk]:
-        """Return the chunks of pass ``number`` (from 1) without its first ``skipped`` batches.
+        """Return an iterator over the chunks of pass ``number`` (from 1) without its first ``skipped`` batches.
 
-        The order depends only on (seed, number); without a seed it is the original order. With a ``share``, data that
-        is too large to stay on the devices is read only as far as this process needs it.
+        The order depends only on (seed, number); without a seed, or if shuffling is off, it is the original order. With
+        a ``share``, data that is too large to stay on the devices is read only as far as this process needs it.
         """
         return self._pass(Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share))
 
@@ -318,7 +333,7 @@ VALIDATION_BATCH = 256
 
 
 def may_split_chunks(hp: Hyperparameters) -> bool:
-    """Return whether an epoch or a validation may end within a chunk, because its number of steps is set."""
+    """Return whether ``steps_per_epoch`` or ``validation_steps`` is set: epochs may then end within a chunk."""
     return "steps_per_epoch" in hp or "validation_steps" in hp
 
 
@@ -333,10 +348,10 @@ class Walk:
     def __init__(
         self, data: Examples, batch_size: int, seed: int, steps: int | None = None, share: Share | None = None
     ) -> None:
-        """Start before update 0.
+        """Start before update 0; read nothing yet.
 
-        ``steps`` is the number of updates per epoch; None for one pass per epoch. ``share`` is the part of each batch
-        that this process needs; None for all of it.
+        ``seed`` orders the passes. ``steps`` is the number of updates per epoch; None for one pass per epoch. ``share``
+        is the part of each batch that this process needs; None for all of it.
         """
         self.data = data
         self.batch_size = batch_size
@@ -365,7 +380,11 @@ class Walk:
         return cls(data, batch_size, seed, steps, share)
 
     def epoch(self, number: int) -> Iterator[Chunk]:
-        """Yield the chunks of epoch ``number`` (from 1), and move the position to its end."""
+        """Yield the chunks of epoch ``number`` (from 1), the last one cut where the epoch ends.
+
+        The position moves with each chunk. If the epoch does not begin at the position, the data is read anew from
+        there. At the end of a pass, data that is prepared ahead begins the next one.
+        """
         update = self.first_update(number)
         last = self.first_update(number + 1)
         while update < last:
@@ -381,11 +400,11 @@ class Walk:
                 next(self._rest, None)  # runs to the end of the pass, where the next pass's first chunk is prepared
 
     def first_update(self, epoch: int) -> int:
-        """Return the number of the first update of an epoch (from 1), counted from the beginning of the trial."""
+        """Return the number of the first update of ``epoch`` (from 1); updates count from 0 over the whole trial."""
         return (epoch - 1) * self.per_epoch
 
     def read_epoch_again(self, number: int) -> Iterator[Chunk]:
-        """Yield the chunks of an epoch from a separate reader, which leaves the position unchanged.
+        """Yield the chunks of epoch ``number`` (from 1) from a separate reader, which leaves the position unchanged.
 
         Its batches are not cut into micro-batches.
         """
@@ -422,7 +441,8 @@ class HeldOut:
     ) -> HeldOut | None:
         """Return the validation data of a trial, as ``validation_steps`` and ``validation_batch_size`` select it.
 
-        Returns None if ``split`` is None.
+        ``batch_size`` is the training's; by default, validation has the same, but at least 256. Returns None if
+        ``split`` is None, but checks the parameters.
         Raises: ValueError or TypeError: if a parameter is wrong, or there are fewer batches than ``validation_steps``.
         """
         size = get_validation_batch_size(hp, batch_size)
@@ -445,6 +465,8 @@ class HeldOut:
     ) -> HeldOut:
         """Return a data set, such as the test data, with all its batches, even if ``validation_steps`` is set.
 
+        ``batch_size`` is the training's; ``validation_batch_size`` is by default the same, but at least 256. With
+        several ``parts``, ``share`` is ignored.
         Raises: ValueError or TypeError: if ``validation_batch_size`` is wrong.
         """
         size = get_validation_batch_size(hp, batch_size)
@@ -457,14 +479,17 @@ class HeldOut:
 
     @property
     def in_training_batches(self) -> HeldOut:
-        """The same data, but in batches of the training's size, as `Model.fit` validates."""
+        """The same data in batches of the training's size, as `Model.fit` validates.
+
+        Unchanged if ``validation_batch_size`` or ``validation_steps`` is set.
+        """
         if self.as_trained is None:
             return self
         return replace(self, batch_size=self.as_trained, as_trained=None)
 
     @property
     def part_size(self) -> int:
-        """The number of examples that are evaluated at once: the batch size divided by `parts`, at least 1."""
+        """The number of examples evaluated at once: the batch size divided by `parts`, rounded down, but at least 1."""
         return max(self.batch_size // self.parts, 1)
 
     @property
@@ -476,20 +501,20 @@ class HeldOut:
 
     @property
     def updates(self) -> int:
-        """The number of batches."""
+        """The number of batches of `batch_size`, before they are cut into `parts`."""
         if self.steps is None:
             return self.split.updates(self.batch_size)
         return self.steps
 
     def first_batch(self, epoch: int) -> int:
-        """Return the number, over all epochs, of the first batch evaluated after ``epoch``.
+        """Return a number for the first part evaluated after ``epoch``, as if every epoch evaluated all of the data.
 
-        Random draws are seeded by this number.
+        Random draws are seeded by this number. A part is a batch of `part_size` examples.
         """
         return epoch * self.split.updates(self.part_size)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the chunks of the validation batches, unshuffled."""
+        """Return an iterator over the chunks of the validation batches, unshuffled; only the first `steps` if set."""
         chunks = self.split.chunks(self.batch_size, None, 0, 0, self.share)
         if self.steps is None:
             return chunks
@@ -499,6 +524,7 @@ class HeldOut:
 def get_batch_size(hp: Hyperparameters, replicas: int) -> int:
     """Return the global batch size: ``batch_size`` (default 32), or ``per_replica_batch_size`` times ``replicas``.
 
+    ``replicas`` is the number of replicas in all processes.
     Raises: ValueError or TypeError: if both are set, or one is wrong.
     """
     if "per_replica_batch_size" not in hp:
@@ -509,7 +535,7 @@ def get_batch_size(hp: Hyperparameters, replicas: int) -> int:
 
 
 def get_validation_batch_size(hp: Hyperparameters, batch_size: int) -> int:
-    """Return ``validation_batch_size``; by default the training's batch size, but at least 256.
+    """Return ``validation_batch_size``; by default the training's ``batch_size``, but at least 256.
 
     Raises: ValueError or TypeError: if the hyperparameter is wrong.
     """
@@ -525,7 +551,10 @@ def split_chunk(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk
 
 
 def take_batches(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chunk]:
-    """Yield chunks with the first ``count`` batches of ``chunks``; the last chunk may be cut."""
+    """Yield chunks with the first ``count`` batches of ``chunks``; the last chunk may be cut.
+
+    Raises: RuntimeError: if there are fewer batches.
+    """
     while count:
         chunk, _ = split_chunk(next(chunks), batch_size, count)
         count -= count_updates(len(chunk.order), batch_size)

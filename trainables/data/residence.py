@@ -48,11 +48,13 @@ def load_shared(
     """Return the result of ``load()`` and the hyperparameters that it read; workers of a node share one load.
 
     Workers share a result through ``folder`` if their trials have the same values for all hyperparameters that ``load``
-    read. The folder belongs to one run of one sweep, so code and files stay the same; if it is None, nothing is shared.
-    Each worker loads for itself if the data contains streams or an author's own memory maps, or if ``has_left`` returns
-    a true value: the load has then set attributes of the trainable, which other workers would lack. ``opened`` records
-    the files that ``load`` opens; if another worker has loaded the data, the files that it opened are added.
-    Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
+    read; the arrays are then memory maps, copy-on-write. The folder belongs to one run of one sweep, so code and files
+    stay the same; if it is None, nothing is shared. Each worker loads for itself if the data contains streams or an
+    author's own memory maps, or if ``has_left``, called after the load, returns a true value: the load has then set
+    attributes of the trainable, which other workers would lack. ``opened`` records the files that ``load`` opens; if
+    another worker has loaded the data, the files that it opened are added.
+    Raises: DataError: if the disk of the folder is too small or shared data has dicts whose keys are no texts; and
+    whatever ``load`` raises.
     """
     if folder is None:
         return _map_loaded(*_load_recording_reads(hp, load))
@@ -80,7 +82,8 @@ def load_shared(
 def map_block_arrays(arrays: Any) -> Any:
     """Return the arrays with each `BlockArray` replaced by a memory map of a temporary file.
 
-    The files are deleted at once; their space is freed with the maps. Raises DataError if the disk is too small.
+    The files are deleted at once; their space is freed with the maps. Raises DataError if the disk is too small or a
+    `BlockArray` does not yield as many rows as its shape says.
     """
     if not any(isinstance(leaf, BlockArray) for leaf in tf.nest.flatten(arrays)):
         return arrays
@@ -141,8 +144,9 @@ def _write_shared(loaded: Any, reads: Reads, opened: RecordedReads, home: Path) 
     """Write arrays, their structure, and the recorded hyperparameters and files to the folder ``home``.
 
     The folder is written under another name and then renamed, so that ``home`` is complete once it exists. If
-    ``loaded`` is None, the folder only records that the data cannot be shared. Raises DataError if the disk is too
-    small.
+    ``loaded`` is None, the folder only records that the data cannot be shared.
+    Raises: DataError: if the disk is too small, a dict has keys that are no texts, or a `BlockArray` yields too few
+    rows.
     """
     aside = home.with_name("part")
     shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote
@@ -178,7 +182,7 @@ def _read_opened(home: Path) -> RecordedReads:
 def _write_array(leaf: Any, file: Path) -> None:
     """Write one array as .npy, with its data at a multiple of 64 bytes; `BlockArray` block by block.
 
-    Raises: DataError: if the blocks of `BlockArray` have more or fewer rows than expected.
+    Raises: DataError: if a `BlockArray` yields more or fewer rows than expected.
     """
     if not isinstance(leaf, BlockArray):
         np.save(file, np.ascontiguousarray(leaf), allow_pickle=False)
@@ -211,8 +215,9 @@ def _compute_array_bytes(leaf: Any) -> int:
 
 
 def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
-    """Return a JSON value for a nested structure, with its arrays numbered in the order of `tf.nest.flatten`.
+    """Return a JSON value for a nested structure, with each array replaced by the next of ``numbers``.
 
+    Arrays are numbered in the order of `tf.nest.flatten`; None stays None.
     Raises: DataError: if the keys of a dict are not strings.
     """
     match data:
@@ -392,7 +397,7 @@ class Packed(tf.experimental.ExtensionType):
         return str(self.words.device)
 
     def rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return ``rows``, unpacked to the original dtype and shape.
+        """Return the rows with the numbers ``rows``, unpacked to the original dtype and shape.
 
         They are cut and reshaped as unsigned integers only, because TensorFlow cuts and reshapes int32 on the host.
         """
@@ -439,7 +444,10 @@ def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
 
 
 def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
-    """Return ``rows`` of ``leaf``, which is a tensor on a device or a `Packed` array; packed rows are unpacked."""
+    """Return the rows with the numbers ``rows`` of ``leaf``, a tensor on a device or a `Packed` array, as a tensor.
+
+    Rows of a `Packed` array are unpacked.
+    """
     rows = tf.convert_to_tensor(rows)
     if isinstance(leaf, Packed):
         return leaf.rows(rows)

@@ -25,10 +25,12 @@ def buckets(
     """Return sequences and their targets in buckets, padded at their ends to the shortest of ``lengths`` that fits.
 
     ``x``: rows of different lengths (a list of lists or arrays, an array of objects, a `tf.RaggedTensor`), each of
-    shape (length, ...), or a dict of such rows and of arrays. ``y`` and ``sample_weight``: arrays, or rows with one
-    entry per element of the sequence, padded with ``y_padding`` and 0. By default, ``count`` lengths are chosen that
-    hold about equally many examples, rounded up to multiples of 8.
-    Raises: DataError: if rows, targets and lengths do not fit together.
+    shape (length, ...), or a dict of such rows and of arrays; the longest of an example's rows counts. ``y`` and
+    ``sample_weight``: arrays, or rows with one entry per element of the sequence, padded with ``y_padding`` and 0.
+    ``padding`` fills x. By default, at most ``count`` lengths are chosen that hold about equally many examples, rounded
+    up to multiples of 8. Buckets are sorted by length; empty ones are left out. Padded rows become int32 or float32.
+    Raises: DataError: if rows, targets and lengths do not fit together, such as a row longer than all ``lengths``, or
+    if the inputs of a dict have different numbers of rows.
 
     The model must accept any length, ``keras.Input((None,))``, and mask the padding: ``Embedding(mask_zero=True)`` or
     ``Masking()``.
@@ -106,6 +108,7 @@ def _measure_rows(rows: list[Any]) -> list[int]:
 def _convert_rows(sequences: Any) -> Any:
     """Return a list of arrays if rows may differ in length, else an array with one row per example.
 
+    Arrays of a plain type, and lists of single numbers, give an array; all else gives a list.
     Raises: DataError: if there are no rows, rows differ in other axes, or they hold texts.
     """
     if hasattr(sequences, "numpy"):

@@ -59,28 +59,28 @@ class Share:
         return found
 
     def mask_batches(self, size: int, batch_size: int) -> Mask:
-        """Return a mask of the examples that this process needs.
+        """Return a mask of ``size`` examples: True for those that this process needs.
 
-        There are ``size`` examples in batches of ``batch_size``, of which the last one may be smaller.
+        The examples are in batches of ``batch_size``, of which the last one may be smaller.
         """
         whole, rest = divmod(size, batch_size)
         parts = [np.tile(self.mask_batch(batch_size), whole), *([self.mask_batch(rest)] if rest else [])]
         return np.concatenate(parts)
 
     def count_most_needed(self, size: int, batch_size: int) -> int:
-        """Return the largest number of examples that any process needs.
+        """Return the largest number of examples that any process needs, of ``size`` in batches of ``batch_size``.
 
-        There are ``size`` examples in batches of ``batch_size``. All processes pad their tensors to this length, so
-        that all have the same graph.
+        All processes pad their tensors to this length, so that all have the same graph.
         """
         shares = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
         return max(int(share.mask_batches(size, batch_size).sum()) for share in shares)
 
     def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
-        """Return the positions of the examples that this process needs, and each example's index among them.
+        """Return the positions of the examples that this process needs, and an index for each of all examples.
 
-        The last position is repeated until there are `count_most_needed`. Examples that are not needed have the index
-        0.
+        There are ``size`` examples in batches of ``batch_size``. The index says where the example is among the
+        positions; it is 0 if the example is not needed. The last position is repeated until there are
+        `count_most_needed`.
         """
         mine = np.flatnonzero(self.mask_batches(size, batch_size)).astype(np.int32)
         lies = np.zeros(size, np.int32)
@@ -90,10 +90,12 @@ class Share:
         ), lies
 
     def arrange_by_replica(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
-        """Return, for each replica of this process, the positions of its examples, and each example's row there.
+        """Return the positions of the examples of each replica of this process, and a row for each of all examples.
 
-        Batches start at the same rows on all replicas of all processes. A slice that is shorter than the longest one
-        repeats its last example. If a batch has fewer examples than there are slices, all replicas get the whole batch.
+        There are ``size`` examples in batches of ``batch_size``. The row says where the example is among the positions
+        of its replica. Batches start at the same rows on all replicas of all processes. A slice that is shorter than
+        the longest one repeats its last example. If a batch has fewer examples than there are slices, all replicas get
+        the whole batch.
         """
         blocks = [list[Places]() for _ in range(self.local)]
         lies = np.zeros(size, np.int32)
@@ -115,9 +117,10 @@ class Share:
         return [np.concatenate(each) for each in blocks], lies
 
     def _split_by_replica(self, size: int) -> tuple[list[Places], int, Places]:
-        """Return each replica's examples, the size of the largest slice, and each example's row in its slice.
+        """Return the positions of each replica's examples in a batch of ``size``, the largest slice's size, and rows.
 
-        All replicas get the whole batch if some examples are in several slices.
+        The rows say where each example is in its slice. The replicas are those of all processes. All of them get the
+        whole batch if some examples are in several slices.
         """
         each = (replace(self, local=1, rank=rank).mask_batch(size) for rank in range(self.replicas))
         slices = []

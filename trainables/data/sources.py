@@ -83,9 +83,10 @@ class Stream:
         skipped: int = 0,
         wanted: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ) -> tf.data.Dataset:
-        """Return the dataset of one pass, without its first ``skipped`` examples.
+        """Return the dataset of pass ``number`` without its first ``skipped`` examples; not shuffled without a seed.
 
-        ``wanted`` says, for the position of an example in the pass, whether the example is kept.
+        ``wanted`` maps an example's position in the pass, which counts skipped ones, to whether the example is kept;
+        both are tensors.
         """
         by_place = self.places is not None and wanted is not None
         if self.places and by_place:
@@ -104,7 +105,7 @@ class Stream:
         return dataset
 
     def map(self, function: Callable[..., Any]) -> Stream:
-        """Return the stream with ``function(x, y, ...)`` applied to each example."""
+        """Return a copy of the stream with ``function(x, y, ...)`` applied to each example as it is read."""
         maps = (*self.maps, function)
         buffered = self.buffered
         if buffered is None:
@@ -139,6 +140,7 @@ class Visits:
 def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stream:
     """Return a `tf.data.Dataset` of single examples as a stream; a pass shuffles it in a buffer of ``buffer`` examples.
 
+    Passes without a seed are not shuffled. The dataset may be endless.
     Raises: DataError: if its elements are batches, or could be.
     """
     size = int(dataset.cardinality())
@@ -159,7 +161,10 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
 
 
 def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
-    """Return whether all parts of an element have a first axis of unknown length, as batches have."""
+    """Return whether all dense parts of an element have a first axis of unknown length, as batches have.
+
+    False if there are no dense parts.
+    """
     specs = []
     for spec in tf.nest.flatten(dataset.element_spec):
         if isinstance(spec, tf.TensorSpec):
@@ -211,8 +216,9 @@ _WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # default seed of `Dataset.s
 def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
     """Return a dataset shuffled once as by `Dataset.shuffle`, but with an order that depends on ``seed`` alone.
 
-    `Dataset.shuffle` mixes in TensorFlow's global seed. Any code may have set it in this process
-    (`keras.utils.set_random_seed`) and not in another one, so two ranks or workers would train in different orders.
+    ``buffer`` is the number of elements among which the next one is drawn. `Dataset.shuffle` mixes in TensorFlow's
+    global seed. Any code may have set it in this process (`keras.utils.set_random_seed`) and not in another one, so two
+    ranks or workers would train in different orders.
     """
     output_types = []
     output_shapes = []
@@ -233,7 +239,7 @@ def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data
 
 
 def mix_seeds(seed: int, number: int) -> int:
-    """Return one seed derived from both numbers."""
+    """Return one seed of 32 bits derived from both numbers, which must not be negative and whose order matters."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
@@ -258,7 +264,10 @@ def is_text(leaf: Any) -> bool:
 
 
 def is_one_hot(rows: Any) -> bool:
-    """Return whether each row of an array with at least two axes and two columns has a single 1 and otherwise 0."""
+    """Return whether each row along the last axis has a single 1 and otherwise 0.
+
+    False for an array with fewer than two axes or fewer than two columns.
+    """
     if rows.ndim < 2 or rows.shape[-1] < 2:
         return False
     has_only_0_and_1 = ((rows == 0) | (rows == 1)).all()
@@ -266,9 +275,9 @@ def is_one_hot(rows: Any) -> bool:
 
 
 def encode_texts(leaf: Any) -> np.ndarray[Any, Any]:
-    """Return an array of texts as an array of UTF-8 bytes objects.
+    """Return an array of `str` or `bytes` as an array of the same shape that holds UTF-8 `bytes` objects.
 
-    Raises: DataError: if a value is not a text.
+    Raises: DataError: if a value is neither.
     """
     array = np.asarray(leaf)
     found = np.empty(array.size, object)
@@ -293,7 +302,7 @@ def convert_texts(array: Any) -> Any:
 def list_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """Return arrays with the whole content of an array, for a digest.
 
-    The result is the array itself, or for an array of bytes objects their lengths and their joined characters.
+    The result has only the array itself, or for an array of `bytes` objects their lengths and their joined characters.
     """
     if not array.dtype.hasobject:
         return [array]
@@ -314,7 +323,8 @@ def split_returned(data: Any) -> tuple[Any, ...]:
     """Return (training, validation) or (training, validation, test) from the result of `data`; validation may be None.
 
     The first two are prepared by `normalize_examples`; the test data is returned as it is, see `check_test_data`.
-    Raises: DataError: if the result is not a tuple of two or three data sets.
+    Raises: DataError: if the result is not a tuple of two or three data sets, looks like the (x, y) of one data set, or
+    `normalize_examples` refuses one.
     """
     is_tuple_of_parts = type(data) is tuple and len(data) in (2, 3)
     if is_tuple_of_parts and not _are_inputs_and_targets(data[0], data[1]):
@@ -339,7 +349,8 @@ ORDER = (
 def check_test_data(part: Any) -> Any:
     """Return test data, the third part of the result of `data`, prepared by `normalize_examples`.
 
-    Raises: DataError: if it is a tuple that is not (x,), (x, y) or (x, y, sample_weight).
+    Raises: DataError: if it is a tuple that is not (x,), (x, y) or (x, y, sample_weight), or has weights but no
+    targets.
     """
     return _convert_part(part, "test")
 
@@ -354,7 +365,7 @@ def _convert_part(part: Any, name: str) -> Any:
 def _are_inputs_and_targets(train: Any, validation: Any) -> bool:
     """Return whether ``train`` and ``validation`` are probably the inputs and targets of one data set.
 
-    This is probable for two bare arrays with different shapes or types.
+    This is probable for two bare arrays with different types or shapes of a row.
     """
     if not all(map(_is_array, (train, validation))):
         return False
@@ -371,9 +382,10 @@ def _is_array(part: Any) -> bool:
 
 
 def normalize_examples(data: Any) -> Any:
-    """Return a data set of arrays as (x,), (x, y) or (x, y, sample_weight); any other data set as it is.
+    """Return a data set of arrays as (x,), (x, y) or (x, y, sample_weight); any other data set, or a list, as it is.
 
-    Data without targets may be x alone or (x, None).
+    Data without targets may be x alone (an array or a dict) or (x, None). Weights that are None are left out. Pandas
+    objects are converted by `convert_pandas`.
     Raises: DataError: if there are weights without targets, or a tuple has another length.
     """
     if _is_array(data) or isinstance(data, dict):
@@ -392,21 +404,26 @@ def normalize_examples(data: Any) -> Any:
 
 
 def _convert_leaf(part: Any) -> Any:
-    """Convert pandas objects in inputs, targets or weights to arrays as `fit` does."""
+    """Return inputs, targets or weights with pandas objects within them prepared by `convert_pandas`."""
     return tf.nest.map_structure(convert_pandas, part)
 
 
 def lacks_targets(element: Any) -> bool:
-    """Return whether a dataset's elements, given by their ``element_spec``, are x alone or (x, None)."""
+    """Return whether a dataset's elements, given by their ``element_spec``, have no targets.
+
+    Such an element is a bare tensor, a dict, or (x, None); a tuple (x,) does not count.
+    """
     if type(element) is not tuple:
         return isinstance(element, tf.TensorSpec | dict)
     return len(element) == 2 and isinstance(element[1], tf.NoneTensorSpec)
 
 
 def convert_arrays(arrays: Any) -> Any:
-    """Convert (x,), (x, y) or (x, y, sample_weight) to arrays of one length, with texts as bytes.
+    """Return (x,), (x, y) or (x, y, sample_weight) converted to arrays of one length, with texts as `bytes` objects.
 
-    Raises: DataError: if the lengths differ, or something is not an array of numbers (inputs may also be texts).
+    `BlockArray` and objects that can be sliced like arrays are kept.
+    Raises: DataError: if the lengths differ or are 0, or something is not an array of numbers (inputs may also be
+    texts).
     """
     x, *others = arrays
     arrays = (
@@ -427,8 +444,9 @@ def convert_arrays(arrays: Any) -> Any:
 
 
 def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
-    """Convert tensors and data frames to arrays; leave arrays and what slices like an array as they are.
+    """Return tensors, data frames and Series as arrays; arrays, and objects that are sliced like arrays, as they are.
 
+    Texts become `bytes` objects.
     Raises: DataError: if ``leaf`` is not an array of numbers or, with ``may_be_text``, of texts.
     """
     leaf = convert_pandas(leaf)
@@ -466,10 +484,11 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
 
 
 def convert_pandas(leaf: Any) -> Any:
-    """Convert a pandas object to an array as Keras's `fit` does; return everything else unchanged.
+    """Return a pandas object prepared as Keras's `fit` does; everything else unchanged.
 
-    A Series becomes an array with one column. In a data frame of numbers and booleans, booleans become numbers, because
-    pandas would convert such mixed columns to Python objects.
+    A Series becomes an array with one column. A data frame stays one; if its columns are numbers and booleans and no
+    value is missing, it is cast to one type of numbers, because pandas would convert such mixed columns to Python
+    objects.
     """
     if hasattr(leaf, "to_numpy") and type(leaf).__name__ == "Series" and len(leaf.shape) == 1:
         return np.expand_dims(leaf.to_numpy(), -1)
@@ -491,9 +510,9 @@ def convert_pandas(leaf: Any) -> Any:
 
 
 def check_specs(element: Any) -> None:
-    """Raise DataError if a dataset's elements, given by their ``element_spec``, are not tuples of dense tensors.
+    """Raise DataError unless a dataset's elements, given by their ``element_spec``, are tuples of one to three parts.
 
-    Targets and weights must also not be texts.
+    The parts must be dense tensors or structures of them; targets and weights must not be texts.
     """
     if not isinstance(element, tuple) or not 1 <= len(element) <= 3:
         raise DataError(

@@ -34,8 +34,8 @@ from trainables.numbers import draws
 def find_nondeterminism(dataset: tf.data.Dataset) -> str:
     """Return the reason why a dataset may differ from pass to pass; "" if its pipeline shows none.
 
-    Random draws in a `map` are fixed by the seed under which `data` ran. With parallel calls, however, the elements
-    compete for these draws, so that an element may get another draw in each pass.
+    Reasons are ``deterministic=False``, and random draws in a `map` with parallel calls. Such draws are fixed by the
+    seed under which `data` ran, but the elements compete for them, so that one may get another draw in each pass.
     """
     loose = dataset.options().deterministic is False
     for part in _walk_datasets(dataset):
@@ -84,8 +84,10 @@ class StreamSplit(Examples):
     def count(self, extent: Extent) -> None:
         """Count the examples of the stream, but no more than ``extent`` needs, because a stream may be endless.
 
-        Raises: DataError: if the stream is empty, or endless and the extent asks for whole passes. NotBegun: if the
-        trial's stop file appears during the count.
+        Sets `size`; if the end was not reached, to 2**31 - 1, and `counted` stays False. Do nothing if the size is
+        known.
+        Raises: DataError: if the stream is empty or cannot be read, or is endless and the extent asks for whole passes.
+        NotBegun: if the trial's stop file appears during the count.
         """
         if self.counted:
             return
@@ -114,7 +116,7 @@ class StreamSplit(Examples):
         self._ahead = ChunkPrefetcher(partial(_read_pass, self._ordered, size, self._replicas, at_once))
 
     def visit(self, visits: Visits) -> None:
-        """Set whether the following passes are shuffled, and the size of their shuffle buffer.
+        """Set whether the following passes are shuffled, and the size of their shuffle buffer (None: the stream's own).
 
         Raises: DataError: if a shuffle buffer is set, but the stream has a shuffle of its own.
         """
@@ -130,11 +132,17 @@ class StreamSplit(Examples):
 
     @property
     def nbytes(self) -> int:
-        """The estimated size of all examples in bytes; a part of unknown shape counts as 1,024 values."""
+        """The estimated size of all examples in bytes; a part of unknown shape counts as 1,024 values.
+
+        If the stream was not counted to its end, it counts as 2**31 - 1 examples.
+        """
         return self.size * _estimate_row_bytes(self._stream.read(None, 0))
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield the arrays of all examples, or only None if they are estimated at more than 256 MiB."""
+        """Yield the arrays of all examples, block by block; only None if they are estimated at more than 256 MiB.
+
+        Raises: DataError: if the stream cannot be read.
+        """
         if self.nbytes > LARGEST_STREAM_BYTES:
             yield None
             return
@@ -144,7 +152,8 @@ class StreamSplit(Examples):
     def blocks(self) -> Iterator[list[Any]]:
         """Yield all examples in their original order, in blocks of at most 4096.
 
-        Each block is a flat list of arrays.
+        Each block is a flat list with one NumPy array for each input, target and weight.
+        Raises: DataError: if the stream cannot be read.
         """
         with tf.device("/cpu:0"):
             batches = self._stream.read(None, 0).batch(GATHER_ROWS).as_numpy_iterator()
@@ -152,7 +161,10 @@ class StreamSplit(Examples):
                 yield list(tf.nest.flatten(arrays))
 
     def examples(self, count: int) -> Any:
-        """Return the first examples, at most ``count``, with texts converted to a tensor."""
+        """Return the first examples, at most ``count``, as (x,), (x, y) or (x, y, sample_weight).
+
+        Texts are converted to a tensor.
+        """
         rows = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
         return tuple(tf.nest.map_structure(sources.convert_texts, rows))
 
@@ -161,8 +173,9 @@ class StreamSplit(Examples):
 
 
 def _count_stream(stream: Stream, extent: Extent) -> int:
-    """Return the number of examples of a stream, which is read only up to ``extent.examples`` of them.
+    """Return the number of examples of a stream, which is read only until there are ``extent.examples`` of them.
 
+    As it is read in blocks, the result may be up to 1,023 above this limit.
     Raises: NotBegun: if the extent's stop file appears during the count. DataError: if the stream cannot be read.
     """
     count = 0
@@ -181,7 +194,9 @@ def _count_stream(stream: Stream, extent: Extent) -> int:
 def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass) -> Iterator[Chunk]:
     """Yield the chunks of a pass over a stream of ``size`` examples, with at most ``at_once`` examples in a chunk.
 
-    Raises: DataError: if the pass has another number of examples, at its end.
+    ``at_once`` is rounded up to whole batches; None: as many as fit. If this process needs a part of each batch, only
+    this part is kept, see `_read_share`.
+    Raises: DataError: if the pass has another number of examples, at its end, or the stream cannot be read.
     """
     if which.share is not None and which.share.local < which.share.replicas:
         yield from _read_share(stream, size, replicas, at_once, which, which.share)
@@ -242,9 +257,9 @@ def _read_share(
 
 
 def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
-    """Return the examples at the positions ``places`` of a chunk; ``arrays`` holds those marked in ``mine``.
+    """Return the examples at the positions ``places`` of a chunk; ``arrays`` holds only those marked in ``mine``.
 
-    With ``whole``, all of the arrays are returned, with the last row repeated up to the length of ``places``, because
+    With ``whole``, all of ``arrays`` is returned, with the last row repeated up to the length of ``places``, because
     the arrays of all processes must be equally long.
     """
     if not whole:

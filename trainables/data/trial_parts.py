@@ -18,7 +18,11 @@ PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 
 
 def choose_cut(assignment: Assignment) -> str:
-    """Return how a trial cuts its data into training and validation data: `PARTS` (as returned), `FOLDS` or `WHOLE`."""
+    """Return how a trial cuts its data into training and validation data.
+
+    The result is `WHOLE` (all of it trains) if ``all_data`` is set, otherwise `FOLDS` if the trial has a fold,
+    otherwise `PARTS` (as returned by `data`).
+    """
     if assignment.training.get("all_data", False):
         return WHOLE
     if assignment.fold is None:
@@ -27,9 +31,9 @@ def choose_cut(assignment: Assignment) -> str:
 
 
 def concatenate_parts(train: Any, validation: Any) -> Any:
-    """Concatenate training and validation data into one data set, from which folds are cut.
+    """Return training and validation data as one data set, from which folds are cut.
 
-    Raises: DataError: if they are not arrays of the same structure.
+    It is ``train`` if ``validation`` is None. Raises DataError if they are not tuples of arrays of the same structure.
     """
     for data, name in ((train, "training"), (validation, "validation")):
         if data is not None and type(data) is not tuple:
@@ -47,10 +51,11 @@ def concatenate_parts(train: Any, validation: Any) -> Any:
 
 
 def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple[Order, Order]:
-    """Return the rows that fold ``fold`` (from 0) trains with, and those that it validates with, both ascending.
+    """Return the rows that fold ``fold`` (from 0) of ``folds`` trains with, and those that it validates with.
 
-    The validation rows of different folds are disjoint. ``labels`` are all targets. If they are one integer or boolean
-    per example, each class is spread evenly over the folds.
+    Both are ascending. The validation rows of different folds are disjoint. ``size`` is the number of all examples, and
+    ``labels`` are all targets: if they are one integer or boolean per example, each class is spread evenly over the
+    folds.
     Raises: DataError: if there are fewer rows than folds.
     """
     if size < folds:
@@ -75,7 +80,8 @@ def _concatenate(first: Any, second: Any) -> Any:
 def join_data(train: Any, validation: Any) -> Any:
     """Return training and validation data as one data set to train on, for ``all_data``.
 
-    Raises: DataError: if there is no validation data, or the two are not of one kind.
+    Arrays, buckets and datasets are concatenated; two `Stream` are mixed at random in shuffled passes.
+    Raises: DataError: if there is no validation data, or the two are not of one kind that can be joined.
     """
     if validation is None:
         raise DataError("all_data joins training and validation data, and data() returns no validation data")
@@ -166,7 +172,8 @@ def draw_choices(share: float, seed: int, number: int) -> tf.data.Dataset:
 def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
     """Return a weight by label if ``class_weights`` is "balanced"; None if it is "none", the default.
 
-    A class of mean size has the weight 1, a class of half that size the weight 2. ``labels`` are all training labels.
+    A class of mean size has the weight 1, a class of half that size the weight 2. ``labels`` are all training labels,
+    integers or one-hot.
     Raises: ValueError or TypeError: if the parameter is wrong. DataError: if the targets are no labels, or ``labels``
     is None, as for a stream.
     """
@@ -185,9 +192,10 @@ def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, floa
 
 
 def get_labels(data: Any) -> Any:
-    """Return all targets of a data set, with one-hot targets converted to integers.
+    """Return all targets of a data set, with one-hot targets converted to integers and others unchanged.
 
-    Returns None if there are no targets, for a stream, and for buckets whose targets are not one number per example.
+    Returns None if there are no targets, for data that is neither a tuple nor buckets, such as a stream, and for
+    buckets whose targets are not one number per example.
     """
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
@@ -211,9 +219,11 @@ NO_LABELS = "the targets are no array of labels, whole numbers or one-hot"
 def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
     """Return the data with its sample weights multiplied by the weight of each example's label.
 
-    If there are no weights, the data is returned unchanged. A label that is not in ``weights`` has the weight 1.
-    Raises: DataError: if targets are neither integers nor one-hot, such as several classes per example. Later targets
-    of a stream are checked while it is read.
+    If ``weights`` is None or empty, the data is returned unchanged. A label that is not in ``weights`` has the weight
+    1. Data without sample weights gets them.
+    Raises: DataError: if there are no targets, targets are neither whole numbers nor one-hot, such as several classes
+    per example, or the data is of another kind, such as a `PyDataset`. Later targets of a stream are checked while it
+    is read.
     """
     if not weights:
         return data
@@ -248,8 +258,8 @@ def _count_equal(y: tf.Tensor, number: int) -> tf.Tensor:
 def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
     """Return the weights of an example's labels as a tensor, in a stream's pipeline.
 
-    A label that is not in ``labels`` has the weight 1. Adds an assertion, which fails while the stream is read if
-    targets are not whole numbers, or not one-hot if ``hot`` is True.
+    ``labels`` is sorted. ``values`` has their weights and, as its last entry, the weight of all other labels. Adds an
+    assertion, which fails while the stream is read if targets are not whole numbers, or not one-hot if ``hot`` is True.
     """
     if y.dtype.is_floating:
         fine = tf.reduce_all(y == tf.round(y))
@@ -270,10 +280,10 @@ def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf
 
 
 def _some_targets(data: Any) -> list[Any]:
-    """Return targets as arrays with an axis of examples.
+    """Return a list of arrays of targets, each with an axis of examples.
 
-    They are all targets, or the targets of a stream's first examples.
-    Raises: DataError: if there are no targets.
+    They are all targets, one array per bucket, or one array for each of a stream's first 128 examples.
+    Raises: DataError: if there are no targets, or the data is neither arrays, buckets nor a stream.
     """
     if isinstance(data, Buckets):
         return [targets for part in data.parts for targets in _some_targets(part)]
@@ -297,7 +307,7 @@ def _some_targets(data: Any) -> list[Any]:
 
 
 def _are_one_hot(targets: Sequence[Any]) -> bool | None:
-    """Return True if all targets are one-hot, False if all are integer labels, None if they are neither."""
+    """Return True if all targets are one-hot, False if all are labels (see `_are_labels`), None if they are neither."""
     if not all(hasattr(part, "dtype") for part in targets):
         return None
     rows = [np.asarray(part) for part in targets]
@@ -324,7 +334,7 @@ def _to_class_indices(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[An
 
 
 def _as_labels(targets: Any) -> Any:
-    """Return targets as an array of int64, one-hot ones as class indices; None if they are no labels."""
+    """Return targets as an array of int64, one-hot ones as class indices; None if they are no labels or no array."""
     hot = _are_one_hot([targets])
     if hot is None:
         return None

@@ -28,9 +28,10 @@ def enable_caches(
 ) -> Path | None:
     """Set the environment variables that make XLA and CUDA cache compiled programs on disk.
 
-    Variables that the user has set are kept. Call it before TensorFlow's first operation. Old files of XLA's cache are
-    removed. Returns the caches' folder, or None if nothing is set, because no cache is needed, the user has set them,
-    or no private folder can be written.
+    ``environment`` is `os.environ` if it is None. XLA's cache is set if ``training`` has ``jit_compile`` true, or
+    "auto" (the default) on a GPU; CUDA's on a GPU. Variables that the user has set are kept. Call it before
+    TensorFlow's first operation. Old files of XLA's cache are removed. Returns the caches' folder, or None if nothing
+    is set, because no cache is needed, the user has set them, or no private folder can be written.
     """
     if environment is None:
         environment = os.environ

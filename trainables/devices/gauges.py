@@ -21,18 +21,18 @@ class GpuReader(Protocol):
     """Reads one GPU; each method returns None if the device or its driver does not support it."""
 
     def energy_j(self) -> float | None:
-        """Return the energy in joules used since some fixed time in the past."""
+        """Return the energy in joules used since some fixed time in the past; None if it is unsupported."""
 
     def power_w(self) -> float | None:
-        """Return the present power in watts."""
+        """Return the present power in watts; None if it is unsupported."""
 
     def busy(self) -> float | None:
-        """Return the fraction of the last moments, from 0 to 1, in which anything ran on the GPU."""
+        """Return the fraction of the last moments, from 0 to 1, in which the GPU ran anything; None if unsupported."""
 
     def active(self) -> float | None:
         """Return the mean fraction of active multiprocessors, from 0 to 1, since the last call.
 
-        The first call returns None.
+        The first call returns None, and every call if it is unsupported.
         """
 
 
@@ -48,7 +48,8 @@ class Meters:
     ) -> None:
         """Store the readers of GPUs; from `begin` to `end`, they are read every ``every_s`` seconds.
 
-        ``share`` is the fraction of the GPUs' energy and power that is counted for this trial.
+        ``share`` is the fraction of the GPUs' energy and power that is counted for this trial. ``clock`` returns
+        seconds.
         """
         self._readers = readers
         self._share = share
@@ -73,8 +74,9 @@ class Meters:
     def end(self) -> dict[str, float]:
         """Stop the thread and return the known columns of the epoch; an empty dict if there are no GPUs.
 
-        ``gpu_utilization`` and ``gpu_sm_activity`` are means over all GPUs, from 0 to 1. ``energy_j`` and
-        ``gpu_power_w`` are sums over all GPUs, multiplied by the trial's share.
+        ``gpu_utilization`` and ``gpu_sm_activity`` are means over the GPUs that report them, from 0 to 1. ``energy_j``
+        (joules) and ``gpu_power_w`` (watts) are sums over all GPUs, multiplied by the trial's share. What no GPU
+        reports is left out; energy and power are left out if any GPU reports neither.
         """
         if self._thread is None:
             return {}
@@ -152,7 +154,7 @@ class Gauges:
                 self._simulated_memory = None
 
     def begin(self) -> None:
-        """Start to measure an epoch."""
+        """Start to measure an epoch; this resets TensorFlow's peak of GPU memory."""
         self._began = time.perf_counter()
         self._cpu_s = time.process_time()
         if self._simulated_memory:
@@ -163,10 +165,12 @@ class Gauges:
             self._meters.begin()
 
     def end(self, trials: int = 1) -> dict[str, float]:
-        """Return the columns of the epoch.
+        """Return the columns of the epoch since `begin`.
 
-        Memory is in bytes, GPU utilization a fraction, energy in joules, and CPU use in busy cores. If several
-        ``trials`` were trained together, energy and cores are divided between them.
+        Always ``memory_peak_bytes``, the peak since the process started, and ``cpu_cores``, the mean number of busy
+        cores. With GPUs also ``gpus``, the trial's number or fraction of them, ``gpu_memory_bytes`` and
+        ``gpu_memory_peak_bytes``, and what `Meters.end` returns, as far as it is known. If several ``trials`` were
+        trained together, ``cpu_cores`` and ``energy_j`` are divided between them, and ``together`` is their number.
         Raises: OutOfMemory: if GPUs are simulated and the trial exceeds its limit.
         """
         wall = time.perf_counter() - self._began

@@ -24,7 +24,10 @@ _began: list[float] = []  # bytes that this process used when it was bound to si
 
 
 def get_total_bytes(devices: Devices) -> float | None:
-    """Return the memory of the smallest of the trial's GPUs in bytes; None if it is unknown."""
+    """Return the memory of the smallest of the trial's GPUs in bytes; None if it is unknown.
+
+    For simulated GPUs it is read from the environment variable `SIMULATED_GB`.
+    """
     if devices.simulated:
         return float(os.environ.get(SIMULATED_GB, "8")) * 1e9
     totals = []
@@ -35,7 +38,7 @@ def get_total_bytes(devices: Devices) -> float | None:
 
 
 def get_limit_bytes(devices: Devices) -> float | None:
-    """Return how many bytes of a GPU's memory the trial may use.
+    """Return how many bytes of a GPU's memory the trial may use; negative for a share that is too small.
 
     Returns None if the trial has no GPU or whole GPUs, or if the GPU's memory is unknown.
     """
@@ -66,8 +69,9 @@ class SimulatedMemory:
             return
 
     def end(self) -> float:
-        """Return the peak in bytes since `begin`.
+        """Return the peak in bytes since `begin`, at least 1, without what the process used before it had the GPUs.
 
+        If the system cannot reset the peak, it is that since the process started.
         Raises: OutOfMemory: if the peak is above the trial's limit.
         """
         peak = max(_read_process_bytes("VmHWM") - _began[0], 1.0)
@@ -91,7 +95,7 @@ def _read_process_bytes(name: str) -> float:
 def _ask_nvidia_smi() -> float | None:
     """Run nvidia-smi and return the smallest total memory, in bytes, of the GPUs that TensorFlow uses.
 
-    Returns None if nvidia-smi fails.
+    Returns None if nvidia-smi fails or lists none of these GPUs.
     """
     command = ["nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"]
     try:

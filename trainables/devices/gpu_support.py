@@ -28,7 +28,8 @@ def find_unknown_gpu() -> str:
 def describe_unknown_gpu(capabilities: Sequence[Capability], architectures: Sequence[str]) -> str:
     """Return why a TensorFlow built for ``architectures`` cannot compile for one of the GPUs; "" if it can for all.
 
-    ``capabilities`` are the compute capabilities of the GPUs as (major, minor).
+    ``capabilities`` are the compute capabilities of the GPUs as (major, minor), ``architectures`` are texts such as
+    "sm_80". Only the first GPU that is too new is named. If ``architectures`` is empty, the result is "".
     """
     for capability in capabilities:
         if architectures and find_coverage(capability, architectures) is Coverage.TOO_NEW:

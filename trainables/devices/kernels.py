@@ -21,16 +21,16 @@ FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", 
 
 
 def find_host_operations(graph: Any) -> list[str]:
-    """Return the operations of a graph and its functions that move data to the host, as text.
+    """Return the operations of a graph and its functions that move data to the host, as sorted texts without repeats.
 
     An example is "GatherV2 of uint8: no kernel". Tensors are data if they have more than `SMALL` elements, or an
-    unknown number.
+    unknown number. Functions that XLA compiles are left out.
     """
     return sorted(set(_find_host_operations(graph, set())))
 
 
 def find_host_waits(graph: Any) -> list[str]:
-    """Return, sorted, where operations of a graph and its functions need a value of the device on the host.
+    """Return where operations of a graph and its functions need a value of the device on the host, as sorted texts.
 
     An example is "LogicalAnd of bool: whether a while goes on". The host must wait there for the device, and the device
     then waits for the host. Constants are not listed.

@@ -10,7 +10,10 @@ import tensorflow as tf
 
 
 def create_readers() -> list[NvmlReader]:
-    """Return a reader for each GPU that TensorFlow uses; [] if NVIDIA's library or driver is missing."""
+    """Return a reader for each GPU that TensorFlow uses.
+
+    Return [] if NVIDIA's library or driver is missing, or does not know one of the GPUs.
+    """
     library = _start_library()
     if library is None:
         return []
@@ -34,7 +37,8 @@ def create_readers() -> list[NvmlReader]:
 def list_supported_gauges() -> dict[str, bool] | None:
     """Return for each gauge whether all GPUs support it; None if the package pynvml is not installed.
 
-    If there are no GPUs, all values are False. Used by `doctor`.
+    The gauges are "energy", "power", "utilization" and "sm_activity". If there are no GPUs or no driver, all values are
+    False. Used by `doctor`.
     """
     if _import_library() is None:
         return None

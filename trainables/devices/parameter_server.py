@@ -22,7 +22,10 @@ _met: list[Ranks] = []  # the ranks that this process coordinates; it can connec
 
 
 def connect_to_servers(ranks: Ranks) -> tf.distribute.Strategy:
-    """Connect to all workers and servers, and return a strategy whose variables are on the servers."""
+    """Connect to all workers and servers, and return a strategy whose variables are on the servers.
+
+    Waits for processes that are still starting. A process can connect only once.
+    """
     tensorflow_private.share_ports()  # the ranks already hold their ports
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for processes that are still starting
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(_describe_cluster(ranks), rpc_layer="grpc")
@@ -40,9 +43,10 @@ def create_coordinator(replicas: Replicas) -> Any:
 
 
 def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
-    """Start this rank's TensorFlow server, as a worker or a parameter server, and return.
+    """Start this rank's TensorFlow server and return; the server runs until the process ends.
 
-    The server runs until the process ends.
+    Ranks from 1 to ``ranks.workers`` are workers, those above are parameter servers. ``gpus`` is how many GPUs it may
+    use.
     """
     tensorflow_private.share_ports()
     os.environ["GRPC_FAIL_FAST"] = "use_caller"
@@ -64,7 +68,10 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
 
 
 def free_server_weights() -> None:
-    """Free the last trial's weights on the servers before a new trial; do nothing if there are no servers."""
+    """Free the last trial's weights on the servers, if nothing refers to them any more, before a new trial.
+
+    Collects garbage; does nothing if there are no servers.
+    """
     if _met:
         gc.collect()  # Keras's models contain reference cycles
 
@@ -78,7 +85,7 @@ def list_server_devices() -> tuple[str, ...]:
 
 
 def create_variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
-    """Create a variable on ``device``, with its initial value ``make()`` computed there, and return it.
+    """Create a variable on ``device`` and return it; its initial value, the result of ``make()``, is computed there.
 
     Under a strategy, TensorFlow would choose the device.
     """

@@ -32,7 +32,8 @@ _UNKNOWN, _UNAVAILABLE = 2, 14  # error codes of TensorFlow
 def join_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
     """Connect to the other ranks; return a strategy that mirrors variables over the devices of all ranks.
 
-    ``names`` are the devices of this process. The caller must hold this rank's port until this call.
+    ``names`` are the devices of this process, such as "gpu:0". ``cross_device`` is "nccl" or "ring"; anything else
+    means NCCL on GPUs and ring on CPUs. The caller must hold this rank's port until this call.
     """
     tensorflow_private.share_ports()
     _serve_heartbeats(ranks)
@@ -54,7 +55,8 @@ def join_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.di
 def leave_ranks(reason: str) -> None:
     """Abort all collective operations of this process and report ``reason`` to the other ranks.
 
-    It may be called from any thread. Errors are ignored, as when this process has not connected.
+    Of ``reason``, 300 characters are sent. It may be called from any thread. Errors are ignored, as when this process
+    has not connected.
     """
     for tell, code in (
         (tensorflow_private.report_error_to_cluster, _UNKNOWN),
@@ -76,7 +78,10 @@ TPU_OPS = ("_ConfigureDistributedTPU", "_TPUCompileMlir", "TPUExecute")
 
 
 def list_device_kinds(op: str) -> set[str]:
-    """Return the kinds of devices for which this TensorFlow has a kernel of an operation."""
+    """Return the kinds of devices, such as "CPU" and "GPU", for which this TensorFlow has a kernel of an operation.
+
+    ``op`` is the type of the operation, such as "MatMul".
+    """
     kinds = set()
     for kernel in tensorflow_private.get_registered_kernels_for_op(op).kernel:
         kinds.add(kernel.device_type)
@@ -86,8 +91,8 @@ def list_device_kinds(op: str) -> set[str]:
 def list_tpu_problems(devices_with: Callable[[str], Collection[str]] = list_device_kinds) -> tuple[str, ...]:
     """Return the reasons why this installation cannot use TPUs, in words; empty if it can.
 
-    TensorFlow's usual builds declare the operations for TPUs without any kernel, and the strategy would fail with an
-    IndexError.
+    ``devices_with`` returns the kinds of devices that have a kernel for an operation. TensorFlow's usual builds declare
+    the operations for TPUs without any kernel, and the strategy would fail with an IndexError.
     """
     without = [op for op in TPU_OPS if not devices_with(op)]
     found = []
@@ -132,14 +137,14 @@ class Placement:
 
     @property
     def num_replicas(self) -> int:
-        """The number of copies of the model that train at the same time."""
+        """The number of copies of the model that train at the same time; with parameter servers, that of workers."""
         if self.name == PARAMETER_SERVER:
             return parameter_server.count_workers()
         return self.replicas.number
 
     @property
     def described(self) -> str:
-        """The devices as text, separated by commas.
+        """The devices as text, separated by commas: "gpu:0,gpu:1".
 
         For parameter servers, one device per worker, separated by semicolons.
         """
@@ -161,7 +166,9 @@ class RankJoining:
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
         """Connect to the other ranks and return when all have connected.
 
-        A rank that is a worker or server of parameter servers only starts its server, and returns at once.
+        A rank that is a worker or server of parameter servers only starts its server, and returns at once. ``training``
+        is the sweep file's ``training`` block.
+        Raises: DeviceError or NewProcessNeeded: as in `place`.
         """
         if devices.ranks is not None and devices.ranks.servers and devices.ranks.rank:
             parameter_server.serve(devices.ranks, cpus=devices.cpus, gpus=0 if devices.simulated else int(devices.gpus))
@@ -169,7 +176,7 @@ class RankJoining:
             choose_placement(devices, training)
 
     def leave(self, reason: str) -> None:
-        """Abort the collective operations of this process and tell the other ranks ``reason``.
+        """Abort the collective operations of this process and tell the other ranks ``reason``, ignoring errors.
 
         It may be called from any thread.
         """
@@ -177,15 +184,20 @@ class RankJoining:
 
 
 def choose_placement(devices: Devices, training: Mapping[str, Value]) -> Placement:
-    """Return the placement that a sweep file's ``training`` block asks for; see `place` for errors."""
+    """Return the placement that ``strategy`` and ``cross_device`` of a sweep file's ``training`` block ask for.
+
+    Both are "auto" by default; see `place` for errors.
+    """
     return place(devices, str(training.get("strategy", "auto")), str(training.get("cross_device", "auto")))
 
 
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
-    """Return the placement of trials on ``devices``; the first call of a process creates it.
+    """Return the placement of trials on ``devices``; the first call with these arguments creates it.
 
+    ``strategy`` is one of `STRATEGIES`, ``cross_device`` one of `CROSS_DEVICE`. If ``devices`` has ranks, the call
+    connects to them, and ``strategy`` is ignored unless it is "tpu".
     Raises: DeviceError: if the devices do not allow ``strategy`` or ``cross_device``. NewProcessNeeded: if TensorFlow
-    is already bound to other devices.
+    is already bound to other devices or ranks.
     """
     with _lock:
         if strategy == "tpu":
@@ -214,9 +226,9 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
 
 
 def _place_on_tpu(devices: Devices) -> Placement:
-    """Return a placement over all TPU cores of this machine.
+    """Return a placement over all TPU cores of this machine; the first call starts them.
 
-    Raises: DeviceError: if there are no usable TPUs.
+    Raises: DeviceError: if there are no usable TPUs. NewProcessNeeded: if TensorFlow has started with GPUs.
     """
     problems = list_tpu_problems()
     if problems:
@@ -241,9 +253,11 @@ def _uses_collectives(key: _Key) -> bool:
 
 
 def _bind(devices: Devices) -> tuple[str, ...]:
-    """Make ``devices`` alone visible before TensorFlow's first operation, and return their names.
+    """Make ``devices`` alone visible before TensorFlow's first operation, and return their names, such as "cpu:0".
 
-    Raises: NewProcessNeeded: if TensorFlow has started with other devices. DeviceError: if there are too few.
+    Simulated GPUs are logical CPU devices. Also limits TensorFlow's threads.
+    Raises: NewProcessNeeded: if TensorFlow has started with other devices. DeviceError: if there are too few GPUs, or
+    the memory for a share of one is unknown or too small.
     """
     _limit_threads(devices.cpus)
     count = math.ceil(devices.gpus)
@@ -335,7 +349,7 @@ def _describe_start() -> str:
 
 
 def _limit_threads(cpus: float) -> None:
-    """Set TensorFlow's thread pools to the trial's number of CPUs, at least 1; no effect if TensorFlow has started."""
+    """Set TensorFlow's thread pools to the trial's CPUs, rounded down, at least 1; no effect once it has started."""
     threads = max(1, int(cpus))
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)

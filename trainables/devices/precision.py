@@ -19,11 +19,11 @@ PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
 def choose_policy(choice: str, placement: Placement) -> str:
-    """Return the name of Keras's dtype policy for a choice of precision; ``auto`` depends on the weakest GPU.
+    """Return the name of Keras's dtype policy for ``choice``, one of `PRECISIONS`; "auto" depends on the weakest GPU.
 
     With auto, a CPU trains in float32, a TPU in mixed_bfloat16, a GPU in mixed_bfloat16 from compute capability 8.0 on,
-    in mixed_float16 from 7.0 on (NVIDIA, CUDA C++ programming guide, table of arithmetic throughput), and else in
-    float32.
+    in mixed_float16 from 7.0 on (NVIDIA, CUDA C++ programming guide, table of arithmetic throughput), and else, or if
+    its capability is unknown, in float32.
     Raises: ValueError: if the choice is unknown.
     """
     if choice not in PRECISIONS:
@@ -61,7 +61,10 @@ class LossScale:
         return [self.scale, self.good]
 
     def update(self, finite: tf.Tensor) -> None:
-        """Adjust the scale after an update; ``finite`` says if its gradients, summed over replicas, were finite."""
+        """Adjust the scale and the count of good updates after an update.
+
+        ``finite`` is a scalar: whether the update's gradients, summed over replicas, were finite.
+        """
         good = tf.where(finite, self.good + 1, tf.zeros_like(self.good))
         grow = tf.equal(good, self.growth_updates)
         factor = tf.where(finite, tf.where(grow, 2.0, 1.0), 0.5)
@@ -86,10 +89,11 @@ TF32_FROM = (8, 0)
 
 
 def set_determinism(placement: Placement, *, deterministic: bool) -> None:
-    """Turn TensorFlow's determinism on or off in this process; TF32 is off while it is on.
+    """Turn TensorFlow's determinism on or off in this process.
 
-    Determinism also turns off TensorFlow's arithmetic optimizer, which turns a + (b + c) into one sum and adds in an
-    order that differs between processes. On CPUs the optimizer is always off, because that costs nothing there.
+    A change also switches TF32: off with determinism, on without, whatever it was before. Determinism also turns off
+    TensorFlow's arithmetic optimizer, which turns a + (b + c) into one sum and adds in an order that differs between
+    processes. On CPUs the optimizer is always off, because that costs nothing there.
     """
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": placement.on_gpu and not deterministic})
     if deterministic == tensorflow_private.is_op_determinism_enabled():
@@ -102,7 +106,10 @@ def set_determinism(placement: Placement, *, deterministic: bool) -> None:
 
 
 def describe_numerics(placement: Placement) -> dict[str, str]:
-    """Return the trial's columns about precision and determinism; on a CPU only whether it is deterministic."""
+    """Return the trial's columns about precision and determinism, by name.
+
+    ``deterministic`` is "yes", and is missing if it is not. On a GPU, the columns of `describe_gpu_numerics` are added.
+    """
     deterministic = tensorflow_private.is_op_determinism_enabled()
     if deterministic:
         columns = {"deterministic": "yes"}
@@ -115,9 +122,11 @@ def describe_numerics(placement: Placement) -> dict[str, str]:
 
 
 def describe_gpu_numerics(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
-    """Return the columns of `describe_numerics` that depend on the GPU.
+    """Return the columns of `describe_numerics` that depend on the GPU, whose compute ``capability`` is (major, minor).
 
-    ``timed`` says whether cuDNN measures its convolution algorithms to choose the fastest.
+    They are ``tf32`` ("on" or "off"), ``cudnn`` (how it chooses algorithms) and, unless ``deterministic``,
+    ``may_differ`` (what differs, in words). ``timed`` says whether cuDNN measures its convolution algorithms to choose
+    the fastest.
     """
     rounds = tf.config.experimental.tensor_float_32_execution_enabled() and capability >= TF32_FROM
     if deterministic:

@@ -61,11 +61,18 @@ class Replicas:
         return scope
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function on each replica with the replica's part of the arguments; return the results per replica."""
+        """Call a function on each replica, and return the results per replica.
+
+        A distributed value among ``arguments`` is replaced by the replica's part of it; others are the same on all
+        replicas.
+        """
         return self.strategy.run(function, args=arguments)
 
     def of_each(self, value: Any) -> tuple[Any, ...]:
-        """Return the values of a distributed value or variable as a tuple, one for each replica of this process."""
+        """Return the values of a distributed value or variable as a tuple, one for each replica of this process.
+
+        A value that is not distributed gives a tuple of one.
+        """
         return tuple(self.strategy.experimental_local_results(value))
 
     def first(self, values: Any) -> Any:
@@ -73,7 +80,10 @@ class Replicas:
         return tf.nest.map_structure(lambda value: self.of_each(value)[0], values)
 
     def sum_values(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """Sum each value over all replicas, in one reduction; return the sums by name."""
+        """Sum values that differ between replicas over all replicas, and return the sums by name.
+
+        Call it outside of replicas; values of one type are summed in one reduction.
+        """
         totals = self.run(sum_over_replicas, [*values.values()])
         by_name: dict[str, tf.Tensor] = self.first(dict(zip(values, totals, strict=True)))
         return by_name
@@ -100,15 +110,19 @@ def in_scope_of_servers() -> bool:
 
 
 def get_replica_index() -> tuple[int, Any]:
-    """Return the number of replicas, and the index of the replica that runs this code."""
+    """Return the number of all replicas, and the index among them of the replica that runs this code.
+
+    Call it on a replica; elsewhere under a strategy, it raises AttributeError.
+    """
     context = tf.distribute.get_replica_context()
     return context.num_replicas_in_sync, context.replica_id_in_sync_group
 
 
 def sum_over_replicas(values: Sequence[Any]) -> list[Any]:
-    """Sum each value over all replicas and return the sums; called on each replica.
+    """Sum each value over all replicas and return the sums in the same order; called on each replica.
 
-    Values of one type are summed together, in a few large buckets, because starting a reduction takes time.
+    With one replica, or outside of replicas, returns the values themselves. Values of one type are summed together, in
+    a few large buckets, because starting a reduction takes time.
     Raises: CannotCompile: inside code that XLA compiles, if there are several replicas.
     """
     context = _get_exchange_context(values)
@@ -127,7 +141,11 @@ def sum_over_replicas(values: Sequence[Any]) -> list[Any]:
 
 
 def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
-    """Return the values of all replicas, stacked along a new first axis, by one reduction; called on each replica."""
+    """Return the values of all replicas, stacked along a new first axis, by one reduction; called on each replica.
+
+    Values must have the same shape on all replicas. Raises CannotCompile inside code that XLA compiles, if there are
+    several replicas.
+    """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values[None]
@@ -137,9 +155,9 @@ def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
 
 
 def gather_rows(values: Any) -> Any:
-    """Return, for each tensor of a structure, the rows of all replicas joined along the first axis.
+    """Return, for each tensor of a structure, the rows of all replicas joined along the first axis, in their order.
 
-    Called on each replica.
+    Called on each replica; with one replica, returns ``values``.
     Raises: CannotCompile: inside code that XLA compiles, if there are several replicas.
     """
     context = _get_exchange_context(tf.nest.flatten(values))
@@ -151,8 +169,8 @@ def gather_rows(values: Any) -> Any:
 def _get_exchange_context(values: Sequence[Any]) -> Any:
     """Return the context for exchanging values with other replicas.
 
-    Returns None if there are no values or no other replicas.
-    Raises: CannotCompile: inside code that XLA compiles.
+    Returns None if there are no values, no other replicas, or no replica runs this code.
+    Raises: CannotCompile: inside code that XLA compiles, if there are other replicas.
     """
     context = tf.distribute.get_replica_context()
     if not values or context is None or context.num_replicas_in_sync == 1:

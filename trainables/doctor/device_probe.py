@@ -33,7 +33,12 @@ MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # LARGE: numbers of four bytes
 
 
 def describe() -> dict[str, Any]:
-    """Return the versions of libraries, the GPU architectures of the build, and the GPUs that TensorFlow can use."""
+    """Return the versions of libraries, the GPU architectures of the build, and the GPUs that TensorFlow can use.
+
+    The keys are ``tensorflow``, ``cuda``, ``cudnn`` (None without CUDA), ``architectures``, ``gpus`` (``name`` and
+    ``capability`` of each), ``gauges`` (see `nvml.list_supported_gauges`), ``keras`` and ``backend``. If Keras cannot
+    be imported, these two are None, and ``keras_error`` says why.
+    """
     build = tf.sysconfig.get_build_info()
     gpus = []
     for gpu in tf.config.list_physical_devices("GPU"):
@@ -54,8 +59,8 @@ def describe() -> dict[str, Any]:
 def try_device(name: str) -> dict[str, Any]:
     """Test ``cpu:0`` or ``gpu:I`` alone: matrix product, convolution, gathering of rows, and XLA.
 
-    Return the seconds of each step, the names of steps with wrong results, and the speed of the matrix product in
-    TFLOPS.
+    Return ``seconds`` of each step by name, ``wrong``, the names of steps with wrong results, and ``tflops``, the speed
+    of the matrix product. Raises IndexError if TensorFlow has no such GPU.
     """
     kind, _, index = name.partition(":")
     if kind == "gpu":
@@ -90,7 +95,8 @@ def try_device(name: str) -> dict[str, Any]:
 def train(count: int, *, simulated: bool) -> dict[str, Any]:
     """Sum numbers over ``count`` devices, then train a wide network on them as a trial would.
 
-    Returns the sums, one for each replica, and the examples per second of the fastest epoch after the first one.
+    The devices are GPUs or, if ``simulated``, logical CPU devices. Returns ``sums``, the result of
+    `sum_replica_numbers`, and ``examples_per_s`` of the fastest epoch after the first one.
     """
     from trainables.devices.placement import place
 
@@ -106,7 +112,7 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
 def share() -> dict[str, Any]:
     """Limit this process to a quarter of the first GPU, as a trial would, and ask for more.
 
-    Return the limit in bytes, whether exceeding it was refused, and whether the GPU still computes afterwards.
+    Return ``limit_bytes``, and whether exceeding the limit was ``refused`` and the GPU ``works`` afterwards.
     """
     from trainables.devices import gpu_memory
     from trainables.devices.placement import place
@@ -129,10 +135,10 @@ def share() -> dict[str, Any]:
 
 
 def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
-    """Join the processes at ``addresses`` as rank ``rank``, and sum numbers over all of them.
+    """Join the processes at ``addresses`` as rank ``rank``, with ``gpus`` GPUs, and sum numbers over all of them.
 
-    Returns the median seconds of a sum of one number, and the bytes per second of a large one. Raises ValueError if a
-    sum is wrong.
+    Returns ``latency_s``, the median seconds of a sum of one number, and ``bytes_per_s`` of a large one. Raises
+    ValueError if a sum is wrong.
     """
     from trainables.devices.placement import place
 
@@ -141,7 +147,7 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
     replicas = place(Devices(gpus=gpus, ranks=ranks)).replicas
 
     def summed(size: int) -> float:
-        """Return the median seconds of a sum; raises ValueError if a sum is wrong."""
+        """Return the median seconds of a sum of ``size`` numbers per rank; raises ValueError if a sum is wrong."""
 
         def one() -> tf.Tensor:
             mine = tf.cast(get_replica_index()[1], tf.float32) + tf.ones(size)
@@ -164,7 +170,7 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
 
 
 def sum_replica_numbers(replicas: Replicas) -> list[float]:
-    """Return 1 + 2 + ... over the replicas, as each replica computes it."""
+    """Return the sum 1 + 2 + ... over all replicas as each replica of this process computes it; all should be equal."""
 
     def one() -> tf.Tensor:
         mine = tf.cast(get_replica_index()[1], tf.float32) + 1
@@ -175,7 +181,7 @@ def sum_replica_numbers(replicas: Replicas) -> list[float]:
 
 
 def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
-    """Train a network and return the examples per second of each epoch.
+    """Train a network for `EPOCHS` epochs and return the examples per second of each epoch.
 
     ``shape`` is (units per layer, batch per device).
     """

@@ -45,6 +45,8 @@ def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
 def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
     """Write the trial's model for inference into ``folder``, in each format, and verify each file's predictions.
 
+    ``preprocessing`` becomes part of the result. Predictions of a model that draws random numbers cannot be verified;
+    the result then has no differences, and a note says so.
     Raises: NotExportable: if a format cannot be written or loaded, or a file predicts something else.
     """
     model = plain.model
@@ -135,9 +137,10 @@ class Sample:
 def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
     """Predict the first validation examples with the trial's model, and return the inputs and outputs.
 
-    If there is no validation data, training examples are taken. Predictions are made twice, to find out whether the
-    model is random. Exported files get the plain model's raw inputs instead of the trial's, for the same examples. A
-    model that does not read the data, such as the generator of a GAN, is compared on random inputs.
+    At most 10,000 examples or about 256 MiB are taken, of the training data if there is no validation data. Predictions
+    are made twice, to find out whether the model is random. Exported files get the plain model's raw inputs instead of
+    the trial's, for the same examples. A model that does not read the data, such as the generator of a GAN, is compared
+    on random inputs.
     """
     held_out = trial.held_out
     if held_out is None:
@@ -169,8 +172,8 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
 def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
     """Evaluate the validation data again; return the metrics and the paths of variables that the evaluation changes.
 
-    Metrics are named ``val_...``. All variables are restored afterwards. Both results are empty if there is no
-    validation data.
+    Metrics are named ``val_...``; their own variables do not count as changed. All variables are restored afterwards.
+    Both results are empty if there is no validation data.
     """
     if trial.held_out is None:
         return {}, ()
@@ -202,7 +205,8 @@ def compare_predictions(
 ) -> dict[str, float]:
     """Predict with each file in a fresh process; return by format the largest difference to the sample's outputs.
 
-    Raises: NotExportable: if a file does not load, or predicts something else.
+    The difference is relative to the largest output if that is above 1.
+    Raises: NotExportable: if a file does not load, or, for a sample that is steady, predicts something else.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -390,7 +394,7 @@ def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str)
 
 
 def _distance(predicted: Any, expected: Any) -> float:
-    """Return the largest difference, divided by the largest expected number if that is above 1.
+    """Return the largest difference, divided by the largest absolute expected number if that is above 1.
 
     Returns infinity if the arrays are not finite at the same places. Places that are not finite in both are ignored.
     """

@@ -50,7 +50,10 @@ class Signature:
 
 
 def make_signature(model: keras.Model, example: Any) -> Signature:
-    """Return the signature of a model's inputs; ``example`` is a batch of one that the model accepts."""
+    """Return the signature of a model's inputs; ``example`` is a batch of one that the model accepts.
+
+    A functional model's own inputs count, otherwise those of ``example``. A single input is named "inputs".
+    """
     if isinstance(model, keras_private.Functional):
         inputs = model.input
     else:
@@ -86,7 +89,7 @@ def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
 
 
 def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature) -> WrittenFile:
-    """Write a model in the format ``kind`` into a folder, and return the file with the code that loads it.
+    """Write a model in the format ``kind``, a key of `FILES`, into a folder; return the file with code that loads it.
 
     Raises: NotExportable: if Keras or a converter fails.
     """

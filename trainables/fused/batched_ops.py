@@ -83,8 +83,8 @@ def install_converters() -> None:
 def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
     """Compute ``function`` for all trials at once, by `tf.vectorized_map`; return the results with trials in front.
 
-    ``values`` is a nested structure of tensors whose first axis is the trials. Raises Refused for an operation without
-    a batched form.
+    ``values`` is a nested structure of tensors whose first axis is the trials; ``function`` is traced with the values
+    of one trial. Raises Refused for an operation without a batched form.
     """
     install_converters()
     try:
@@ -191,7 +191,8 @@ def _convert_stacked(kind: str, converter: Any, call: Any) -> Any:
 def _convert_draws(kind: str, converter: Any, call: Any) -> Any:
     """Draw once for each stream of trials, and give each trial the draws of its stream.
 
-    Raises ValueError if streams are not set, or if other inputs than seeds differ between trials.
+    Raises ValueError, which `map_over_trials` turns into Refused, if streams are not set, or if other inputs than seeds
+    differ between trials.
     """
     streams: Streams | None = getattr(_present, "streams", None)
     inputs = [call.input(i) for i in range(call.num_inputs)]
@@ -316,7 +317,7 @@ def _stack_like(before: Any, after: Any, trials: Any) -> tf.Tensor:
 
 
 def _add_trials_axis(shape: Any, before: Any, trials: int) -> Any:
-    """Return the shape of a loop's value; ``trials`` is added in front if the value was stacked ``before`` the loop."""
+    """Return the shape of a loop's value; its first size is ``trials`` if the value was stacked ``before`` the loop."""
     if not before.is_stacked or before.t.dtype == tf.variant:
         return shape
     return [trials, *shape[1:]]

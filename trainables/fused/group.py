@@ -151,7 +151,10 @@ class Member:
     )  # its live numbers, by the ids of their variables
 
     def begin(self, assignment: Assignment) -> None:
-        """Begin a trial; raises Apart if it cannot be trained together with the others."""
+        """Begin a trial; raises Apart if it cannot be trained together with the others.
+
+        Also raises what `TrialSession.begin` raises.
+        """
         self.group.begin(self, assignment)
 
     def train(self, report: Report) -> None:
@@ -160,11 +163,17 @@ class Member:
             raise error
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """Copy the state of this member's trial, and return a function that writes it as a checkpoint."""
+        """Make this member's trial the session's present one, and copy its state.
+
+        Return a function that writes the copy as a checkpoint.
+        """
         return self.group.switch_to(self).save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Continue from a checkpoint, whether it was made in a group or alone; return its epoch."""
+        """Continue from a checkpoint, whether it was made in a group or alone; return its epoch.
+
+        The member leaves its place in the stack.
+        """
         epoch = self.group.switch_to(self).restore(folder)
         self.group.suspend(self)
         return epoch
@@ -238,9 +247,10 @@ class FusedGroup:
         return Member(self)
 
     def begin(self, member: Member, assignment: Assignment) -> None:
-        """Begin a member's trial in the session and store it in the member.
+        """Begin a member's trial in the session and store it in the member, whose previous trial is discarded.
 
-        Raises Apart if it cannot be trained together with the group's other trials.
+        Raises Apart if it cannot be trained together with the group's other trials; the member is then not in the
+        group.
         """
         self.leave(member)
         first = self._begun[0] if self._begun else None
@@ -286,7 +296,10 @@ class FusedGroup:
         return self._trained_s > max(traced, default=math.inf)
 
     def leave(self, member: Trainable) -> None:
-        """Remove a member from the group and discard its state; its place in the stack becomes empty."""
+        """Remove a member from the group and discard its state; its place in the stack becomes empty.
+
+        Nothing happens if it is no member of a group, or has left.
+        """
         if isinstance(member, Member):
             self._remove_from_stack(member)
             member.state = {}
@@ -306,9 +319,9 @@ class FusedGroup:
         """Train the members in ``reports`` together, epoch by epoch, and call each one's report after each epoch.
 
         Stops after an epoch in which a report returns False or a trial ends, and returns an exception for each trial
-        that has ended: `Stopped` if it is finished, and otherwise its error. A single member is trained as if there
-        were no group. Raises Apart, before any training, if the trials cannot be trained together, or are faster one
-        after the other.
+        that has ended: `Stopped` if it is finished, and otherwise its error. Members that ended with an error leave the
+        group. A single member is trained as if there were no group. Raises Apart, before any training, if the trials
+        cannot be trained together, or are faster one after the other.
         """
         members = []
         for member in reports:
@@ -444,7 +457,7 @@ class FusedGroup:
         stack.trace(make_empty_batches(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation)
 
     def _measure_speedup(self, members: Sequence[Member]) -> float:
-        """Train the first member's batches alone and in the stack, and return how many times as fast the stack is.
+        """Train the first member's batches alone and in the stack, and return how many times as fast all are together.
 
         Speed is only measured if ``training.fuse`` is auto; otherwise 1 is returned. The members' states stay the same.
         Raises Refused if the losses differ. This happens with code that keeps a variable's tensor and reads it after an

@@ -91,7 +91,11 @@ class Stack:
     # ---- methods for the host
 
     def put(self, states: Sequence[Arrays], numbers: Sequence[Mapping[int, float]]) -> None:
-        """Assign the states and live numbers of all trials; ``numbers`` are by the ids of their variables."""
+        """Assign the states and live numbers of all trials, in the order of their places, to the stack's variables.
+
+        Each of ``numbers`` is by the ids of the variables of live numbers. Of several replicas, the first one's values
+        are taken.
+        """
         for path, variable in zip(self._paths, self._values, strict=True):
             variable.assign(np.stack([arrays[path][0] for arrays in states]))
         for key, variable in self._numbers.items():
@@ -112,8 +116,8 @@ class Stack:
     def trace(self, train: StackedBatches, validation: StackedBatches | None) -> None:
         """Trace training, evaluation and metrics by running them with zero batches; do nothing if they are traced.
 
-        Sets `trace_s` to the seconds that it took. Raises whatever the author's code raises while it is traced, and
-        Refused for operations that have no form for several trials.
+        Without ``validation``, evaluation is not traced. Sets `trace_s` to the seconds that it took. Raises whatever
+        the author's code raises while it is traced, and Refused for operations that have no form for several trials.
         """
         if self.trace_s:
             return
@@ -128,8 +132,8 @@ class Stack:
     def train(self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
         """Train all trials on ``batches``; return ``sums`` with their losses added, and which trials are finite.
 
-        ``rates`` has shape (batches, trials). Losses have shape (trials,), and a batch's mean is multiplied by its
-        number of examples.
+        ``rates`` has shape (batches, trials). Each of ``sums``, and the booleans returned, has shape (trials,); a
+        batch's mean loss is multiplied by its number of examples before it is added.
         """
         return self._train(batches, pad_rates(rates, batches.orders.shape[1]), sums)
 
@@ -140,7 +144,8 @@ class Stack:
     def reported(self, sums: Mapping[str, Any], examples: int, *, training: bool) -> list[dict[str, Any]]:
         """Return for each trial the losses and metrics of an epoch or a validation of ``examples`` examples.
 
-        ``sums`` has the summed losses of all trials. The metrics of all trials are reset.
+        ``sums`` has the summed losses of all trials by name, as `train` or `evaluate` returns them. The metrics of all
+        trials are reset.
         """
         step = self.graph.step
         if step.counts_metrics(training=training):
@@ -264,7 +269,8 @@ class Stack:
     def _forward(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses, and the values of its variables after they were computed.
 
-        Raises Refused if a trained weight is assigned meanwhile.
+        ``alike`` has the tensors that all trials share, ``own`` those of this trial. Raises Refused if a trained weight
+        is assigned meanwhile.
         """
         one = {**own, **alike}
         with self._replacing_variables(one) as scope:
@@ -283,7 +289,11 @@ class Stack:
         return shares, state
 
     def _apply_gradients(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
-        """Apply one trial's gradients; return its losses, whether all is finite, and its variables' new values."""
+        """Apply one trial's gradients; return its losses, whether all is finite, and its variables' new values.
+
+        ``alike`` has the tensors that all trials share, ``own`` those of this trial, its gradients and losses among
+        them.
+        """
         one = {**own, **alike, "seeds": {}}
         parts = [part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)]
         with self._replacing_variables(one) as scope, _updating_by_value(parts):
@@ -322,7 +332,10 @@ class Stack:
         return totals
 
     def _evaluate_one(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
-        """Return one trial's losses in evaluation, and the values of its variables afterwards."""
+        """Return one trial's losses in evaluation, and the values of its variables afterwards.
+
+        ``alike`` has the tensors that all trials share, ``own`` those of this trial.
+        """
         one, graph = {**own, **alike}, self.graph
         with self._replacing_variables(one) as scope:
             values = graph.replicas.first(
@@ -370,14 +383,17 @@ class Stack:
         return set()
 
     def _list_own_tensors(self, batches: StackedBatches) -> dict[str, Any]:
-        """Return the variables and live numbers of all trials, with the trials as the first axis."""
+        """Return variables ("state") and live numbers ("numbers") of all trials, with the trials as the first axis."""
         state = []
         for value in self._values:
             state.append(tf.convert_to_tensor(value))
         return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
 
     def _list_shared_tensors(self, batches: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
-        """Return the tensors that all trials share if there is one stream, such as rows and seed; otherwise empty."""
+        """Return the tensors that all trials share if there is one stream; otherwise {}.
+
+        They are "rows", "seed", "number" (of the update) and "seeds", the states of seed generators by position.
+        """
         if self.streams > 1:
             return {}
         seeds = {}
@@ -396,7 +412,11 @@ class Stack:
 
     @contextmanager
     def _replacing_variables(self, values: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
-        """Replace all variables and live numbers by one trial's values inside the block."""
+        """Replace all variables and live numbers by one trial's values inside the block.
+
+        ``values`` has the variables under "state", those of them that all trials share under "seeds", and the live
+        numbers under "numbers".
+        """
         state = []
         for place, value in enumerate(values["state"]):
             state.append(values.get("seeds", {}).get(place, value))
@@ -410,7 +430,7 @@ class Stack:
 
 
 def _find_origin(tensor: tf.Tensor) -> tf.Tensor:
-    """Return the tensor from which this one was made by `Identity` operations."""
+    """Return the tensor from which this one was made by `Identity` operations; the tensor itself if there are none."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor

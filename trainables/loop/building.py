@@ -40,8 +40,10 @@ def build_model(
     """Return the author's model with the initial weights of a trial, and with the layers frozen that ``hp`` freezes.
 
     Seeds `random` and `np.random` with ``seed``. A frozen model from `features` whose outputs are not cached is put in
-    front of the model by ``joined``, by default `features.join_models`. A model that trains itself may still lack
-    weights, see `make_weights_by_step`. Raises TypeError if `model` returns anything but a `keras.Model`.
+    front by ``joined(frozen, model, inputs)``, by default `features.join_models`. A model whose own `train_step`
+    creates its weights is returned without them and without frozen layers, see `make_weights_by_step`. Raises TypeError
+    if `model` returns anything but a `keras.Model`, ValueError for a wrong ``frozen_layers``, and Refused if the models
+    cannot be joined.
     """
     # Keras draws the seeds of initializers and random layers from `random`. Seeding TensorFlow as well would empty its
     # kernel cache and cost seconds per trial. The author's own draws come from `random` and `np.random`.
@@ -68,9 +70,11 @@ def build_model(
 def _join_front_model(
     author: Author, hp: Hyperparameters, model: keras.Model, joined: Callable[..., keras.Model] | None
 ) -> keras.Model:
-    """Return ``model`` with the frozen model of `features` in front of it.
+    """Return one model that applies the frozen model of `features` and then ``model``, made by ``joined``.
 
     ``model`` itself is returned if there is no frozen model, or if its outputs are cached and thus in the data.
+    ``joined`` is called with the frozen model, ``model`` and the inputs of one example; by default it is
+    `features.join_models`.
     """
     from trainables.recipe import features
 
@@ -84,10 +88,10 @@ def _join_front_model(
 
 
 def _free_batch_size(model: keras.Sequential) -> None:
-    """Remove a fixed batch size from the input of a Sequential model, so that it accepts batches of any size.
+    """Change the input of a Sequential model, if its batch size is fixed, so that it accepts batches of any size.
 
     Keras fixes it when a model is built by a call with examples or for their shape, although it then trains and
-    predicts with other sizes as well.
+    predicts with other sizes as well. The layers and their weights stay the same.
     """
     inputs = getattr(model, "inputs", None)  # absent if Keras knows no single shape of them
     if not inputs or inputs[0].shape[:1] in ((), (None,)):
@@ -105,11 +109,13 @@ def _free_batch_size(model: keras.Sequential) -> None:
 
 
 def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables) -> None:
-    """Create the weights of a model that only its own `train_step` creates, by tracing that step once.
+    """Create the weights of a model that only its own `train_step` creates, by tracing that step; freeze its layers.
 
-    A model that is not compiled is compiled for the trace with a temporary optimizer and metrics, whose variables are
-    removed from ``record``. Does nothing for combinations that `build_program` refuses. Raises Refused for a model that
-    cannot be trained by its own step.
+    Nothing is computed. A model that is not compiled is compiled for the trace with a temporary optimizer and metrics,
+    whose variables are removed from ``record``, and counts as not compiled afterwards. Does nothing, not even freeze
+    layers, if the author has a `train_step`, if the model has its own `compile` and is not compiled, or on parameter
+    servers, because `build_program` refuses these. Raises Refused for a model that its own step cannot train, and
+    ValueError for a wrong ``frozen_layers``.
     """
     uncompiled = refusals.list_overridden_methods(model, "compile") and not model.compiled
     if uncompiled or own_methods.overrides_train_step(author) or in_scope_of_servers():
@@ -136,9 +142,11 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
 def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables) -> AuthorParts:
     """Call the author's methods that make a model and its optimizer, loss and metrics; return their results.
 
-    Call this inside the strategy's scope, with the trial's precision, while ``record`` records variables. If `model`
-    returns a compiled model, its optimizer, loss and metrics are used. Raises `origins.StaleVariable` for a model that
-    an earlier trial has made.
+    Seeds `random` and `np.random` with ``seed``. Call this inside the strategy's scope, with the trial's precision,
+    while ``record`` records variables. If `model` returns a compiled model, its optimizer, loss and metrics are used;
+    if there are groups of weights, the optimizer becomes a `groups.GroupedOptimizer`. Raises what `build_model` raises,
+    Refused if the methods contradict each other, Undecided if there is no default loss, and `origins.StaleVariable` for
+    a model that has a variable of an earlier trial.
     """
     keras_corrections.allow_number_conversion()
     first = len(record.created)
@@ -214,9 +222,11 @@ def _has_drawn(seed: int, seeds_drawn: int) -> bool:
 def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas) -> Recipe:
     """Return the settings of a trial that are fixed in its graph.
 
-    The number of micro-batches is the hyperparameter ``micro_batches`` times ``accumulate``. Raises OutOfMemory if
-    ``accumulate`` is over 1 and a batch has fewer examples than micro-batches on all replicas, and ValueError if
-    ``swa_from`` and ``ema_momentum`` are both set.
+    ``batch_size`` is that of all replicas together. Each replica's part of a batch is cut into as many micro-batches as
+    the hyperparameter ``micro_batches`` says, times ``accumulate``, which is above 1 if the trial ran out of memory
+    before. The loss is scaled if the policy ``dtype`` is ``"mixed_float16"``. Raises OutOfMemory if ``accumulate`` is
+    above 1 and a batch has not one example for each micro-batch of each replica, and ValueError if ``swa_from`` and
+    ``ema_momentum``, or two kinds of clipping, are both set.
     """
     number = replicas.number
     micro_batches = hp.integer("micro_batches", 1, standard=True)
@@ -237,8 +247,11 @@ def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size:
 def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     """Compile a model and return the program that trains it: by our loop, by `Model.fit` or on parameter servers.
 
-    `Program.compile` must be called before it trains. Call this inside the strategy's scope, with the trial's
-    precision. Raises Refused for a combination of options and methods that cannot be trained.
+    The strategy in ``options`` chooses parameter servers. Otherwise, `Model.fit` trains if ``options.fit`` is True, or
+    if a model has its own steps and a callback has methods for single batches. `Program.compile` must be called before
+    it trains. Call this inside the strategy's scope, with the trial's precision. Raises Refused, NotInFit or NotInScope
+    for a combination of options and methods that cannot be trained, ValueError if a loss weight is for an output
+    without a loss, and OutOfMemory if a batch would have to be cut further on parameter servers.
     """
     author = made.author
     parts = made.parts
@@ -302,7 +315,12 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 
 
 def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) -> None:
-    """Check a model and its optimizer before training, and correct what Keras would compute wrongly in our loop."""
+    """Check a model and its optimizer before training, and correct what Keras would compute wrongly in our loop.
+
+    ``fit`` is True if Keras's or the model's own steps train the model; its optimizer then stays as it is, except for
+    weight decay. If the trial has ``gradient_checkpointing``, activations are recomputed for the gradients. Raises
+    Refused or NotInScope for a model that cannot be trained in this way.
+    """
     author = parts.author
     model = parts.parts.model
     optimizer = parts.parts.optimizer
@@ -318,7 +336,11 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
 
 
 def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
-    """Return the graph that trains a model by its compiled losses or, if it has none, by those that its layers add."""
+    """Return the graph that trains a model by its compiled losses or, if it has none, by those that its layers add.
+
+    Compiles the model, creates the variables of its optimizer and metrics, and replaces its losses. ``example`` is one
+    example after augmentation. Raises Refused if nothing gives a loss.
+    """
     author = made.author
     parts = made.parts
     replicas = options.placement.replicas
@@ -338,7 +360,8 @@ def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exa
 def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph of a model with its own `train_step`, which applies gradients by its optimizer itself.
 
-    Clipping and loss scaling are left to that optimizer. Raises NotInFit for options that such a step cannot do.
+    Compiles the model. ``example`` is one example after augmentation. Clipping and loss scaling are left to the model's
+    optimizer. Raises NotInFit for options that such a step cannot do, and Refused for a model that it cannot train.
     """
     from trainables.loop import fit_program
 
@@ -354,10 +377,11 @@ def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intak
 
 
 def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[str, Any] | None:
-    """Return the arguments with which the author's `model` has compiled its model; None if it has not.
+    """Return the arguments with which the author's `model` has compiled its model, by name; None if it has not.
 
-    If the model defines its own `compile`, there is only ``optimizer``: the first one among its attributes, or None.
-    Raises Refused if the author also overrides `optimizer`, `loss`, `metrics` or `weighted_metrics`.
+    They are those of `keras_corrections.get_compile_arguments`. If the model defines its own `compile`, there is only
+    ``optimizer``: the first one among the model's attributes, or None. For other models, raises Refused if the author
+    also overrides `optimizer`, `loss`, `metrics` or `weighted_metrics`.
     """
     if not model.compiled:
         return None

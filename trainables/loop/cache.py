@@ -43,8 +43,8 @@ class Structure:
         """Return whether the program of this key can also train a trial with the key ``structure``.
 
         It can if devices, data and all hyperparameters that were read when it was built are the same, so that building
-        it again would give the same graph. ``hp`` has the trial's hyperparameters. An example or targets that were not
-        read may differ.
+        it again would give the same graph; seeds are not compared. ``hp`` has the trial's hyperparameters. An example
+        or targets that were not read may differ.
         """
         alike = self.environment == structure.environment and self.seen == structure.seen
         read = self.example in (None, structure.example) and self.targets in (None, structure.targets)
@@ -67,7 +67,9 @@ class Programs:
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
         """Return the key and the program of an entry that fits a trial; None if none fits.
 
-        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. The program becomes the most recently used one.
+        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. Programs that are `spent`, or that need a live
+        number which the trial does not have, do not fit. The program that is returned becomes the most recently used
+        one.
         """
         for held in self._held:
             structure, program = held
@@ -78,9 +80,10 @@ class Programs:
         return None
 
     def add(self, structure: Structure, program: Program, share: float = 0.0) -> None:
-        """Add a program, and drop the least recently used others until all shares add up to at most 1.
+        """Add a program as the most recently used one, and drop the least recently used others if there is no room.
 
-        ``share`` is the fraction of the room that the program takes; at least `LEAST` is counted.
+        ``share`` is the fraction of the room that the program takes; at least `LEAST` is counted. Others are dropped
+        until all shares add up to at most 1, or only the new program is left.
         """
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
@@ -104,7 +107,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def measure_used_bytes(placement: Placement) -> dict[str, float]:
-    """Return the bytes in use now: this process's under ``host``, and TensorFlow's on each GPU under the GPU's name."""
+    """Return the bytes in use now: by this process under ``host``, and by TensorFlow under each GPU's name."""
     if placement.on_gpu:
         gpus = placement.devices
     else:
@@ -113,10 +116,11 @@ def measure_used_bytes(placement: Placement) -> dict[str, float]:
 
 
 def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
-    """Return the bytes that all programs may use together: by ``host``, and by the name of each GPU.
+    """Return the bytes that all programs may use together: by ``host``, and by the name of each GPU of ``placement``.
 
-    Programs may take 25% of the host's memory, in proportion to the trial's CPUs, and 40% of the share of a GPU. A
-    memory of unknown size is left out.
+    ``devices`` are those of the trial. Programs may take 25% of the host's memory, in proportion to the trial's CPUs,
+    and 40% of each GPU's memory or, if the trial has a fraction of one GPU, of this fraction. A memory of unknown size
+    is left out.
     """
     found = {}
     memory = memory_bytes()
@@ -129,7 +133,10 @@ def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
 
 
 def _read_gpu_sizes(placement: Placement) -> dict[str, float]:
-    """Return the bytes of memory of each GPU of known size, by its name."""
+    """Return the bytes of memory of each GPU of known size, by its name in ``placement``.
+
+    Empty if NVML does not report as many GPUs as ``placement`` has.
+    """
     from trainables.devices import nvml
 
     readers = nvml.create_readers()
@@ -149,7 +156,7 @@ def compute_share_of_room(
     """Return the largest fraction of the bytes in ``bounds`` by which the memory in use grew on any device.
 
     ``before`` and ``after`` are results of `measure_used_bytes`, and ``bounds`` one of `compute_room`. Negative if
-    memory was freed; 0 if there are no bounds.
+    memory was freed on all devices; 0 if there are no bounds. Raises ZeroDivisionError for a bound of 0.
     """
     return max(((after[place] - before[place]) / bound for place, bound in bounds.items()), default=0.0)
 

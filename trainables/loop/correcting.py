@@ -15,10 +15,11 @@ from trainables.state import program_variables
 def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *, fit: bool) -> None:
     """Check ``networks`` and change them so that a batch gives the same numbers in one part and in several.
 
-    Outputs of models are set to float32. If a batch has several parts, batch normalisation uses the whole batch, and
-    layers collect the losses that they add separately on each replica. Keras's random functions, losses and some
-    operations are replaced for the whole process. ``fit`` is True if Keras's own steps train the networks. Raises
-    Refused for a model that cannot be trained in this way.
+    Only models are checked; their outputs become float32. If ``options`` cut a batch into parts, batch normalisation
+    uses the whole batch, and layers collect the losses that they add separately on each replica. Keras's random
+    functions, losses and some operations are replaced for the whole process. ``fit`` is True if Keras's own steps or
+    the models' own steps train. Raises Refused for a model that cannot be trained in this way, and NotInScope for one
+    made outside of the strategy's scope.
     """
     random_layers.replace_random_functions()
     keras_corrections.keep_loss_means()
@@ -36,11 +37,11 @@ def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *
 def correct_optimizer(
     optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], parts: AuthorParts, *, fit: bool
 ) -> None:
-    """Stop an optimizer from summing gradients over replicas, because the loop has done so.
+    """Stop an optimizer and its parts from summing gradients over replicas, because the loop has done so.
 
     Raises Refused if the optimizer is not supported. With ``fit``, it is neither checked nor changed in this respect.
-    Biases and other weights with fewer than two dimensions are exempt from weight decay if the optimizer is the trial's
-    and not made by the author.
+    Biases and other variables among ``weights`` with fewer than two dimensions are exempted from weight decay if
+    ``optimizer`` is the trial's, as held by ``parts``, and not made by the author.
     """
     for part in () if fit else groups.list_parts(optimizer):
         refusals.check_optimizer(part)

@@ -62,9 +62,10 @@ class EpochAverage(Average):
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
         """Add the present weights to the mean, and compute the moving statistics of batch normalisation for it.
 
-        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``; the
-        pass is left out without batch normalisation. Random draws depend on ``seed`` and on ``first``, the number of
-        the epoch's first update. The model's own weights are the same afterwards.
+        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``. If no
+        layer of batch normalisation is trainable, there is no pass, and ``chunks`` are not read. Random draws depend on
+        ``seed`` and on ``first``, the number of the epoch's first update. The model's own weights are the same
+        afterwards.
         """
         self._count()
         if not self._normalising:
@@ -78,7 +79,7 @@ class EpochAverage(Average):
                 done += count
 
     def _count_weights(self) -> None:
-        """Add the present weights to the running mean."""
+        """Add the present trainable weights to their running means, and count them in `started`."""
         count = self.started + 1.0
         for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
             self.replicas.update_copies(
@@ -87,9 +88,10 @@ class EpochAverage(Average):
         self.started.assign(count)
 
     def _normalise_chunk(self, batches: Batches, done: tf.Tensor) -> None:
-        """Update the moving statistics, as means over all batches of a pass, by a forward pass over ``batches``.
+        """Update the moving statistics of batch normalisation by a forward pass over ``batches``.
 
-        ``done`` is the number of earlier batches in the pass. All batches have the same weight.
+        They become the means over all batches of a pass so far, each with the same weight. ``done`` is the number of
+        earlier batches in the pass.
         """
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:

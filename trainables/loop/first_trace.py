@@ -25,7 +25,8 @@ from trainables.recipe.mixing import Mixing
 def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> None:
     """Create the weights of a compiled model's layers by tracing its own `train_step` once; no numbers are computed.
 
-    The optimizer is built later, because groups and weight decay still have to be assigned to the weights.
+    Losses and metrics get their variables as well. The optimizer is not built, because groups and weight decay still
+    have to be assigned to the weights. Raises Refused if the step cannot take the data or does not return a dictionary.
     """
     intake = Intake(author, lambda: hp, Mixing.of(hp, author.live))
     _trace(model, _run_in_replica, intake, author.first_example)
@@ -34,7 +35,8 @@ def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> Non
 def make_variables(model: keras.Model, replicas: Replicas, intake: Intake, example: Any) -> None:
     """Create the variables of a compiled model's layers, losses, metrics and optimizers by tracing its `train_step`.
 
-    Optimizers are built for the weights that the step would change. ``example`` is a batch of one.
+    An optimizer among the model's attributes is built for the weights that the step would change by it; if there are
+    none, or if it is built already, it stays as it is. ``example`` is a batch of one.
     """
     trained = _trace(model, replicas.run, intake, example)
     for optimizer, variables in trained:
@@ -45,7 +47,11 @@ def make_variables(model: keras.Model, replicas: Replicas, intake: Intake, examp
 def _trace(
     model: keras.Model, run: Callable[..., Any], intake: Intake, example: Any
 ) -> list[tuple[keras.optimizers.Optimizer, list[keras.Variable]]]:
-    """Trace the model's `train_step` once; return its optimizers, each with the variables that it would change."""
+    """Trace the model's `train_step` once; return its optimizers, each with the variables that it would change.
+
+    They are the optimizers among the model's attributes, each once. ``run`` calls a function on the replicas, and
+    ``example`` is a batch of one.
+    """
     step = KerasStep(model, "", follows_the_rate=False)
     found = []
     for value in vars(model).values():
@@ -61,7 +67,7 @@ def _trace(
 
 
 def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function in the replica context of the present strategy, which is TensorFlow's default if none is set."""
+    """Call a function in the replica context of the present strategy, which is TensorFlow's default if none is set."""
     return tf.distribute.get_strategy().run(function, args=arguments)
 
 
@@ -69,8 +75,9 @@ def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
 def recording_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
     """Replace ``optimizer.apply`` inside the block by a function that only records the variables it is called with.
 
-    Yields a list that is empty inside the block and filled with these variables at its end. The optimizer is not built
-    inside the trace, where it could start with wrong values: ScheduleFreeAdamW would copy symbolic weights.
+    If it is called without variables, those are recorded that ``model`` trains. Yields a list that is empty inside the
+    block and filled with the variables, each once, at its end. The optimizer is not built inside the trace, where it
+    could start with wrong values: ScheduleFreeAdamW would copy symbolic weights.
     """
     variables: dict[int, keras.Variable] = {}
 

@@ -51,7 +51,8 @@ OWN = "use loop: own, and a train_step() of the trainable in place of the model'
 def keras_step(made: AuthorParts, replicas: Replicas, intake: Intake) -> KerasStep:
     """Compile a model that has its own `train_step`, and return the step that calls it in our loop.
 
-    Raises Refused for a model that cannot be trained in this way.
+    A model with its own `compile` is not compiled again. Raises Refused or NotInScope for a model that cannot be
+    trained in this way, and ValueError if a loss weight is for an output without a loss.
     """
     author = made.author
     parts = made.parts
@@ -74,8 +75,9 @@ def check_options(
 ) -> None:
     """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
 
-    ``mixed`` has the targets of an example if mixup or cutmix mix them, which must be floating-point numbers; otherwise
-    it is empty. ``who`` begins the messages and names what trains the trial.
+    Such options are micro-batches, averages of the weights and, on several replicas, clipping. ``optimizer`` is None if
+    the model has none. ``mixed`` has the targets of an example if mixup or cutmix mix them, which must be
+    floating-point numbers; otherwise it is empty. ``who`` begins the messages and names what trains the trial.
     """
     _refuse_options(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
     if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
@@ -90,7 +92,8 @@ def _compile(
 ) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.RecordedLoss, ...]]:
     """Compile a model as its author would for `fit`, and create its variables.
 
-    Return whether the model has its own `compile`, which is then not called, and the losses that were installed.
+    Return whether the model has its own `compile`, and the losses that were installed. A model with its own `compile`
+    only gets ``jit_compile``, without any loss. The trial's clipping is set on the optimizer in any case.
     """
     parts = made.parts
     example = made.author.first_example
@@ -117,7 +120,11 @@ def _compile(
 
 
 def _check_added_losses(model: keras.Model, example: Any, *, validates: bool) -> None:
-    """Raise Refused if a model without a compiled loss has a step that neither defines nor adds a loss."""
+    """Raise Refused if no layer, regularizer or own `compute_loss` of a model gives a loss to Keras's steps.
+
+    Call this for a model without a compiled loss. With ``validates``, validation is checked as well. A step that the
+    model defines itself is not checked.
+    """
     for step, training in (("train_step", True), *([("test_step", False)] if validates else [])):
         if not refusals.list_overridden_methods(model, step):
             keras_corrections.check_added_losses(model, example, training=training)
@@ -165,7 +172,7 @@ class FitProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """The trial's columns ``loop``, which says why `fit` trains, and ``xla``, if XLA compiles."""
+        """The trial's columns ``loop``, if the model has steps of its own, and ``xla``, if XLA compiles."""
         if self.because:
             loop = {"loop": f"fit: {self.because}"}
         else:
@@ -182,15 +189,21 @@ class FitProgram(Program):
 
     @property
     def called_with(self) -> Any:
-        """Zeros like the inputs with which the model's own steps call it; None if no step calls it."""
+        """Zeros like the inputs with which steps have called the model, as a batch of one; None if none has."""
         return self._called_with.example
 
     def trace_anew(self, train: Examples) -> None:
-        """Make `fit` trace training again, because other layers are trainable now."""
+        """Make `fit` trace training again in the next epoch, because other layers are trainable now.
+
+        ``train`` has no effect.
+        """
         self.model.train_function = None
 
     def check_phases(self) -> None:
-        """Raise Refused if the trial has something that cannot be reset between phases."""
+        """Raise Refused if the model has its own `compile`, or the trial has Keras's callbacks.
+
+        Neither can start again between phases.
+        """
         own = refusals.list_overridden_methods(self.model, "compile")
         if own or self.callbacks:
             if own:
@@ -201,10 +214,10 @@ class FitProgram(Program):
 
     @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace training and evaluation once, so that `state` has all variables that they create or use.
+        """Trace training and evaluation once, and set `state`, which has all variables that they create or use.
 
         Raises NotInFit for data that `fit` cannot take. On several replicas, raises Refused if a batch gives other
-        results when it is computed in parts. `fit` itself traces again.
+        results when it is computed in parts. ``loose`` has no effect, and `fit` itself traces again.
         """
         model = self.model
         for data in (train, validation):
@@ -247,7 +260,8 @@ class FitProgram(Program):
     def _run_for_test(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
         """Compute a slice for `additivity.check_parts`, and update the metrics with it.
 
-        Return the slice's contributions to the loss and to each loss that a layer adds; keys are phrases for messages.
+        ``rows`` has the row numbers of the whole batch in ``tensors``. Return the slice's contributions to the loss and
+        to each loss that a layer adds; keys are phrases for messages.
         """
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
@@ -268,7 +282,10 @@ class FitProgram(Program):
         return {**named, "the loss of a batch": cut.share_of(loss)}
 
     def _metrics(self, training: bool) -> dict[str, float]:
-        """Return the metrics accumulated since the last call, without losses, and reset them."""
+        """Return the metrics accumulated since the last call, without losses, and reset them.
+
+        ``training`` has no effect.
+        """
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
         found = {}
         for name, value in collect_metrics(self.model).items():
@@ -283,8 +300,9 @@ class FitProgram(Program):
     ) -> Trained:
         """Train one epoch (from 1) by a call of `Model.fit`, with one learning rate per update; return the result.
 
-        The seconds spent waiting for data are not measured and reported as 0. Raises NotInFit if replicas would get
-        parts of unequal size, or if XLA cannot compile an operation.
+        ``rates`` hold until a callback sets another rate, which is then the result's. A profile of the whole epoch is
+        written into ``profile_into``, if given. The seconds spent waiting for data are not measured and reported as 0.
+        Raises NotInFit if replicas would get parts of unequal size, or if XLA cannot compile an operation.
         """
         self.state.will_train()
         number = self._replicas.number
@@ -325,7 +343,8 @@ class FitProgram(Program):
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Return the loss and metrics over validation data, by a call of `Model.evaluate`.
 
-        The standard deviation of the loss is not computed and NaN. ``seed`` has no effect here.
+        The standard deviation of the loss is not computed and NaN. Random draws depend on ``epoch`` and on the seed
+        that the program was built with; ``seed`` has no effect.
         """
         self.state.will_train()
 
@@ -339,7 +358,7 @@ class FitProgram(Program):
 
     @contextmanager
     def _explaining_xla_errors(self) -> Iterator[None]:
-        """Raise NotInFit in place of XLA's error about an operation that it cannot compile."""
+        """Raise NotInFit in place of XLA's error about an operation that it cannot compile; let other errors pass."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -351,7 +370,10 @@ class FitProgram(Program):
     def _dataset(
         self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
-        """Yield a `tf.data.Dataset` of the ``count`` batches that ``batches()`` yields, to be used inside the block."""
+        """Yield a `tf.data.Dataset` of the ``count`` batches that ``batches()`` yields, for use inside the block only.
+
+        Shapes and types are those of an example of ``data``, augmented and mixed if ``augment`` is True.
+        """
         signature = get_batch_specs(self._example(data, augment=augment))
         source = [batches]  # to be emptied: TensorFlow keeps the function for ever, and all that it holds
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
@@ -363,10 +385,11 @@ class FitProgram(Program):
     def _batches(
         self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, sizes: list[int] | None = None
     ) -> Iterator[Any]:
-        """Yield the batches of ``chunks`` as `fit` takes them; ``update`` is the number of the first one.
+        """Yield the batches of ``chunks`` as `fit` takes them, see `pack_batch`.
 
-        With a ``seed``, batches are augmented and mixed; if it is None, they are not. The number of examples in each
-        batch is appended to ``sizes``, if given.
+        With a ``seed``, batches are augmented and mixed, by draws that also depend on ``update``, the number of the
+        first batch, and its successors; if ``seed`` is None, they are not. The number of examples in each batch is
+        appended to ``sizes``, if given.
         """
         for chunk in chunks:
             tensors = tf.nest.map_structure(lambda t: self._replicas.first(t), chunk.tensors)
@@ -381,7 +404,10 @@ class FitProgram(Program):
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
-        """Return the examples ``rows`` as a batch for `fit`, augmented and mixed unless ``seed`` is None."""
+        """Return the examples ``rows`` as a batch for `fit`, augmented and mixed unless ``seed`` is None.
+
+        Random draws depend on ``seed`` and on ``update``, the number of the batch.
+        """
         if seed is None:
             return pack_batch(gather_examples(tensors, rows))
         cut = Slice.whole(tf.constant(len(rows)))
@@ -394,8 +420,8 @@ def _wrap_step_in_slice(
 ) -> Callable[[Any], Any]:
     """Return a model's `train_step` or `test_step` (``its_step``), wrapped to run in the replica's slice of a batch.
 
-    Random draws then depend on ``seed`` and on ``number``, a variable with the number of the batch, and losses know the
-    size of the whole batch.
+    Random draws then depend on ``seed`` and on ``number``, a variable with the number of the batch, and differ between
+    training and evaluation. Losses know the size of the whole batch. ``jit_compile`` says that XLA compiles the step.
     """
 
     def step(data: Any) -> Any:
@@ -420,7 +446,8 @@ class _RateSetter(keras.callbacks.Callback):
         """Set the first update's rate on the first optimizer, so that callbacks see it when the epoch begins.
 
         ``rates`` has the learning rate of each update. With ``sets=False``, no rate is set, and rates that other
-        callbacks set are only recorded.
+        callbacks set are only recorded. Nothing is set or recorded if there is no optimizer, or if it has a schedule of
+        its own.
         """
         super().__init__()
         if optimizers:
@@ -435,7 +462,10 @@ class _RateSetter(keras.callbacks.Callback):
 
     @property
     def last_set(self) -> float | None:
-        """The learning rate that another callback has set last, which replaces the given rates; None if none has."""
+        """The learning rate that another callback has set last, which replaces the given rates; None if none has.
+
+        A callback that sets the present rate again is not noticed.
+        """
         if self._present() != self._seen:
             self._set = self._seen = self._present()
         return self._set
@@ -509,7 +539,10 @@ class _BatchCallback(keras.callbacks.Callback):
 
 
 def _refuse_data(data: Examples, number: int) -> None:
-    """Raise NotInFit for several buckets of lengths and, on several replicas, for texts and batches of a PyDataset."""
+    """Raise NotInFit for several buckets of lengths and, on several replicas, for texts and batches of a PyDataset.
+
+    ``number`` is the number of replicas.
+    """
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
@@ -524,7 +557,10 @@ def _refuse_data(data: Examples, number: int) -> None:
 def _refuse_options(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
-    """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients."""
+    """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
+
+    ``number`` is the number of replicas, and ``who`` begins the message.
+    """
     clipped = recipe.clipping or (optimizer is not None and groups.clips_gradients(optimizer))
     reasons = [
         (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),

@@ -74,18 +74,21 @@ class GraphProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """The trial's columns ``loop``, if the model trains itself, and ``xla``, if XLA was asked for."""
+        """The trial's columns ``loop``, if the model trains itself, and those of `Xla.described`; may be empty."""
         by_itself = self._graph.step.by_itself
         return ({"loop": f"model: {by_itself}"} if by_itself else {}) | self.xla.described
 
     def check_phases(self) -> None:
-        """Raise Refused if the model's own `compile` makes its optimizers, which cannot start again."""
+        """Raise Refused if the model trains itself and has its own `compile`, whose optimizers cannot start again."""
         if self._graph.step.by_itself and list_overridden_methods(self.model, "compile"):
             raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
 
     @property
     def called_with(self) -> Any:
-        """Zeros like the inputs with which the model's own steps call it; None if no step calls it."""
+        """Zeros like the inputs with which the model's own steps call it, as a batch of one.
+
+        None if our loop calls the model, or if no step has called it.
+        """
         step = self._graph.step
         if not isinstance(step, KerasStep):
             return None
@@ -106,7 +109,7 @@ class GraphProgram(Program):
 
     @property
     def averages(self) -> list[Average]:
-        """All averages of the weights that the program maintains."""
+        """All averages of the weights that the program maintains: over updates and, with ``swa_from``, over epochs."""
         averages = []
         for average in (self._graph.average, self.by_epoch):
             if average:
@@ -115,17 +118,17 @@ class GraphProgram(Program):
 
     @property
     def networks(self) -> Sequence[Any]:
-        """The model and all other networks of the trial."""
+        """The model and all other networks of the trial, each once."""
         return self._graph.step.networks
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """The trial's optimizer, and the optimizers of updates that have their own."""
+        """The trial's optimizer first, and then the optimizers of updates that have their own; each once."""
         return self._graph.optimizers
 
     @property
     def rated(self) -> Sequence[Any]:
-        """The optimizers whose learning rate the loop sets."""
+        """The optimizers whose learning rate the loop sets; empty if `sets_no_rate`."""
         if self.sets_no_rate:
             return []
         return self._graph.rated
@@ -147,8 +150,9 @@ class GraphProgram(Program):
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace training and evaluation by running them on zero batches, which changes no variable, and set `state`.
 
-        With ``loose``, chunks may have different lengths, and one trace must accept all of them. Raises Refused if a
-        batch gives other results when it is computed in parts, as on several replicas and with micro-batches.
+        Evaluation is not traced if ``validation`` is None. With ``loose``, chunks may have different lengths, and one
+        trace must accept all of them. If XLA cannot compile updates, the next way of `Xla` is traced. Raises Refused if
+        a batch gives other results when it is computed in parts, as on several replicas and with micro-batches.
         """
         self._loose = loose or train.changes_shape
         self._trace_training(train)
@@ -206,9 +210,11 @@ class GraphProgram(Program):
     def depends_on_batch_size(self, data: HeldOut, *, seed: int) -> bool:
         """Return whether validation gives other metrics in batches of the training's size than in larger ones.
 
-        Some examples are evaluated in both ways, and the metrics are compared within rounding; variables are restored.
-        They differ, for example, if a loss divides by the sum of weights in a batch. Only batches of the training's
-        size then give the numbers of `Model.fit`. False if the batch size of validation is set or is the training's.
+        Some examples of ``data`` are evaluated in both ways, with draws from ``seed``, and the metrics are compared
+        within rounding; variables are restored. They differ, for example, if a loss divides by the sum of weights in a
+        batch. Only batches of the training's size then give the numbers of `Model.fit`. False if the batch size of
+        validation is set or is the training's, or if both sizes cut no batch differently; metrics that are not finite
+        are ignored.
         """
         if data.as_trained is None:
             return False
@@ -239,9 +245,10 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def compile_updates(self, walk: Walk) -> bool:
-        """Compile updates for a trial's batches if XLA was asked for; return whether it was.
+        """Compile updates for a trial's batches if XLA was asked for; return whether it was asked for.
 
-        If XLA fails, updates are traced in another way or the error is raised. Variables are restored afterwards.
+        If XLA fails, the next way of compiling is tried, down to none at all. An error that XLA has not caused is
+        raised, and Refused if XLA must be used. Variables are restored afterwards.
         """
         while lacking := self.xla.list_uncompiled(walk):
             kinds = [kind.tensors for kind in walk.data.list_chunk_kinds()]
@@ -258,14 +265,17 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def trace_anew(self, train: Examples) -> None:
-        """Trace training again, because other layers are trainable now."""
+        """Trace training again, because other layers are trainable now; `compile` must have been called before."""
         self.xla.begin_anew()
         self._trace_training_anew()
         self._trace_training(train)
         self._graph.traced.clear()
 
     def _trace_training(self, data: Examples) -> None:
-        """Trace training for the chunks of ``data``, in the first way of compiling updates by XLA that works."""
+        """Trace training for the chunks of ``data``, in the first way of compiling updates by XLA that works.
+
+        Raises an error that XLA has not caused, and Refused if XLA must be used and no way works.
+        """
         none = np.zeros(0)
         kinds = []
         for kind in data.list_chunk_kinds():
@@ -279,17 +289,20 @@ class GraphProgram(Program):
                 return
 
     def _try_next_mode(self, error: Exception) -> None:
-        """Switch to the next way of compiling updates if XLA has caused ``error``; otherwise raise it again."""
+        """Switch to the next way of compiling updates if XLA may have caused ``error``; otherwise raise it again.
+
+        Raises Refused if XLA must be used and no way is left.
+        """
         if not self.xla.try_next_mode(error):
             raise error
         self._graph.traced.clear()
         self._trace_training_anew()
 
     def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
-        """Trace a function by calling it with zero batches, once for each element of ``kinds``.
+        """Trace a function by calling it with the first element of ``kinds`` and zeros for the sums.
 
-        An element has the arguments for chunks of one shape. With ``loose``, chunks may have any length, so the
-        function is traced once for types that fit all kinds.
+        An element has the arguments for chunks of one shape, with zero batches. With ``loose``, chunks may have any
+        length, so the function is traced before, once, for types that fit all kinds.
         """
         zeros = self._graph.zeros(training=training)
         if loose:
@@ -299,7 +312,8 @@ class GraphProgram(Program):
     def begin_as(self, fresh: InitialModel) -> bool:
         """Replace the initial values of all variables by those that the author's methods made for another seed.
 
-        Return False if not all of them can be replaced; a new program is needed then.
+        Averages start again. Return False, and change nothing, if not all values can be replaced; a new program is
+        needed then.
         """
         self.state.will_train()
         if not self.parts.assign_from(fresh, self.state, self._averages()):
@@ -314,8 +328,9 @@ class GraphProgram(Program):
     ) -> Trained:
         """Train one epoch (from 1), with one learning rate per update, and return the result.
 
-        Stops after a block of updates in which a number is not finite. With ``swa_from``, then adds the weights to
-        their mean over epochs. A profile of some updates is written into ``profile_into``, if given.
+        Stops early after a chunk or a block of updates in which a number is not finite. With ``swa_from``, then adds
+        the weights to their mean over epochs. A profile of a few updates of the first chunk is written into
+        ``profile_into``, if given.
         """
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed
@@ -348,8 +363,9 @@ class GraphProgram(Program):
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
         """Train on the first batches of a chunk, one for each learning rate, and return the summed losses by name.
 
-        Each batch's mean losses are multiplied by its number of examples. Weights and metrics are changed. Used to
-        compare training alone with training of several trials at once, in losses and speed.
+        Each batch's mean losses are multiplied by its number of examples. Weights and metrics are changed. Random draws
+        are those of the trial's first updates. Used to compare training alone with training of several trials at once,
+        in losses and speed.
         """
         self.state.will_train()
         arguments = _add_rates(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
@@ -360,7 +376,8 @@ class GraphProgram(Program):
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train on a chunk's first batch; return its mean loss before the update, or NaN if any number is not finite.
 
-        Random draws depend on ``number``, the number of the update. Raises Refused if the model reports no loss.
+        Weights are changed. Random draws depend on ``seed`` and ``number``, the number of the update. Raises Refused if
+        the model reports no loss.
         """
         arguments = _add_rates(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
@@ -373,7 +390,11 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """Return the loss and metrics over validation data, with averaged weights if there are any."""
+        """Return the loss and metrics over validation data, with averaged weights if there are any.
+
+        Names are without ``val_``. Random draws depend on ``seed`` and ``epoch``. The result's ``loss_std`` is NaN for
+        a model that trains itself, and if the losses of single examples are unknown.
+        """
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums = self._graph.zeros(training=False)
         batch_size = data.part_size
@@ -401,7 +422,7 @@ class GraphProgram(Program):
         return [v for average in self.averages for v in average.state]
 
     def _metrics(self, *, training: bool) -> dict[str, Any]:
-        """Return the metrics accumulated since the last call, by name, and reset them.
+        """Return the metrics accumulated since the last call, by name, as NumPy values, and reset them.
 
         Returns an empty dictionary if the step does not update metrics in this mode. They include the loss of each
         output, averaged over slices as Keras averages it over batches.
@@ -419,7 +440,9 @@ def train_batches(
     """Train on batches, one learning rate each; return ``sums`` with their losses added, and whether all is finite.
 
     A batch's mean losses are multiplied by its number of examples. ``update`` is `Graph.update` or a compiled form of
-    it. Stops after at most `BLOCK` updates once a number is not finite; the trained weights are checked at the end.
+    it. ``rates`` may be longer than the number of batches. Stops after at most `BLOCK` updates once a number is not
+    finite; the trained weights are checked at the end. Called while tracing, it also adds the graph to
+    ``graph.traced``.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
@@ -444,7 +467,8 @@ def train_batches(
 def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Evaluate batches and update the metrics with them; return ``sums`` with their losses added.
 
-    A batch's mean losses are multiplied by its number of examples.
+    A batch's mean losses are multiplied by its number of examples. Called while tracing, it also adds the graph to
+    ``graph.traced``.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
@@ -476,14 +500,18 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
 
 
 def _add_rates(rates: np.ndarray[Any, Any], batches: Batches) -> tuple[Batches, tf.Tensor]:
-    """Return the batches, and their learning rates as a tensor, as arguments of `train_batches`."""
+    """Return the batches, and their learning rates as a tensor, as arguments of `train_batches`.
+
+    The rates are padded as in `pad_rates`.
+    """
     return batches, pad_rates(rates, batches.order.shape[0])
 
 
 def pad_rates(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
-    """Return the learning rates of updates, padded with zeros to the number of rows in a chunk.
+    """Return the learning rates of updates as float32, padded with zeros along the first axis to length ``rows``.
 
-    The shape is then the same for all batch sizes, so that one trace serves them all.
+    ``rows`` is the number of rows in a chunk, and at least that of ``rates``. The shape is then the same for all batch
+    sizes, so that one trace serves them all.
     """
     found = np.zeros([rows, *rates.shape[1:]], np.float32)
     found[: len(rates)] = rates
@@ -491,7 +519,7 @@ def pad_rates(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
 
 
 def find_common_types(kinds: Sequence[Any]) -> Any:
-    """Return the types of arguments for one trace that accepts the arguments of all ``kinds``.
+    """Return the types of arguments for one trace that accepts the arguments of all ``kinds``, in the same structure.
 
     The size of a dimension is unknown in them if kinds differ in it; the length of a vector is always unknown.
     """
@@ -534,8 +562,8 @@ def _split_for_profile(
 ) -> Iterator[tuple[Chunk, bool]]:
     """Yield each chunk with a flag that says whether to profile it.
 
-    If ``profile_into`` is given, the first chunk is split by `stopwatch.split_for_profile`, and a part of it has True.
-    All others have False.
+    If ``profile_into`` is given, the first chunk is split by `stopwatch.split_for_profile`, and one part of it, which
+    may be the whole chunk, has True. All others have False.
     """
     if profile_into is not None:
         yield from stopwatch.split_for_profile(next(chunks), batch_size)

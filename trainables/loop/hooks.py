@@ -48,8 +48,9 @@ class InGraphHook:
     def prepare(self, losses: Mapping[str, tf.Tensor], variables: Sequence[keras.Variable]) -> None:
         """Find the names of the values that the hook returns, by a separate trace, and store them in `names`.
 
-        ``losses`` has a zero for each loss, and ``variables`` are the trained weights. Must be called in cross-replica
-        context. Raises Refused if the hook returns the name of a loss, or anything but numbers.
+        ``losses`` has a zero for each loss, and ``variables`` are the trained weights; the hook gets gradients of
+        zeros. Must be called in cross-replica context. Raises Refused as a call does, and if the hook returns the name
+        of a loss.
         """
 
         def trace() -> None:
@@ -60,7 +61,10 @@ class InGraphHook:
         self.check_names(losses)
 
     def check_names(self, reported: Iterable[str]) -> None:
-        """Raise Refused if the hook returns a value with a name in ``reported``, which the loop reports itself."""
+        """Raise Refused if the hook returns a value with a name in ``reported``, which the loop reports itself.
+
+        `prepare` must have been called.
+        """
         taken = sorted(set(self.names) & set(reported))
         if taken:
             raise Refused(f"on_train_batch_end() returns {', '.join(taken)}, which the loop reports itself; rename it")
@@ -74,13 +78,17 @@ class InGraphHook:
     ) -> dict[str, tf.Tensor]:
         """Call the hook inside the graph after update ``number`` (from 0); return the values that it reports, by name.
 
-        ``gradients`` are those that were applied to ``variables``, clipped and for the whole batch. Raises Refused
-        unless the hook returns a dictionary of numbers, or nothing.
+        ``gradients`` are those that were applied to ``variables``, clipped and for the whole batch. The values are
+        float32 scalars. Raises Refused if the hook returns an array, or anything but a dictionary or nothing; a text
+        raises TensorFlow's error.
         """
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
     def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:
-        """Call the hook inside the graph and return its values by name; raises Refused unless they are numbers."""
+        """Call the hook inside the graph and return its values by name, as float32; empty if it returns nothing.
+
+        ``pairs`` are gradients with their weights. Raises Refused for anything but a dictionary of scalars.
+        """
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
             raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")
@@ -122,20 +130,23 @@ class AuthorHooks:
         return bool(self._names)
 
     def train_begin(self) -> None:
-        """Call the author's `on_train_begin`; raises Refused if it changes an attribute of the trainable."""
+        """Call the author's `on_train_begin`, if any; raises Refused if it changes an attribute of the trainable."""
         with self._recording_reads("on_train_begin"):
             self._author.on_train_begin(self._model, self._hp)
 
     def epoch_begin(self, epoch: int) -> None:
-        """Call the author's `on_epoch_begin` for an epoch (from 1); raises Refused if it changes an attribute."""
+        """Call the author's `on_epoch_begin`, if any, for an epoch (from 1).
+
+        Raises Refused if it changes an attribute of the trainable.
+        """
         with self._recording_reads("on_epoch_begin"):
             self._author.on_epoch_begin(epoch, self._model, self._hp)
 
     def epoch_end(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
         """Call `on_epoch_end` for an epoch (from 1); return the metrics, with the values that the hook has added.
 
-        Raises Refused if the hook changes or removes a metric, adds anything but numbers, or changes an attribute of
-        the trainable.
+        All are floats. ``metrics`` itself is not changed; it is returned if the hook is not overridden. Raises Refused
+        if the hook changes or removes a metric, adds anything but numbers, or changes an attribute of the trainable.
         """
         if "on_epoch_end" not in self._names:
             return metrics
@@ -151,7 +162,8 @@ class AuthorHooks:
     def _recording_reads(self, hook: str) -> Iterator[None]:
         """Record the hyperparameters that are read inside the block; do nothing if ``hook`` is not overridden.
 
-        Raises Refused at the end of the block if an attribute of the trainable was changed in it.
+        ``hook`` is the name of the method that the block calls. Raises Refused at the end of the block if an attribute
+        of the trainable was changed in it.
         """
         if hook not in self._names:
             yield
@@ -167,7 +179,11 @@ class AuthorHooks:
 
 
 def copy_memory(memory: Any) -> dict[str, Any]:
-    """Return a copy of the author's ``memory`` for a checkpoint; raises Refused if a value in it is not plain."""
+    """Return a shallow copy of the author's ``memory`` for a checkpoint.
+
+    Raises Refused if it is not a dictionary with texts as keys, or a value is not plain: a number, a text, a bool,
+    None, or a list of them.
+    """
     if not isinstance(memory, dict):
         raise Refused(f"self.memory is {type(memory).__name__}, expected a dictionary")
     for name, value in memory.items():
@@ -219,8 +235,8 @@ class Callbacks:
         """Call the author's `callbacks` for a trial that begins, and return the list that it returns as `Callbacks`.
 
         Attributes that `callbacks` sets on the author's object are remembered for `watch`. ``fit`` is True if
-        `Model.fit` trains, which also calls methods for single batches. Raises Refused if a callback cannot work in the
-        trial's loop.
+        `Model.fit` trains, which also calls methods for single batches. Raises Refused if a callback cannot be used in
+        any loop; one that needs `Model.fit` is not refused here.
         """
         before = dict(vars(author))
         found = cls(author.callbacks(hp), fit=fit)
@@ -235,11 +251,11 @@ class Callbacks:
 
     @property
     def want_batches(self) -> bool:
-        """Whether a callback has methods for single updates, which only `Model.fit` calls."""
+        """Whether any callback has methods for single updates, which only `Model.fit` calls."""
         return any(refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self)
 
     def watch(self, author: Author, model: keras.Model, *, epochs: int | None, updates: int) -> None:
-        """Pass the model and the parameters ``epochs`` and ``steps`` (updates in an epoch) to the callbacks.
+        """Pass the model and the parameters ``epochs`` and ``steps`` (``updates``, in an epoch) to the callbacks.
 
         ``epochs`` is None if only minutes limit the trial. This also restores the author's attributes that `callbacks`
         has set, because they were removed while the model was made.
@@ -279,14 +295,16 @@ class Callbacks:
         return logs
 
     def train_end(self, metrics: Mapping[str, float]) -> None:
-        """Call each callback's `on_train_end` with the metrics of the last epoch."""
+        """Call each callback's `on_train_end` with a copy of ``metrics``, those of the last epoch."""
         for callback in self:
             callback.on_train_end(dict(metrics))
 
     def state(self) -> list[dict[str, Any]] | None:
-        """Return for each callback the attributes that have changed since it was made, for a checkpoint.
+        """Return for each callback, in order, a dictionary of the attributes that have changed, for a checkpoint.
 
-        Returns None if one of these attributes is not a plain value, which a checkpoint cannot hold.
+        They are compared with those when this object was created. Returns None if one of these attributes is not a
+        plain value, which a checkpoint cannot hold. Objects that were changed in place, other than lists and
+        dictionaries, count as unchanged.
         """
         found = []
         for callback, made in zip(self, self._made, strict=True):
@@ -300,7 +318,7 @@ class Callbacks:
         return found
 
     def restore(self, state: object) -> None:
-        """Set the callbacks' attributes that `state` returned before.
+        """Set the callbacks' attributes to ``state``, which `state` has returned for callbacks made in the same way.
 
         Raises CheckpointError if ``state`` is None or belongs to another number of callbacks.
         """
@@ -342,7 +360,7 @@ def _are_equal_attributes(first: Any, second: Any) -> bool:
 
 
 def _may_be_kept(value: object) -> bool:
-    """Return whether a value is None, a bool, a number or a text, or a list or dictionary of such values.
+    """Return whether a value is None, a bool, an int, a float or a text, or a list or dictionary of such values.
 
     Checkpoints can hold such values. Keys of dictionaries must be texts.
     """
@@ -363,7 +381,7 @@ class HookSettings:
 
     @classmethod
     def of(cls, program: Any) -> HookSettings:
-        """Return the present learning rates and trainable layers of a program."""
+        """Return the learning rates of a program's optimizers, and which layers and weights are trainable."""
         layers = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
         weights = [variable for network in program.networks for variable in network.variables]
         return cls(
@@ -376,8 +394,9 @@ class HookSettings:
 def find_set_rate(program: Any, before: HookSettings) -> float | None:
     """Return the learning rate that a hook or callback has set on the trial's optimizer since ``before``, or None.
 
-    Raises Refused if a rate was set where it has no effect, or if a schedule was set. Changes on other optimizers whose
-    rate the loop does not set are ignored.
+    A rate that equals the one before is not noticed. Raises Refused if a rate was set on the trial's optimizer where it
+    has no effect, if a schedule was set, or if the rate of another optimizer was set that follows the trial's. Changes
+    on other optimizers whose rate the loop does not set are ignored.
     """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
@@ -409,9 +428,9 @@ def find_set_rate(program: Any, before: HookSettings) -> float | None:
 
 
 def show_rate(program: Any, rate: float) -> None:
-    """Set the optimizer's learning rate to ``rate``, the first one of the next epoch, for callbacks to read.
+    """Set the learning rate of the model's optimizer to ``rate``, the first of the next epoch, for callbacks to read.
 
-    Does nothing if the loop does not set that optimizer's rate, or if ``rate`` is NaN.
+    Does nothing if the loop does not set that optimizer's rate, if it has a schedule, or if ``rate`` is NaN.
     """
     optimizer = getattr(program.model, "optimizer", None)
     if optimizer not in program.rated or math.isnan(rate):
@@ -422,10 +441,10 @@ def show_rate(program: Any, rate: float) -> None:
 
 
 def have_layers_changed(program: Any, before: HookSettings) -> bool:
-    """Return whether layers were frozen or unfrozen since ``before``.
+    """Return whether layers of the program's networks were frozen or unfrozen since ``before``.
 
-    Raises Refused if ``trainable`` was set on single weights, or if a weight was made trainable for which the optimizer
-    has no moments.
+    Raises Refused if ``trainable`` was set on single weights alone, or if a weight was made trainable for which no
+    optimizer has moments.
     """
     now = HookSettings.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):

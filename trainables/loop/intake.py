@@ -39,7 +39,10 @@ class PreparedExamples:
 
     @classmethod
     def of(cls, example: Example, cut: Slice, draws: Draws) -> PreparedExamples:
-        """Return prepared examples of ``cut``, with their random draws and the labels that were mixed."""
+        """Return ``example``, which `Intake.take` has prepared for the slice ``cut``, with the labels that were mixed.
+
+        ``draws`` are the slice's draws afterwards.
+        """
         if example[1] is None:
             flat = []
         else:
@@ -49,7 +52,10 @@ class PreparedExamples:
         return cls((*example, labels), draws, cut.mixes)
 
     def copy_to_slice(self, cut: Slice) -> Example:
-        """Return the examples, and copy what their own slice has recorded about them to ``cut``."""
+        """Return x, y and sample_weight, and copy what their own slice has recorded about them to ``cut``.
+
+        These are the labels that were mixed, by the tensors returned here, and the number of draws.
+        """
         x, y, sample_weight, labels = self.tensors
         flat = tf.nest.flatten(y)
         cut.mixes = self.mixes
@@ -64,9 +70,10 @@ class Intake:
     """Prepares the examples of each slice of a training batch, independent of how the batch is cut."""
 
     def __init__(self, author: Author, present: Callable[[], Hyperparameters], mixing: Mixing) -> None:
-        """Check the signature of the author's `augment`; raises Refused if it is not a known one.
+        """Check the signature of the author's `augment`; raises Refused if it is not a known one (see `FORMS`).
 
-        ``present`` is called at each trace and returns the hyperparameters.
+        ``present`` is called at each trace and returns the hyperparameters. ``mixing`` says how examples are mixed and
+        erased.
         """
         self._author = author
         self._present = present
@@ -77,12 +84,13 @@ class Intake:
         self._own = type(author).augment is not Author.augment
 
     def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
-        """Gather, augment and mix the examples of a slice; return x, y and sample_weight.
+        """Gather, augment and mix the examples of a slice; return x, y and sample_weight, with None for missing ones.
 
-        ``rows`` has the row numbers of the whole batch in ``tensors``. Examples are gathered once the tensors in
-        ``after`` are computed. Partners for mixing come from the whole batch; if it is cut into slices, each slice
-        augments its partners again, with the same draws as in their own slice. Raises RuntimeError for a slice without
-        draws.
+        ``tensors`` is (x,), (x, y) or (x, y, sample_weight), and ``rows`` has the row numbers of the whole batch in it;
+        of `PreparedExamples`, only the results are returned. Examples are gathered once the tensors in ``after`` are
+        computed. Partners for mixing come from the whole batch; if it is cut into slices, each slice augments its
+        partners again, with the same draws as in their own slice. The draws of ``cut`` advance, and mixed labels are
+        recorded in it. Raises RuntimeError for a slice without draws, and Refused if `augment` returns something wrong.
         """
         if cut.draws is None:
             raise RuntimeError("a slice without draws")
@@ -127,7 +135,7 @@ class Intake:
             )
 
     def _augment(self, example: Example, draws: Draws) -> Example:
-        """Return examples changed by the author's `augment`, if overridden, and then by random erasing of x."""
+        """Return examples changed by the author's `augment`, if overridden, and then by random erasing of x, if set."""
         x, y, sample_weight = example
         start = draws.calls
         if self._own:
@@ -140,8 +148,9 @@ class Intake:
     def _merge_returned(self, returned: Any, example: Example) -> Example:
         """Return x, y and sample_weight of ``example``, replaced by what `augment` returned.
 
-        Raises Refused if `augment` returned another number of values than it takes, or one with another structure or
-        number of rows. If `augment` takes x alone, a tuple is refused unless x is a tuple.
+        If `augment` takes x alone, a tuple is refused unless x is a tuple, and nothing else is checked. Otherwise,
+        raises Refused if it returned another number of values than it takes, one of another structure or number of
+        rows, or no weights for examples that have weights.
         """
         x, y, sample_weight = example
         names = self._returns
@@ -172,7 +181,10 @@ class Intake:
         return (*returned, sample_weight) if len(returned) == 2 else returned
 
     def _mix(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
-        """Return the examples ``own`` mixed with their partners ``other``, and record mixed labels in the slice."""
+        """Return the examples ``own`` mixed with their partners ``other``, and record the mixture in the slice ``cut``.
+
+        Both have as many rows as the slice. Labels that cannot be averaged are recorded with both of their values.
+        """
         mixed = self.mixing.mix(own, other, draws)
         flat = tf.nest.flatten(mixed.y)
         cut.mixes = True
@@ -185,9 +197,10 @@ class Intake:
     def trace_example(self, example: Any, replicas: Replicas) -> Any:
         """Return the shapes and types of an example after augmentation and mixing, found by a separate trace.
 
-        ``example`` is a batch of one. It is itself returned if `augment` takes x alone and nothing is mixed. Otherwise
-        the result is a tuple of `tf.TensorSpec` for a batch of one. Raises Refused if `augment` returns something wrong
-        or the example cannot be mixed.
+        ``example`` is a batch of one: (x,), (x, y) or (x, y, sample_weight). It is itself returned if `augment` takes x
+        alone and nothing is mixed or erased. Otherwise the result is such a tuple of `tf.TensorSpec` for a batch of
+        one, with weights if `augment` adds them. Raises Refused if `augment` returns something wrong or the example
+        cannot be mixed.
         """
         if self._returns == ("x",) and self.mixing == Mixing():
             return example
@@ -214,7 +227,7 @@ def _map_example(change: Callable[[Any], Any], example: Example) -> Example:
 
 
 def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
-    """Return ``part``, with ``change`` applied to each array; None if it is None."""
+    """Return ``part``, a nested structure, with ``change`` applied to each array; None if it is None."""
     if part is None:
         return None
     return tf.nest.map_structure(change, part)
@@ -263,7 +276,8 @@ def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
 def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
     """Raise Refused unless all arrays of ``part`` have ``rows`` rows, one for each example.
 
-    ``rows`` is None if the number is unknown while tracing. ``called`` and ``name`` are for the message.
+    ``rows`` is None if the number is unknown while tracing; then only scalars are refused. ``called`` and ``name`` are
+    for the message, as in `_check_structure`.
     """
     for leaf in tf.nest.flatten(part):
         if leaf.shape.rank == 0 or (rows is not None and leaf.shape[0] not in (None, rows)):
@@ -274,7 +288,7 @@ def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
 
 
 def _describe_structure(part: Any) -> str:
-    """Describe a nested structure in a few words, for messages."""
+    """Describe the outermost level of a nested structure in a few words, for messages."""
     if isinstance(part, dict):
         return "{" + ", ".join(map(str, part)) + "}"
     if isinstance(part, list | tuple):
@@ -283,7 +297,7 @@ def _describe_structure(part: Any) -> str:
 
 
 def _cut_rows(leaf: tf.Tensor, start: Any, stop: Any = None) -> tf.Tensor:
-    """Return the rows from ``start`` to before ``stop``.
+    """Return the rows from ``start`` to before ``stop``, or to the end if that is None.
 
     int32 tensors are cut as int64, because TensorFlow's kernels for int32 run on the host.
     """

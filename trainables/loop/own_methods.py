@@ -25,7 +25,7 @@ NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
 def overrides_train_step(author: Author) -> bool:
     """Return whether the author overrides `train_step`.
 
-    Raises Refused if `test_step` or `updates` is overridden without it.
+    If not, raises Refused if `test_step` or `updates` is overridden.
     """
     if overrides(author, "train_step"):
         return True
@@ -39,14 +39,21 @@ def overrides_train_step(author: Author) -> bool:
 
 
 def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
-    """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`."""
+    """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`.
+
+    Calls the author's `updates`. Raises Refused if what it returns is wrong, or if `test_step` or `updates` is
+    overridden without `train_step`.
+    """
     if not overrides_train_step(author):
         return ()
     return author_updates.parse_turns(author.updates(hp, model))
 
 
 def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
-    """Return the first update's optimizer if all updates have their own, to be used as the trial's; otherwise None."""
+    """Return the first update's optimizer if all updates have their own, to be used as the trial's.
+
+    Returns None if an update has no optimizer of its own, or if there are no updates.
+    """
     own = [update.optimizer for turn in turns for update in turn]
     return None if not own or None in own else own[0]
 
@@ -54,8 +61,9 @@ def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
 def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
     """Return the arguments ``loss`` and ``metrics`` for `model.compile`, from the author's methods.
 
-    If the author has a `train_step`, ``loss`` is only included for validation: if there are validation data and no
-    `test_step`. Without ``loss``, ``metrics`` are only included if the author overrides them.
+    Both are included, possibly as None, unless the author has a `train_step`. With a `train_step`, they serve
+    validation: both are included if there are validation data and no `test_step`; otherwise there is never ``loss``,
+    and ``metrics`` only if the author overrides them. Raises Undecided if there is no default loss for the targets.
     """
     whole = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
     if whole:
@@ -97,7 +105,7 @@ def _get_metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any
 def describe_own_steps(author: Author, model: keras.Model) -> str:
     """Return a phrase for messages that names the model's own `train_step` and `test_step`.
 
-    Empty if it has neither, or if the author's `train_step` is used.
+    Empty if it has neither, or if the author's `train_step` is used. Raises Refused as `overrides_train_step` does.
     """
     if overrides_train_step(author):
         own = []
@@ -125,7 +133,7 @@ def lacks_weights(model: keras.Model) -> bool:
 def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> InGraphHook | None:
     """Return the author's `on_train_batch_end`, to be called inside the graph; None if it is not overridden.
 
-    ``present`` returns the hyperparameters that the method gets.
+    The method gets ``model`` and the hyperparameters that ``present()`` returns when the graph is traced.
     """
     if not overrides(author, "on_train_batch_end"):
         return None
@@ -133,9 +141,9 @@ def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], mode
 
 
 def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
-    """Return the variables among the author's attributes, which hooks may use although no graph does.
+    """Return the variables among ``attributes``, the author's, also those in nested dictionaries, lists and tuples.
 
-    Empty if the author has no hooks.
+    Hooks between epochs may use them although no graph does. Empty if the author has no such hooks.
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
@@ -147,7 +155,10 @@ def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any
 
 
 def check_signatures(author: Author) -> None:
-    """Raise Refused if one of the author's steps, hooks or `callbacks` cannot be called with the arguments it gets."""
+    """Raise Refused if one of the author's steps, hooks or `callbacks` cannot be called with the arguments it gets.
+
+    `updates` is checked as well, but not `model`, `data` and other methods.
+    """
     for name in NEW:
         wanted = [*inspect.signature(getattr(Author, name)).parameters]
         try:

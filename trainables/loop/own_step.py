@@ -57,7 +57,10 @@ class AuthorStep(Step):
     ) -> None:
         """Create the step with the author's methods for training and evaluation.
 
-        ``networks`` has all networks that take part, trained or not.
+        ``steps`` has the author's `train_step` and `test_step` (None if not overridden) as functions of a `Batch`.
+        ``losses`` are the compiled losses, by which evaluation is computed without a `test_step`; empty if there are
+        none. ``networks`` has all networks that take part, trained or not. ``micro_batches`` is the number of parts of
+        each replica's batch.
         """
         super().__init__(model, losses)
         (self._train_step, self._test_step), self.turns, self._networks = steps, turns, networks
@@ -68,7 +71,7 @@ class AuthorStep(Step):
 
     @property
     def networks(self) -> Sequence[keras.Layer]:
-        """The model and all other networks that take part."""
+        """The model and all other networks that take part, trained or not."""
         return self._networks
 
     @property
@@ -79,7 +82,9 @@ class AuthorStep(Step):
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Find the names of the values that `train_step` and `test_step` return, by traces that are thrown away.
 
-        Raises Refused if `metrics` is defined and neither a step nor the evaluation updates the metrics.
+        ``example`` is a batch of one. The traces also find out whether a step measures metrics, see `counts_metrics`.
+        Raises Refused if a step returns something wrong, or if `metrics` is defined and neither a step nor the
+        evaluation updates the metrics.
         """
         self._check_losses = intake.check_losses
         trained: dict[str, Any] = {"loss": None}
@@ -105,7 +110,11 @@ class AuthorStep(Step):
         return {name: tf.constant(0.0) for name in names}
 
     def counts_metrics(self, *, training: bool) -> bool:
-        """Return whether training (or evaluation, if ``training`` is False) updates the metrics."""
+        """Return whether training (or evaluation, if ``training`` is False) updates the metrics.
+
+        It is known after `prepare`: a step does so by `Batch.measure`, and an evaluation by compiled losses always
+        does.
+        """
         return training in self._measured or (self._is_compiled and not training)
 
     def refuse_untrained(self, update: Update) -> None:
@@ -121,17 +130,21 @@ class AuthorStep(Step):
         return self._compute_shares(cut, example, turn, counts=counts), lambda: None
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """Return a slice's contributions to the values of `test_step`, or to the compiled losses if there is none."""
+        """Return a slice's contributions to the values of `test_step`, or to the compiled losses if there is none.
+
+        The metrics are updated with the slice. ``training`` has no effect.
+        """
         if self._test_step is None:
             return self.evaluate_compiled(cut, example)
         return self._compute_shares(cut, example, (), counts=True)
 
     def _compute_shares(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> Shares:
-        """Call the author's method for a slice; return the slice's contributions to the batch's mean of each value.
+        """Call the author's method for a slice; return the slice's contributions to the batch's means, by name.
 
-        A row that stands in for an empty slice contributes nothing. An empty ``turn`` means evaluation. Raises Refused
-        if the method ignores sample weights or mixed labels, does not return a loss of ``turn``, or needs a whole batch
-        that is cut into micro-batches.
+        An empty ``turn`` means evaluation by `test_step`, which must be defined. `Batch.measure` updates the metrics if
+        ``counts`` is True. A row that stands in for an empty slice contributes nothing. Raises Refused if the method
+        ignores sample weights or mixed labels, does not return a loss of ``turn``, or needs a whole batch that is cut
+        into micro-batches.
         """
         x, y, sample_weight = example
         training = bool(turn)
@@ -176,7 +189,7 @@ class AuthorStep(Step):
         return {name: cut.share_of(mean) for name, mean in means.items()}
 
     def _gather_batch(self, cut: Slice, values: Any) -> Any:
-        """Return the rows of ``values`` of all replicas together, in the order of the batch.
+        """Return the rows of ``values``, a nested structure, of all replicas together, in the order of the batch.
 
         Raises Refused if the batch is cut into micro-batches.
         """
@@ -189,7 +202,8 @@ class AuthorStep(Step):
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """Return the modes that `additivity.check_parts` tests: each distinct turn and, with ``validates``, evaluation.
 
-        A turn is a tuple of updates that are applied at once.
+        A turn is a tuple of updates that are applied at once; one that is repeated for a batch is tested once. There is
+        no mode for evaluation if it has neither a `test_step` nor compiled losses.
         """
         turns = {}
         for place, turn in reversed(list(enumerate(self.turns))):
@@ -238,8 +252,9 @@ def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
 def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
-    Corrects the networks and optimizers of ``made``, builds the optimizers' variables and compiles the model. Raises
-    Refused for options and networks that cannot be trained in this way.
+    Corrects the networks and optimizers of ``made``, builds the optimizers' variables and compiles the model.
+    ``example`` is one example after augmentation. Raises Refused or NotInScope for options and networks that cannot be
+    trained in this way.
     """
     author = made.author
     parts = made.parts
@@ -290,7 +305,10 @@ def _call_author(
 
 
 def _list_networks(model: keras.Model, turns: Sequence[Turn], attributes: Mapping[str, object]) -> list[keras.Layer]:
-    """Return the trial's model, all layers and models in ``turns``, and those in ``attributes``, each once."""
+    """Return the trial's model, all layers and models in ``turns``, and those in ``attributes``, each once.
+
+    ``attributes`` are also searched in the dictionaries, lists and tuples that they hold.
+    """
     trained = [part for turn in turns for update in turn for part in keras.tree.flatten(update.of)]
     found = []
     for part in (model, *trained, *list_leaves(attributes)):

@@ -55,7 +55,8 @@ class AuthorParts:
     def follows_the_rate(self) -> bool:
         """Whether the learning rate that the loop sets has an effect.
 
-        It has none if each optimizer has a rate or a schedule of its own, or if the model defines its own `compile`.
+        It has none if the model defines its own `compile`, or if all updates of a `train_step`, or all parts of a
+        grouped optimizer, keep rates of their own. A single optimizer with a schedule counts as following.
         """
         own = refusals.list_overridden_methods(self.parts.model, "compile")
         by_turns = author_updates.follow_the_rate(self.turns)
@@ -133,25 +134,29 @@ class Program(ABC):
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace training and evaluation once without changing any variable, and set `state`.
 
-        With ``loose``, chunks may have different lengths, and one trace must accept all of them. May raise Refused.
+        Evaluation is not traced if ``validation`` is None. With ``loose``, chunks may have different lengths, and one
+        trace must accept all of them. May raise Refused.
         """
 
     @abstractmethod
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """Train one epoch (from 1), with one learning rate per update, and return its metrics.
+        """Train one epoch (from 1), with one learning rate per update, and return the result.
 
         A profile of some updates is written into ``profile_into``, if given and supported.
         """
 
     @abstractmethod
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """Return the loss and metrics over validation data."""
+        """Return the loss and metrics over validation data, by names without ``val_``.
+
+        Random draws depend on ``seed`` and ``epoch``.
+        """
 
     @abstractmethod
     def trace_anew(self, train: Examples) -> None:
-        """Trace training again after layers were frozen or unfrozen."""
+        """Trace training again after layers were frozen or unfrozen; `compile` must have been called before."""
 
     @property
     def networks(self) -> Sequence[Any]:
@@ -160,12 +165,12 @@ class Program(ABC):
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """The trial's optimizer, and the optimizers of updates that have their own."""
+        """The trial's optimizer first, and then the optimizers of updates that have their own."""
         return [self.model.optimizer]
 
     @property
     def rated(self) -> Sequence[Any]:
-        """The optimizers that follow the trial's learning rate."""
+        """The optimizers whose learning rate follows the trial's; empty if `sets_no_rate`."""
         if self.sets_no_rate:
             return []
         return self.optimizers
@@ -197,45 +202,57 @@ class Program(ABC):
 
     @property
     def called_with(self) -> Any:
-        """Zeros like the inputs with which the model's own steps call it; None if no step calls it."""
+        """Zeros like the inputs with which the model's own steps call it, as a batch of one; None without them."""
         return None
 
     def begin_as(self, fresh: InitialModel) -> bool:
         """Replace the initial values of all variables by those that the author's methods made for another seed.
 
-        Return False if not all of them can be replaced; a new program is needed then.
+        Return False, and change nothing, if not all of them can be replaced; a new program is needed then. Always False
+        by default.
         """
         return False
 
     def check_phases(self) -> None:
-        """Raise Refused if the trial has something that cannot be reset between phases."""
+        """Raise Refused if the trial has something that cannot be reset between phases; do nothing by default."""
         return
 
     def compile_updates(self, walk: Walk) -> bool:
-        """Compile updates for a trial's batches if XLA was asked for; return whether it was.
+        """Compile updates for a trial's batches if XLA was asked for; return whether it was asked for.
 
-        Variables are restored afterwards.
+        Variables are restored afterwards. By default, nothing is compiled, and the result is False.
         """
         return False
 
     def depends_on_batch_size(self, data: HeldOut, *, seed: int) -> bool:
-        """Return whether validation gives other metrics in batches of the training's size than in larger ones."""
+        """Return whether validation gives other metrics in batches of the training's size than in larger ones.
+
+        Always False by default.
+        """
         return False
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """Return which part of each batch the process of this rank must load, for training and for validation.
 
-        A part is None if the process loads the whole batch.
+        A part is None if the process loads the whole batch; both are None by default.
         """
         return None, None
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
-        """Train on a chunk's first batch; return its mean loss before the update, or NaN if a number is not finite."""
+        """Train on a chunk's first batch; return its mean loss before the update, or NaN if a number is not finite.
+
+        ``number`` is the number of the update, on which random draws depend. Only for programs whose `kept` is True;
+        others raise NotImplementedError.
+        """
         raise NotImplementedError  # only called if `kept` is True
 
 
 def flatten_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return metrics as floats; an array such as F1 by class becomes ``f1_score_0``, ``f1_score_1`` and so on."""
+    """Return metrics as floats; an array such as F1 by class becomes ``f1_score_0``, ``f1_score_1`` and so on.
+
+    Arrays of several axes are numbered in row-major order. Raises TypeError or ValueError for a value that is no
+    number.
+    """
     found: dict[str, float] = {}
     for name, value in metrics.items():
         flat = np.asarray(value).reshape(-1)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
-    """Copy the state of a trial and return a function that writes it as a checkpoint into ``folder``.
+    """Copy the state of a trial and return a function that writes it as a checkpoint into ``folder``, which exists.
 
-    The servers write tables on parameter servers before this returns. The author's ``memory`` and the fingerprint
-    ``data`` of the training data are stored with the checkpoint.
+    Tables on parameter servers are written by the servers before this returns. The author's ``memory`` and the
+    fingerprint ``data`` of the training data are stored with the checkpoint.
     """
     about = {**trial.state(), "memory": memory, "data": data}
     if trial.program.served:
@@ -42,9 +42,9 @@ def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | No
 def restore(folder: Path, trial: ReadyTrial) -> About:
     """Restore weights and progress of a trial from a checkpoint that `save` wrote; return the progress.
 
-    It is the dictionary that `ReadyTrial.state` returned, with ``memory`` and ``data``. The number of parameter servers
-    may differ. Without servers, tables that were on servers are joined, and optimizers start with new moments. Raises
-    CheckpointError if the checkpoint does not fit.
+    It is the dictionary that `ReadyTrial.state` returned, with ``memory`` and ``data``; the caller must restore
+    ``memory``. The number of parameter servers may differ. Without servers, tables that were on servers are joined, and
+    optimizers start with new moments. Raises CheckpointError if the checkpoint is damaged or does not fit.
     """
     if trial.program.served:
         about = checkpoint.restore(folder, trial.program.state)
@@ -62,7 +62,8 @@ def restore(folder: Path, trial: ReadyTrial) -> About:
 def _assign_joined_tables(folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values) -> None:
     """Assign a checkpoint written on parameter servers to the model's variables, with each table's shards joined.
 
-    Optimizer variables are not assigned. Raises CheckpointError if a variable is missing or has another shape.
+    ``about`` and ``values`` are what `checkpoint.read` returned. Optimizer variables are not assigned. Raises
+    CheckpointError if a variable is missing or has another shape; then nothing is assigned.
     """
     state = trial.program.state
     model = trial.program.model
@@ -105,10 +106,10 @@ class CarriedWeights:
             self._averages[kind] = (copied, average.started.numpy())
 
     def assign_to(self, program: Program) -> None:
-        """Assign the copied weights and averages to a program in its initial state.
+        """Assign the copied weights and averages to a program in its initial state, by path.
 
-        An average that was not copied starts at the weights. Raises Refused if the program has weights of other paths
-        or shapes.
+        An average of a kind that was not copied, and the average of a weight that was not averaged before, starts at
+        the weights. Raises Refused if the program has weights of other paths or shapes.
         """
         program.state.will_train()
         mine = _key_by_path(_list_weights(program))
@@ -188,7 +189,10 @@ def _copy_values(state: State, variables: Mapping[str, Any]) -> Values:
 
 
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
-    """Assign ``values`` to the variables with the same path; variables that ``state`` does not hold are skipped."""
+    """Assign to each of ``variables`` the values under its key in ``values``.
+
+    A variable that ``values`` lacks, or that ``state`` does not hold, is skipped.
+    """
     for path, variable in variables.items():
         if path in values and state.read(unwrap_variable(variable)) is not None:
             state.set_values(unwrap_variable(variable), values[path])

@@ -63,7 +63,10 @@ class UpdateRule:
 
     @classmethod
     def of(cls, optimizer: keras.optimizers.Optimizer) -> UpdateRule:
-        """Return the rule of a Keras optimizer; raises Refused for any but SGD, Adam and AdamW without AMSGrad."""
+        """Return the rule of a Keras optimizer, with its numbers at present.
+
+        Raises Refused for any but SGD, Adam and AdamW without AMSGrad; subclasses of these are refused as well.
+        """
         kinds = keras.optimizers
         kind = type(optimizer)
         decay = float(optimizer.weight_decay or 0.0)
@@ -147,7 +150,10 @@ class Weight:
             self.variable.assign_sub(change)
 
     def _update_rows(self, gradient: tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor, decay: float) -> None:
-        """Apply a sparse gradient to the rows that it names."""
+        """Apply a sparse gradient to the rows that it names, of the variable and of its slots; each may be named once.
+
+        ``decay`` is the weight decay, as a multiple of ``rate``.
+        """
         rows = gradient.indices
         before = [slot.sparse_read(rows) for slot in self.slots]
         change, slots = self.rule.change(gradient.values, before, rate, number)
@@ -168,9 +174,10 @@ def sum_by_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
 def list_weights(
     model: keras.Model, optimizer: keras.optimizers.Optimizer
 ) -> tuple[list[Weight], dict[str, list[Weight]]]:
-    """Return the weights that an optimizer trains: the variables, and the shards of each table by its layer's path.
+    """Return the weights that an optimizer trains: variables of the model, and the shards of each table.
 
-    This creates the optimizer's slots on the servers. Raises Refused for an optimizer that has no `UpdateRule`.
+    The shards are by the path of the table's layer. Layers and variables that are not trainable are left out. This
+    creates the optimizer's slots on the servers. Raises Refused for an optimizer that has no `UpdateRule`.
     """
     rule = UpdateRule.of(optimizer)
     decays = keras_private.decay_rule(optimizer)
@@ -221,7 +228,8 @@ class ServedProgram(Program):
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace training and evaluation once, and set `state`.
 
-        Raises Refused for a metric whose variables do not start at 0 or are not sums over batches.
+        Evaluation is not traced if ``validation`` is None, and `evaluate` then fails; ``loose`` has no effect. Raises
+        Refused for a metric whose variables do not start at 0 or are not sums over batches.
         """
         self._train_step = self._trace(self._update, train)
         if validation is None:
@@ -242,7 +250,10 @@ class ServedProgram(Program):
 
     @property
     def tables(self) -> dict[str, list[Shard]]:
-        """The shards on servers by path: the rows of each table, and the slots of their updates."""
+        """The shards on servers by path: the rows of each table by its layer's path, and the slots of its updates.
+
+        A slot is under the layer's path, a slash and the slot's name.
+        """
         found: dict[str, list[Shard]] = {}
         for path, shards in self._shards.items():
             for i, shard in enumerate(shards):
@@ -259,8 +270,9 @@ class ServedProgram(Program):
     ) -> Trained:
         """Train one epoch (from 1) on all workers, with one learning rate per update, and return the result.
 
-        Updates are scheduled in the order of the walk but may be applied in another. Training stops early after a batch
-        that is not finite. The seconds spent waiting for data are not measured and reported as 0.
+        Updates are scheduled in the order of the walk but may be applied in another. No more are scheduled once a batch
+        that was not finite is noticed. The seconds spent waiting for data are not measured and reported as 0.
+        ``profile_into`` has no effect.
         """
         first = walk.first_update(epoch)
         given = (
@@ -285,8 +297,9 @@ class ServedProgram(Program):
     ) -> tuple[np.ndarray[Any, Any], int]:
         """Run ``step`` on the workers for each (batch, learning rate, number), and wait for all of them.
 
-        Return the sum of the vectors that ``step`` returns (see `_pack_results`) and the number of examples. Stops
-        early after a batch that is not finite.
+        Return the sum of the vectors that ``step`` returns (see `_pack_results`) and the number of examples in the
+        batches that were run. Without batches, the sum is one 0. No more batches are scheduled once one that was not
+        finite is noticed.
         """
         total: np.ndarray[Any, Any] = np.zeros(1)
         waiting: deque[tuple[Any, int]] = deque()
@@ -313,7 +326,10 @@ class ServedProgram(Program):
         return total, seen
 
     def _convert_sums(self, sums: np.ndarray[Any, Any], examples: int) -> dict[str, float]:
-        """Return metrics and mean losses by name, from the summed vectors of all batches (see `_pack_results`)."""
+        """Return metrics and mean losses by name, from the summed vectors of all batches (see `_pack_results`).
+
+        Losses are divided by ``examples``, the number of examples in these batches.
+        """
         names = self._names()
         losses = {}
         for name, value in zip(names, sums[1:], strict=False):
@@ -344,7 +360,8 @@ class ServedProgram(Program):
     def _check_metrics(self, validation: Examples | None) -> None:
         """Raise Refused if the variables of a metric do not start at 0, or are not sums over batches.
 
-        The latter is tested by evaluating a few validation examples, whole and in two halves.
+        The latter is tested by evaluating a few validation examples, whole and in two halves. It is not tested with
+        fewer than 2 of them.
         """
         begun = {}
         for v in self.model.metrics_variables:
@@ -371,7 +388,11 @@ class ServedProgram(Program):
     # ---- traced functions, which run on a worker
 
     def _trace(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
-        """Trace a step for batches of any size, with each tensor of a batch as an argument."""
+        """Trace a step for batches of any size, like an example of ``data``, and return it as a concrete function.
+
+        Its arguments are the tensors of a batch, one by one, and then the learning rate, the seed and the number of the
+        batch.
+        """
         example = data.example()
 
         def flat(*given: tf.Tensor) -> tf.Tensor:
@@ -385,7 +406,10 @@ class ServedProgram(Program):
         )
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Compute a batch's gradients, send them to the servers and return the batch's packed results."""
+        """Compute a batch's gradients, send them to the servers, and return the batch's results, see `_pack_results`.
+
+        The servers apply the gradients, unless one or the loss is not finite.
+        """
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number)
@@ -411,7 +435,10 @@ class ServedProgram(Program):
         return self._pack_results(tf.constant(True), losses, counted, size)
 
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Clip the gradients and send them to the servers, if they and the loss are finite; return whether they are."""
+        """Clip the gradients and send them to the servers, if they and the loss are finite; return whether they are.
+
+        ``gradients`` has one for each of `_weights`, or None for a weight that the loss does not depend on.
+        """
         known = []
         for i, gradient in enumerate(gradients):
             if gradient is not None:

@@ -47,13 +47,13 @@ class Step(ABC):
     follows_the_rate = True
 
     def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | RecordedLoss] = ()) -> None:
-        """Create a step with the losses that `global_losses.replace_losses` has returned for the model."""
+        """Create a step with the losses that `global_losses.replace_losses` has returned for the model, if any."""
         self.model = model
         self.global_losses = losses
 
     @property
     def networks(self) -> Sequence[keras.Layer]:
-        """The model and all other networks that take part."""
+        """The model and all other networks that take part; by default the model alone."""
         return [self.model]
 
     @property
@@ -62,7 +62,7 @@ class Step(ABC):
         return tuple(loss.name for loss in self.global_losses if loss.counts_first)
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Find the names of the values that the step returns for ``example``; does nothing for compiled losses."""
+        """Find the names of the values that the step returns for ``example``; by default, do nothing."""
         return
 
     def prepare_evaluation(self, example: Any) -> None:
@@ -72,15 +72,17 @@ class Step(ABC):
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
         """Return a slice's contributions to the training losses, and a function that adds the slice to the metrics.
 
-        The function is called after the gradients are taken. ``counts`` is False if the batch has already been counted.
+        ``turn`` is the tuple of updates whose losses are wanted. The function is called after the gradients are taken.
+        ``counts`` is False if the batch has already been counted in the metrics.
         """
         raise NotImplementedError  # never called for a step that trains itself, as it has no turns
 
     @abstractmethod
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """Return a slice's contributions to the losses in evaluation, and add it to the metrics.
+        """Return a slice's contributions to the losses in evaluation, by name, and add the slice to the metrics.
 
-        A model that trains itself is also trained by this method.
+        A model that trains itself is also trained by this method if ``training`` is True; other steps ignore
+        ``training``.
         """
 
     def count_divisors(self, example: Example) -> None:
@@ -100,13 +102,13 @@ class Step(ABC):
         return True
 
     def refuse_untrained(self, update: Update) -> None:
-        """Raise Refused for an update that changes no weights, if this kind of step forbids it."""
+        """Raise Refused for an update whose loss depends on no weight that it trains; by default, do nothing."""
         return
 
     def zeros(self, *, training: bool) -> Shares:
         """Return zeros from which the losses are summed over an epoch or a validation, by name.
 
-        There is ``loss`` and, with several losses, one for each of them.
+        There is ``loss`` and, with several losses, ``<name>_loss`` for each of them.
         """
         names = ["loss"]
         if len(self.global_losses) > 1:
@@ -115,23 +117,24 @@ class Step(ABC):
         return {name: tf.constant(0.0) for name in names}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Add the losses of one more batch, weighted by its number of examples, to ``totals``; return the new sums.
+        """Add the mean losses of one more batch, times its number of examples, to ``totals``; return the new sums.
 
-        ``rows`` are the batch's rows, of which only the number matters.
+        ``rows`` are the batch's rows, of which only the number matters. Losses that are not in ``totals`` are left out.
         """
         examples = tf.cast(tf.shape(rows)[0], tf.float32)
         return {name: totals[name] + values[name] * examples for name in totals}
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
-        """Return the metrics and losses that are reported for an epoch or a validation of ``examples`` examples.
+        """Return ``metrics`` and the mean losses that are reported for an epoch or a validation.
 
-        Means are float32, as those of Keras, so that the losses of `Model.fit` have the same bits.
+        A mean loss is the loss in ``sums`` divided by ``examples``, the number of examples, which must not be 0. Means
+        are rounded to float32, as those of Keras, so that the losses of `Model.fit` have the same bits.
         """
         means = {name: float(np.float32(float(total) / examples)) for name, total in sums.items()}
         return {**metrics, **means}
 
     def counts_metrics(self, *, training: bool) -> bool:
-        """Return whether training (or evaluation, if ``training`` is False) updates the metrics."""
+        """Return whether training (or evaluation, if ``training`` is False) updates the metrics; by default True."""
         return True
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
@@ -143,11 +146,17 @@ class Step(ABC):
         return others
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return training and, with ``validates``, evaluation as modes that `additivity.check_parts` tests."""
+        """Return training and, with ``validates``, evaluation as modes that `additivity.check_parts` tests.
+
+        Raises NotImplementedError for a step that trains itself.
+        """
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
-        """Update the metrics with the examples, and return 0, because a branch of `tf.cond` must return a tensor."""
+        """Update the metrics with the examples, and return 0, because a branch of `tf.cond` must return a tensor.
+
+        Raises Refused if the model's own `compute_metrics` returns keys that belong to no metric object.
+        """
         returned = self.model.compute_metrics(x, y, predicted, sample_weight)
         if refusals.list_overridden_methods(self.model, "compute_metrics"):
             refusals.check_metrics(self.model, returned)
@@ -172,9 +181,10 @@ class Step(ABC):
         tf.cond(cut.real, count_real, lambda: tf.constant(0))
 
     def compiled(self, cut: Slice, example: Example, *, training: bool) -> tuple[Any, Shares]:
-        """Run the model on a slice; return its outputs, and the slice's contributions to the compiled losses.
+        """Run the model on a slice; return its outputs, and the slice's contributions to the compiled losses by name.
 
-        A row that stands in for an empty slice contributes nothing.
+        There is ``loss``, the total, and with several losses ``<name>_loss`` for each of them. A row that stands in for
+        an empty slice contributes nothing.
         """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=training))
@@ -189,7 +199,10 @@ class Step(ABC):
         return predicted, {"loss": cut.share_of(loss), **named}
 
     def evaluate_compiled(self, cut: Slice, example: Example) -> Shares:
-        """Evaluate a slice: update the compiled metrics, and return its contributions to the compiled losses."""
+        """Evaluate a slice: update the compiled metrics, and return its contributions to the compiled losses.
+
+        The slice also records the losses of its single examples, unless the model has its own `compute_loss`.
+        """
         if refusals.list_overridden_methods(self.model, "compute_loss"):
             cut.examples = None
         else:
@@ -208,7 +221,11 @@ class Step(ABC):
         return Mode(name, compute, training=training, calls=calls, totals=self.counted_first)
 
     def _run_for_test(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> Shares:
-        """Return a slice's contributions to what layers add to the loss, to each loss, and to their sum."""
+        """Return a slice's contributions to what layers add to the loss, to each loss, and to their sum.
+
+        Also update the metrics. Keys are phrases for messages. ``rows`` has the row numbers of the whole batch in
+        ``tensors``.
+        """
         if training:
             example = intake.take(tensors, rows, cut)
         else:
@@ -241,17 +258,23 @@ class CompiledStep(Step):
         self._check_losses = intake.check_losses
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return a slice's contributions to the losses, and a function that adds the slice to the metrics."""
+        """Return a slice's contributions to the losses, and a function that adds the slice to the metrics.
+
+        ``turn`` and ``counts`` have no effect. Raises Refused if mixed labels are not used by a loss.
+        """
         predicted, shares = self.compiled(cut, example, training=True)
         self._check_losses(cut)
         return shares, lambda: self.count_metrics(cut, example, predicted)
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """Return a slice's contributions to the losses, and add the slice to the metrics."""
+        """Return a slice's contributions to the losses, and add the slice to the metrics.
+
+        ``training`` has no effect.
+        """
         return self.evaluate_compiled(cut, example)
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return the modes of training and, if the trial validates, of evaluation."""
+        """Return the modes of training and, with ``validates``, of evaluation, which `additivity.check_parts` tests."""
         modes = [self.compiled_mode(intake, training=True)]
         if validates:
             modes.append(self.compiled_mode(intake, training=False))
@@ -268,7 +291,10 @@ class KerasStep(Step):
     spread = ()
 
     def __init__(self, model: keras.Model, because: str, *, follows_the_rate: bool) -> None:
-        """Create the step; ``because`` says which steps the model defines."""
+        """Create the step; ``because`` is a phrase that says which steps the model defines.
+
+        ``follows_the_rate`` says whether the loop sets the learning rate of the model's optimizer.
+        """
         super().__init__(model)
         self.by_itself = because
         self.follows_the_rate = follows_the_rate
@@ -278,7 +304,10 @@ class KerasStep(Step):
         self._example_of_evaluation: Any
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Store a function that finds the shapes of a step's values; it traces the step when they are first needed."""
+        """Store a function that finds the shapes of a step's values; it traces the step when they are first needed.
+
+        ``example``, a batch of one, is used for training and, until `prepare_evaluation` is called, for evaluation.
+        """
         self._example_of_evaluation = example
 
         @functools.cache
@@ -291,7 +320,7 @@ class KerasStep(Step):
         self._shapes = shapes
 
     def uses(self, variables: Iterable[Any]) -> bool:
-        """Trace the model's own `train_step`, and return whether it uses any of ``variables``."""
+        """Return whether the model's own `train_step` uses any of ``variables``; may trace the step."""
         self._shapes(True)
         return any(id(variable.handle) in self._used for variable in variables)
 
@@ -300,9 +329,10 @@ class KerasStep(Step):
         self._example_of_evaluation = example
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """Run the model's `train_step` (which also trains it) or `test_step`, and return its values by name.
+        """Run the model's `train_step` (which also trains it) or `test_step`; return its values by name, as float32.
 
-        Raises Refused if it returns anything but a dictionary with values.
+        Nested dictionaries are flattened. ``cut`` has no effect. Raises Refused if the step returns anything but a
+        dictionary with values.
         """
         name = _name_of_step(training=training)
         returned = wrap_step(self.model, self.called_with, training=training)(pack_batch(example))
@@ -314,7 +344,10 @@ class KerasStep(Step):
         return {name: tf.cast(value, tf.float32) for name, value in _flatten_named_values(returned)}
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return zeros with the names and shapes of the values that the model's own step returns."""
+        """Return zeros with the names and shapes of the values that the model's own step returns.
+
+        The first call for training, and for evaluation, traces the step.
+        """
         return {name: tf.zeros(shape) for name, shape in self._shapes(training).items()}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
@@ -331,7 +364,7 @@ class KerasStep(Step):
         return {name: value.numpy() for name, value in sums.items()}
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
-        """Return all metrics of the model."""
+        """Return all present metrics of the model by name, including the loss."""
         return collect_metrics(self.model)
 
 
@@ -343,7 +376,10 @@ class InputRecorder:
 
     @property
     def example(self) -> Any:
-        """Zeros like the recorded inputs, as a batch of one; None if no step has called the model."""
+        """Zeros like the recorded inputs, as a batch of one; None if no step has called the model.
+
+        Inputs of evaluation are preferred to those of training.
+        """
         found = self._found.get(False, self._found.get(True))
         if found is None:
             return None
@@ -351,7 +387,11 @@ class InputRecorder:
 
     @contextmanager
     def recording(self, model: keras.Model, *, training: bool) -> Iterator[None]:
-        """Record the first inputs that the model is called with inside the block."""
+        """Record the first argument of the model's first call inside the block, once for training and evaluation each.
+
+        Calls with anything but tensors of known shape, apart from the number of examples, are ignored. Does nothing for
+        a model without its own `call`.
+        """
         if not refusals.list_overridden_methods(model, "call"):
             yield
             return
@@ -380,7 +420,8 @@ def _is_of_known_shape(leaf: Any) -> bool:
 def wrap_step(model: keras.Model, called_with: InputRecorder, *, training: bool) -> Callable[[Any], Any]:
     """Return a model's `train_step` or `test_step`, wrapped to record in ``called_with`` the inputs of the model.
 
-    The wrapped step raises Refused for data that it cannot take if the reason is known, and otherwise Keras's error.
+    The wrapped step takes a batch as `pack_batch` returns it. If the step cannot take the data, it raises Refused if
+    the reason is known, and otherwise Keras's error.
     """
     name = _name_of_step(training=training)
     own, step = refusals.list_overridden_methods(model, name), getattr(model, name)
@@ -420,8 +461,8 @@ def trace_shapes(
     """Trace ``compute`` for an example, and return the shapes of the values that it returns, by name.
 
     The trace is for batches of any size, in training if there is an ``intake`` and otherwise in evaluation, and is
-    thrown away. ``run`` runs a function on the replicas. The ids of the handles of all variables that ``compute`` uses
-    are added to ``used``.
+    thrown away. ``run`` calls a function on the replicas, and ``example`` is a batch of one. The ids of the handles of
+    all variables that ``compute`` uses are added to ``used``, if given.
     """
     found: dict[str, tf.TensorShape] = {}
 
@@ -448,7 +489,8 @@ def trace_shapes(
 def pack_batch(example: Example) -> Any:
     """Return a batch as `Model.fit` takes it: (x, y, sample_weight), (x, y), or x alone if there are no targets.
 
-    Lists become tuples, because a `Dataset` would take lists for tensors.
+    x alone is in a tuple of one if it is a tuple itself. Lists become tuples, because a `Dataset` would take lists for
+    tensors.
     """
     parts: list[Any] = []
     for part in example:
@@ -458,7 +500,7 @@ def pack_batch(example: Example) -> Any:
 
 
 def collect_metrics(model: keras.Model) -> dict[str, tf.Tensor]:
-    """Return the metrics of a model by name.
+    """Return the present metrics of a model by name, including the loss if the model tracks it.
 
     As in `Model.fit`, a metric whose result is a dictionary gives all its keys.
     """
@@ -466,7 +508,10 @@ def collect_metrics(model: keras.Model) -> dict[str, tf.Tensor]:
 
 
 def _flatten_named_values(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return pairs of name and value from a dictionary and the dictionaries nested in it."""
+    """Return pairs of name and value from a dictionary and the dictionaries nested in it.
+
+    The names of nested dictionaries are dropped.
+    """
     pairs: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, Mapping):

@@ -36,9 +36,9 @@ SKIPPED, KEPT = 2, 5  # updates; the first ones warm up caches
 
 
 def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]]:
-    """Yield a chunk's first 2 batches, the next 5 and the rest, each with whether it is to be profiled.
+    """Yield a chunk's first 2 batches, the next 5 and the rest as three chunks, each with whether it is to be profiled.
 
-    Only the 5 are profiled. A chunk of 7 batches or fewer is yielded as a whole and profiled.
+    Only the 5 are profiled. A chunk of at most 7 batches is yielded as a whole, to be profiled.
     """
     start = SKIPPED * batch_size
     stop = (SKIPPED + KEPT) * batch_size
@@ -50,7 +50,7 @@ def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bo
 
 
 def profiling(folder: Path | None) -> AbstractContextManager[object]:
-    """Return a context that writes a TensorBoard profile of its block into ``folder``, or nothing if that is None."""
+    """Return a context that writes a TensorBoard profile of its block into ``folder``; None for no profile."""
     if folder is None:
         return contextlib.nullcontext()
     profile: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))

@@ -69,7 +69,7 @@ class TrialClock:
     phase_s: float = 0.0  # the epochs of all previous phases
 
     def add(self, time_s: float) -> None:
-        """Add the seconds of an epoch."""
+        """Add the seconds of an epoch to `trained_s`, and set `epoch_s` to them."""
         self.trained_s += time_s
         self.epoch_s = time_s
 
@@ -77,7 +77,8 @@ class TrialClock:
         """Return the fractions of the phase's time that are used at the start and at the end of the next epoch.
 
         The phase's time is what previous phases have left of ``budget_s`` seconds. Both fractions are 1 if they have
-        left none. The next epoch is expected to take as long as the last one; the first epoch, 0 seconds.
+        left none; otherwise they may exceed 1. The next epoch is expected to take as long as the last one; the first
+        epoch, 0 seconds.
         """
         left_s = budget_s - self.phase_s
         if left_s <= 0:
@@ -129,7 +130,7 @@ class ReadyTrial:
     def prepare(self) -> None:
         """Choose the batch size of validation, and compile updates with XLA if the trial uses it.
 
-        Sets `held_out`. Validation has the training's batch size if larger batches would give other metrics.
+        Validation in `held_out` gets the training's batch size if larger batches would give other metrics.
         """
         self.stopwatch.begin()
         if self.held_out is not None:
@@ -166,20 +167,20 @@ class ReadyTrial:
 
     @property
     def share(self) -> float:
-        """The share of its budget of epochs and minutes that the trial has used."""
+        """The share of its budget of epochs and minutes that the trial has used, from 0 to 1."""
         return self.assignment.share_used(self.epoch, self.clock.trained_s)
 
     @property
     def phase_is_over(self) -> bool:
-        """Whether the epochs of the present phase are done and another phase follows in an unfinished trial."""
+        """Whether the epochs of the present phase are done, another phase follows and the trial is not finished."""
         return self.span.last is not None and self.epoch >= self.span.last and not self.finished
 
     @property
     def extends(self) -> bool:
         """Whether the trial can go on with more epochs and give the numbers of a trial that was planned with them.
 
-        False if its epochs are not all done, if it is limited by minutes, or if the author's code or the learning rates
-        depend on the number of epochs or updates.
+        False if its epochs are not all done, if it is limited by minutes, if its optimizer has a schedule of its own,
+        or if the author's code or the learning rates depend on the number of epochs or updates.
         """
         if self.assignment.minutes is not None:
             return False
@@ -198,7 +199,7 @@ class ReadyTrial:
         """Return the learning rate of each update in the next epoch, with shape (updates in an epoch,).
 
         If a hook or callback has set a rate, all updates have it. If the optimizer has a schedule of its own, only the
-        last element is a rate and the others are NaN.
+        last element is a rate and the others are NaN. If the loop does not set the rate, the values have no effect.
         """
         epoch = max(self.epoch - self.span.first, 0) + 1
         if self.rate_set is not None:
@@ -221,7 +222,7 @@ class ReadyTrial:
     def _shares_by_time(self) -> tuple[float, float] | None:
         """Return the fractions of the phase's minutes used at the start and at the expected end of the next epoch.
 
-        None if only a number of epochs limits the phase.
+        None if the trial is not limited by minutes, or if the phase ends after a number of epochs, before the trial.
         """
         minutes = self.assignment.minutes
         last = self.span.last
@@ -232,8 +233,8 @@ class ReadyTrial:
     def train_epoch(self) -> EpochReported:
         """Train and validate one epoch, call hooks and callbacks, and return the epoch's report.
 
-        Raises Diverged if a loss, a gradient or a weight is not finite, and Refused if a hook or callback makes a
-        change that is not allowed.
+        Counts the epoch and its time, even if it has diverged. Raises Diverged if a loss, a gradient or a weight is not
+        finite, and Refused if a hook or callback makes a change that is not allowed.
         """
         began = time.perf_counter()
         epoch = self.epoch + 1
@@ -269,8 +270,9 @@ class ReadyTrial:
     ) -> EpochReported:
         """Count the epoch that was just trained, call the hooks for its end, and return its report.
 
-        ``rates`` has the learning rate of each update. Hooks and callbacks are only called if ``settings_before``, the
-        settings before the epoch, is given. Raises Diverged if a loss, a gradient or a weight is not finite.
+        ``rates`` has the learning rate of each update, and ``evaluated`` is None without validation. Metrics of
+        validation are reported as ``val_<name>``. Hooks and callbacks are only called if ``settings_before``, the
+        settings before the epoch, is given. Raises Diverged, after the epoch was counted, if ``trained`` is not finite.
         """
         epoch = self.epoch + 1
         metrics = trained.metrics
@@ -313,7 +315,10 @@ class ReadyTrial:
         )
 
     def _find_last_rate(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
-        """Return the learning rate of the last update; None if training does not use the trial's optimizer."""
+        """Return the learning rate of the last update; None if training does not use the trial's optimizer.
+
+        It is the last of ``rates``, unless a callback has set another one.
+        """
         if self.program.optimizer_is_idle:
             return None
         if trained.rate is None:
@@ -323,7 +328,8 @@ class ReadyTrial:
     def test(self, data: Any) -> dict[str, float]:
         """Return the loss and metrics of the trial's model on test data, by names without ``val_``.
 
-        ``data`` is the third part of what the author's `data` returns. Raises DataError if it is not valid data.
+        ``data`` is the third part of what the author's `data` returns. All of it is used, even if ``validation_steps``
+        is set. Raises DataError if it is not valid data.
         """
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
@@ -335,8 +341,8 @@ class ReadyTrial:
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Train one update at each rate and yield the loss of its batch before the update.
 
-        Stops after the first loss that is not finite. This changes the weights of the trial's program, which stay
-        changed until the session begins another trial.
+        Stops after the first loss that is not finite, which is NaN. This changes the weights of the trial's program,
+        which stay changed until the session begins another trial. Only for programs whose `kept` is True.
         """
         program, walk = self.program, self.walk
         program.state.will_train()
@@ -347,7 +353,11 @@ class ReadyTrial:
                 return
 
     def _begin_epoch(self, epoch: int) -> None:
-        """Call hooks and callbacks before an epoch; what they set applies to this epoch."""
+        """Call hooks and callbacks before an epoch (from 1); what they set applies to this epoch.
+
+        Before the first epoch, those for the beginning of the training are called as well. Raises Refused for a setting
+        that would have no effect.
+        """
         program = self.program
         program.state.will_train()
         with self.placement.replicas.scope():
@@ -362,8 +372,9 @@ class ReadyTrial:
     def _end_epoch(self, epoch: int, metrics: dict[str, float], settings_before: HookSettings) -> dict[str, float]:
         """Call hooks and callbacks after an epoch, and return the metrics with those that they have added.
 
-        What they set on the model and optimizer applies from the next epoch on. The objective's value is also passed to
-        the patience rule.
+        What they set on the model and optimizer since ``settings_before`` applies from the next epoch on. The
+        objective's value is also passed to the patience rule and the plateau schedule. If the trial ends, callbacks are
+        told so. Raises Refused for a change that is not allowed.
         """
         with self._applying_changes(settings_before, "on_epoch_end"):
             metrics = self.callbacks.epoch_end(epoch, metrics, saving=self._saving)
@@ -380,8 +391,9 @@ class ReadyTrial:
     def _applying_changes(self, settings_before: HookSettings, hook: str) -> Iterator[None]:
         """Apply what hooks and callbacks set inside the block: the learning rate, trainable layers and stop_training.
 
-        ``hook`` is the method's name, which is recorded as the reason if the trial is stopped. Raises Refused for a
-        setting that would have no effect.
+        Changes are found by a comparison with ``settings_before``. ``hook`` is the method's name, which is recorded as
+        the reason if the trial is stopped. Raises Refused for a setting that would have no effect, and for a learning
+        rate beside lr_schedule plateau.
         """
         program = self.program
         try:
@@ -432,7 +444,7 @@ class ReadyTrial:
     def scale_rate(self, factor: float) -> None:
         """Multiply all later learning rates by ``factor``, including one that a hook or callback has set.
 
-        Raises Refused if the loop does not set the learning rate.
+        Raises Refused if the loop does not set the learning rate, as with a schedule of the optimizer's own.
         """
         if self.peak is None or self.program.sets_no_rate:
             raise Refused("scale_rate() has no effect: the optimizer brings a schedule or a rate of its own")
@@ -441,7 +453,10 @@ class ReadyTrial:
             self.rate_set = self.rate_set * float(factor)
 
     def state(self) -> dict[str, Any]:
-        """Return the trial's progress as plain values for a checkpoint, without the program's variables."""
+        """Return the trial's progress as plain values for a checkpoint, without the program's variables.
+
+        Keys that do not apply to the trial, such as ``callbacks``, are left out.
+        """
         return {
             "epoch": self.epoch,
             "phase": self.span.number,
@@ -458,10 +473,11 @@ class ReadyTrial:
         }
 
     def restore(self, about: checkpoint.About) -> None:
-        """Restore the progress that `state` returned, so that the trial continues after that epoch.
+        """Restore the progress that `state` returned for a checkpoint, so that the trial continues after that epoch.
 
-        Training is traced again if layers were frozen or unfrozen. Sets `lost` to what could not be restored. Raises
-        CheckpointError if the trial cannot continue exactly and must begin again.
+        The program's variables are not restored. Training is traced again if layers were frozen or unfrozen. Sets
+        `lost` to what could not be restored. Raises CheckpointError if the trial cannot continue exactly and must begin
+        again.
         """
         if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
@@ -483,10 +499,11 @@ class ReadyTrial:
             self.reduction.restore(about["reduction"])
 
     def continue_from(self, before: ReadyTrial) -> None:
-        """Copy epoch, times, learning-rate factor, patience and recorded reads from ``before``, the previous phase.
+        """Copy progress from ``before``, the trial in the previous phase.
 
-        A learning rate that a hook or callback has set is not copied: each phase has an optimizer and a schedule of its
-        own.
+        That is the epoch, times, the factor of the learning rate, patience, the reasons in `lost` and `stopped`, and
+        recorded reads. A learning rate that a hook or callback has set is not copied: each phase has an optimizer and a
+        schedule of its own.
         """
         self.epoch = before.epoch
         self.train_s = before.train_s
@@ -501,8 +518,8 @@ class ReadyTrial:
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
         """Train one epoch with ``rates``, a learning rate for each update, and return the result without validation.
 
-        Hyperparameters that are read while tracing are added to the structure. The first epoch is profiled if the
-        assignment asks for it.
+        Hyperparameters that are read while tracing are added to the structure. Epoch 1 is profiled if the assignment
+        asks for it.
         """
         # Traces belong to the scope they were made in. A new shape is traced again, with new reads.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
@@ -514,7 +531,10 @@ class ReadyTrial:
                 return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
     def _observe_objective(self, metrics: dict[str, float]) -> None:
-        """Pass the objective's value to the patience rule and the plateau schedule; do nothing if it is missing."""
+        """Pass the objective's value to the patience rule and the plateau schedule; do nothing if it is missing.
+
+        If the assignment names no objective, it is ``val_loss`` or, without validation, ``loss``.
+        """
         objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
         value = metrics.get(objective)
         if value is not None:
@@ -526,8 +546,9 @@ class ReadyTrial:
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
     """Return the highest learning rate of the trial's schedule; None if the optimizer has a schedule of its own.
 
-    If the loop does not set the learning rate, the optimizer's present rate is returned. Raises Refused for
-    hyperparameters that the author's optimizers would ignore.
+    It is scaled as ``lr_scaling`` says for ``batch_size``. If the loop does not set the learning rate, the optimizer's
+    present rate is returned. Raises Refused for hyperparameters that the author's optimizers would ignore, and
+    ValueError for a wrong hyperparameter of the rate.
     """
     own = get_own_rate(program.parts.optimizer)
     refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
@@ -540,10 +561,10 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples) -> int:
-    """Return the number of examples in a batch of all replicas together, from the hyperparameters.
+    """Return the number of examples in a batch of all replicas together, from the hyperparameters; by default 32.
 
-    Raises DataError if the data come in batches of another size, and ValueError if ``batch_size`` and
-    ``per_replica_batch_size`` are both set.
+    Raises DataError if the data come in batches of another size, and ValueError or TypeError if ``batch_size`` and
+    ``per_replica_batch_size`` are both set, or one is wrong.
     """
     size = get_batch_size(hp, int(placement.replicas.number))
     data.check_batch_size(size)
@@ -551,7 +572,10 @@ def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples)
 
 
 def check_eager(training: Mapping[str, object], placement: Placement, micro_batches: int) -> None:
-    """Raise Refused if ``training.run_eagerly`` is true with several replicas or micro-batches, or with XLA."""
+    """Raise Refused if ``training.run_eagerly`` is true with several replicas or micro-batches, or with jit_compile.
+
+    ``training`` is the block of the sweep file. Only ``jit_compile: true`` is refused; ``auto`` is not.
+    """
     if training.get("run_eagerly") is not True:
         return
     parts = int(placement.replicas.number) * micro_batches
@@ -566,7 +590,7 @@ def check_eager(training: Mapping[str, object], placement: Placement, micro_batc
 
 @contextmanager
 def _running_eagerly(training: Mapping[str, object]) -> Iterator[None]:
-    """Run compiled functions op by op inside the block if ``training.run_eagerly`` is set.
+    """Run compiled functions op by op inside the block if ``training.run_eagerly`` is true.
 
     Breakpoints and prints in the author's methods then see numbers.
     """
@@ -581,7 +605,8 @@ def _running_eagerly(training: Mapping[str, object]) -> Iterator[None]:
 def _iterate_whole_batches(walk: Walk) -> Iterator[Chunk]:
     """Yield chunks whose first ``batch_size`` examples are the next batch, pass after pass without end.
 
-    A partial last batch is left out. A chunk keeps its length (its order is rotated), so that one trace serves all.
+    The rest of a chunk that is no whole batch is left out, but a chunk with fewer examples than a batch is yielded. A
+    chunk keeps its length (its order is rotated), so that one trace serves all.
     """
     number = 0
     while True:

@@ -76,7 +76,8 @@ class Graph:
     ) -> None:
         """Create the variables that updates need besides those of the step.
 
-        ``own_average`` is the momentum with which the author's optimizer would average the weights, or None.
+        ``own_average`` is the momentum with which the author's optimizer would average the weights, or None; it is
+        ignored if ``recipe`` averages.
         """
         self.step, self.model = step, step.model
         self.live = live
@@ -118,9 +119,11 @@ class Graph:
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Make one update with the examples ``rows``; return its losses and whether all numbers are finite.
 
-        The losses are means over the batch by name, with their sum as ``loss``. ``rate`` is the learning rate, ``seed``
-        and ``number`` (of the update) determine random draws, and ``forward`` replaces the method `forward`, for XLA.
-        With loss scaling, an update whose gradients are not finite is undone and counts as finite if its loss is.
+        The losses are means over the batch by name, with the sum of those that are minimised as ``loss``, and values of
+        the author's batch hook. ``rate`` is the learning rate, ``seed`` and ``number`` (of the update) determine random
+        draws, and ``forward`` replaces the method `forward`, for XLA. With loss scaling, an update whose gradients are
+        not finite is undone and counts as finite if its loss is; without it, an update with numbers that are not finite
+        is applied.
         """
         given = tensors, rows, seed, number
         if not self.step.turns:
@@ -171,8 +174,8 @@ class Graph:
     def _compute_gradients(self, compute: Forward, *arguments: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
         """Return, on each replica, the whole batch's gradients for each update of a turn, and the batch's mean losses.
 
-        ``compute`` is `forward` for a turn. Gradients are without the loss scale. Both results are summed over replicas
-        in one reduction, because each takes a millisecond between processes.
+        ``compute`` is `forward` for a turn, and ``arguments`` are its arguments. Gradients are without the loss scale.
+        Both results are summed over replicas in one reduction, because each takes a millisecond between processes.
         """
         parts, values = compute(*arguments)
         flat, totals = self._sum_and_unscale([g for part in parts for g in part], more=[*values.values()])
@@ -195,8 +198,9 @@ class Graph:
         """Return, on each replica, the gradients for each update of a turn, and the turn's losses by name.
 
         Both are sums over the replica's slices, and gradients still have the loss scale. ``place`` is the number of the
-        turn. ``again`` marks the second pass of sharpness-aware minimization, which does not update the metrics.
-        Weights that a loss does not depend on get no gradient; raises Refused if the step requires one.
+        turn, from 0. ``again`` marks the second pass of sharpness-aware minimization, which does not update the
+        metrics. Weights that a loss does not depend on are left out of its gradients, see `changed`; raises Refused if
+        a loss depends on none and the step forbids that. A sparse gradient is a tuple of values, indices and shape.
         """
         turn = self.step.turns[place]
         weights = [update.variables for update in turn]
@@ -247,7 +251,7 @@ class Graph:
         return sums
 
     def _add(self, old: Any, new: Any) -> Any:
-        """Return the sum of two gradients, or the other one if one is None.
+        """Return the sum of two gradients, or the other one if one is None; a sparse one is (values, indices, shape).
 
         Sparse gradients stay sparse, because Keras's optimizers treat them in another way, unless clipping or a norm
         needs all values. Keras squares each row of a sparse gradient separately, so rows that do not come from the
@@ -274,7 +278,7 @@ class Graph:
     ) -> Mapping[str, tf.Tensor] | None:
         """Return the divisors of masked and weighted means over the whole batch, by loss; None if there are none.
 
-        This takes a forward pass over all slices of the batch, before the pass that trains.
+        This takes a forward pass over all slices of the batch, before the pass that trains; it changes no variables.
         """
         names = self.step.counted_first
         if not names:
@@ -290,7 +294,10 @@ class Graph:
         return dict(zip(names, sum_over_replicas(list(counts.values())), strict=True))
 
     def _sum_and_unscale(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Return gradients summed over replicas and divided by the loss scale, and ``more`` summed over replicas."""
+        """Return gradients summed over replicas and divided by the loss scale, and ``more`` summed over replicas alone.
+
+        Rows of sparse gradients that come from the examples are joined instead of summed.
+        """
         follow = []
         for g in gradients:
             follow.append(isinstance(g, tuple) and not _has_static_row_count(g))
@@ -316,7 +323,8 @@ class Graph:
     def _climb(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
         """Move the weights by ``sam_rho`` along the gradients of a turn; closing the returned stack restores them.
 
-        This is the first step of sharpness-aware minimization, see `climbing`.
+        ``gradients`` has those of each update of the turn. This is the first step of sharpness-aware minimization, see
+        `climbing`.
         """
         stack = ExitStack()
         others = [*self.state, *self.counters, *self.seed_states]
@@ -361,9 +369,10 @@ class Graph:
     def _update_by_model(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, rate: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Make an update by a model's own `train_step`, on the only replica.
+        """Make an update by a model's own `train_step`, on the only replica, at the learning rate ``rate``.
 
-        Return the step's values, and whether its ``loss`` is finite (True if it returns none).
+        The rate is not set if the model's optimizers keep their own. Return the step's values, and whether its ``loss``
+        is finite (True if it returns none).
         """
         if self.step.follows_the_rate:
             self._assign_rate(self.optimizer, rate)
@@ -377,9 +386,9 @@ class Graph:
         return self.step.evaluate(cut, example, training=True)
 
     def losses(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the training losses of a batch without gradients, and update the metrics with the batch.
+        """Return the training losses of a batch without gradients, by name, and update the metrics with the batch.
 
-        Used for several trials in one program, where a batch is computed on one replica, as one slice with one turn.
+        Only for one replica, without micro-batches and with one turn, as for several trials in one program.
         """
 
         def compute(cut: Slice, example: Example) -> dict[str, tf.Tensor]:
@@ -409,7 +418,7 @@ class Graph:
         """Evaluate this replica's slice of a batch; return its contributions to the batch's means, and update metrics.
 
         ``batch`` is the number of the batch, on which random draws depend. The contributions of all replicas add up to
-        the means.
+        the means. They include the sums for the standard deviation of the loss, unless the model trains itself.
         """
         (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         example = gather_examples(tensors, rows[cut.start : cut.stop])
@@ -434,7 +443,7 @@ class Graph:
 
     @property
     def trained(self) -> list[keras.Variable]:
-        """The weights that updates may change."""
+        """The weights that updates may change, each once; the model's trainable weights if it trains itself."""
         if not self.step.turns:
             return list(self.model.trainable_variables)
         return list({id(v): v for turn in self.step.turns for update in turn for v in update.variables}.values())
@@ -444,7 +453,7 @@ class Graph:
         return self._changed[id(update)]
 
     def changed_by_rows(self, update: Update) -> Sequence[keras.Variable]:
-        """Return the weights, such as embeddings, for which an update has sparse gradients.
+        """Return the weights, such as embeddings, for which an update has sparse gradients that are applied as such.
 
         Raises KeyError before training was traced.
         """
@@ -471,7 +480,11 @@ class Graph:
 
     @property
     def rated(self) -> Sequence[Any]:
-        """The optimizers that follow the trial's learning rate."""
+        """The optimizers that follow the trial's learning rate.
+
+        These are all optimizers if the model trains itself, and otherwise those of updates that use the trial's
+        optimizer or have a ``rate``.
+        """
         if not self.step.turns:
             return self.optimizers
         distinct = {id(u): u for turn in self.step.turns for u in turn}.values()
@@ -526,7 +539,7 @@ class Graph:
 
     @property
     def counters(self) -> list[keras.Variable]:
-        """The variables of metrics."""
+        """The variables of the metrics of all networks that are models."""
         models = []
         for network in self.step.networks:
             if isinstance(network, keras.Model):
@@ -538,7 +551,10 @@ class Graph:
         self.seeds = UsedGenerators()
 
     def prepare(self, example: Any) -> None:
-        """Find and store the names of the values that an update and the author's batch hook return, by extra traces."""
+        """Find and store the names of the values that an update and the author's batch hook return, by extra traces.
+
+        ``example`` is a batch of one. Raises Refused if a step or the hook returns something wrong.
+        """
         self.step.prepare(self.replicas, self.intake, example)
         if self.watch:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
@@ -546,7 +562,8 @@ class Graph:
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
         """Return zeros, by name, from which the values of an epoch or a validation are summed.
 
-        Includes the values of the author's batch hook in training, and the sums for `loss_std` in evaluation.
+        Includes the values of the author's batch hook in training, and the sums for the standard deviation of the loss
+        in evaluation. `prepare` must have been called.
         """
         more: Sequence[str] = ()
         if not training:
@@ -560,9 +577,10 @@ class Graph:
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
-        """Set the learning rate of an update's optimizer to ``rate``.
+        """Set the learning rate of an update's optimizer to ``rate``, that of the trial.
 
         An update's own optimizer gets ``rate`` times ``update.rate``, or keeps its rate if ``update.rate`` is None.
+        Schedules stay.
         """
         if update.optimizer is None:
             self._assign_rate(self.optimizer, rate)
@@ -616,8 +634,8 @@ def climbing(
     gradient's norm is taken for the whole batch; papers take it on each device, so that results depend on the number of
     devices. Nothing is restored if the block raises.
 
-    ``others`` are variables that a forward pass may change (moving statistics, metrics); each batch must count once in
-    them. Must be called in cross-replica context.
+    ``others`` are variables that a forward pass may change (moving statistics, metrics); they are restored as well,
+    because each batch must count once in them. Must be called in cross-replica context.
     """
 
     def step(found: Sequence[Any]) -> list[Any]:

@@ -43,8 +43,9 @@ _MEET = "merge_call"
 def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
     """Return whether XLA must (``"must"``), may (``"may"``) or must not (``""``) compile updates.
 
-    XLA must if ``training.jit_compile`` is True. It may if that is ``auto``, the default, and the trial is on GPUs,
-    unless ``deterministic``, ``run_eagerly`` or ``fuse`` is set. In all other cases it must not.
+    ``training`` is the block of the sweep file. XLA must if ``training.jit_compile`` is True. It may if that is
+    ``auto``, the default, and the trial is on GPUs, unless ``deterministic``, ``run_eagerly`` or ``fuse`` is set. In
+    all other cases it must not.
     """
     option = training.get("jit_compile", "auto")
     if option is True:
@@ -112,10 +113,7 @@ class Xla:
 
     @property
     def described(self) -> dict[str, str]:
-        """The trial's columns ``xla`` (on, on without augmentation, or off) and, if off, ``xla_reason``.
-
-        Empty if XLA was not asked for.
-        """
+        """The trial's columns ``xla`` (`ON`, `APART` or `OFF`) and, if off, ``xla_reason``; empty if not asked for."""
         if not self.wanted:
             return {}
         if self._way is not None:
@@ -125,8 +123,9 @@ class Xla:
     def try_next_mode(self, error: Exception) -> bool:
         """Switch to the next way of compiling updates, and return True, if XLA may have caused the error.
 
-        The last way is to train without XLA. Return False, and change nothing, if XLA is not used (any more), if memory
-        is exhausted, or for an unrelated RuntimeError. Raises Refused if XLA must be used and no way is left.
+        The last way is to train without XLA. The caller must trace training again. Return False, and change nothing, if
+        XLA is not used (any more), if memory is exhausted, or for an unrelated RuntimeError. Raises Refused if XLA must
+        be used and no way is left.
         """
         another = isinstance(error, RuntimeError) and _MEET not in str(error)
         if self._way is None or another or isinstance(error, tf.errors.ResourceExhaustedError):
@@ -152,7 +151,8 @@ class Xla:
         """Compile updates for the batches in ``lacking`` by training on one batch of each size, and remember them.
 
         This changes variables; the caller must restore them. ``lacking`` is from `list_uncompiled`, ``kinds`` has the
-        tensors of each kind of chunk, and ``specs`` the types for which the training was traced.
+        tensors of each kind of chunk, and ``specs`` the types for which the training was traced. Raises one of
+        `FAILURES` if XLA fails. Only to be called if XLA compiles updates.
         """
         one = tf.function(self._one, autograph=False)
         concrete = one.get_concrete_function(specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32))
@@ -222,7 +222,7 @@ def _list_modes(graph: Graph) -> Iterator[CompileMode]:
 
 
 def _find_hindrance(graph: Graph) -> str:
-    """Return why XLA cannot compile updates; empty if no reason is known in advance."""
+    """Return why XLA cannot compile updates, in words; empty if no reason is known in advance."""
     if graph.replicas.span_processes:
         return "the trial has several processes"
     from trainables.devices import gpu_support
@@ -238,7 +238,10 @@ def _find_hindrance(graph: Graph) -> str:
 
 
 def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
-    """Yield each kind of batch in a pass once, as a pair (index of the kind of chunk, number of examples)."""
+    """Yield each kind of batch in a pass once, as a pair (index of the kind of chunk, number of examples).
+
+    A kind of chunk is a bucket, or a shape of an author's own batches; other data has one kind.
+    """
     data, size = walk.data, walk.batch_size
     if data.cut_by_author:
         yield from ((place, len(kind.order)) for place, kind in enumerate(data.list_chunk_kinds()))
@@ -261,7 +264,7 @@ def _list_all_rows(batch: Any) -> tf.Tensor:
 def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     """Return ``function`` compiled by XLA; states of seed generators are passed in, as XLA cannot read host memory.
 
-    Calling it raises CannotCompile if an argument or captured tensor is a text.
+    It takes the arguments of ``function``. Calling it raises CannotCompile if an argument or captured tensor is a text.
     """
     generators = random_layers.list_generators(graph.step.networks)
 
@@ -324,7 +327,10 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
 
 
 def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
-    """Return an update in which XLA compiles each replica's gradients, and a function that compiles it for a batch."""
+    """Return an update in which XLA compiles each replica's gradients, and a function that compiles it for a batch.
+
+    It is for several replicas, and for a step with a single turn.
+    """
     once = _jit(graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=False))
     twice = _jit(graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=True))
 

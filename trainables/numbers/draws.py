@@ -65,6 +65,7 @@ class DrawnRows:
 def drawing_rows(rows: DrawnRows | None) -> Iterator[None]:
     """Draw random numbers only for ``rows`` of a batch inside the block, in this thread.
 
+    This holds for `keras.random` and `tf.random.stateless_*` after `install_draws`, if the shape begins with the batch.
     With None, exactly the requested numbers are drawn.
     """
     before = get_current_rows()
@@ -76,7 +77,7 @@ def drawing_rows(rows: DrawnRows | None) -> Iterator[None]:
 
 
 def get_current_rows() -> DrawnRows | None:
-    """Return the rows for which random numbers are drawn at present; None for all rows."""
+    """Return the rows for which random numbers are drawn at present in this thread; None for all rows."""
     return getattr(_present, "rows", None)
 
 
@@ -92,13 +93,13 @@ def marked_as_xla() -> Iterator[None]:
 
 
 def is_compiling() -> bool:
-    """Return whether the code that is being traced will be compiled by XLA."""
+    """Return whether the code that is being traced in this thread will be compiled by XLA."""
     return getattr(_present, "xla", False)
 
 
 @contextmanager
 def place_on_host() -> Iterator[None]:
-    """Place operations that compute random keys on the host inside the block."""
+    """Place operations that compute random keys on the host inside the block; for XLA, only give them the name."""
     # An XLA program cannot place single operations elsewhere.
     with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
         yield
@@ -163,7 +164,10 @@ class CannotCompile(Incompatible):
 
 @contextmanager
 def tracing_for_xla() -> Iterator[None]:
-    """Trace code for XLA inside the block, in this thread, so that it draws the numbers of TensorFlow's kernels."""
+    """Trace code for XLA inside the block, in this thread, so that it draws the numbers of TensorFlow's kernels.
+
+    This also calls `install_draws`, which stays in effect after the block.
+    """
     install_draws()
     with marked_as_xla():
         yield
@@ -196,7 +200,7 @@ def install_draws() -> None:
 def _replace_draw(
     module: Any, name: str, inside: Callable[..., Any], *, rows: Literal["", "counted", "cut"] = ""
 ) -> None:
-    """Replace a kernel in a TensorFlow module by one that supports XLA and parts of a batch.
+    """Replace a kernel in a TensorFlow module by one that supports XLA and parts of a batch, unless that has been done.
 
     Inside XLA, ``inside`` is called with the original kernel and its arguments. ``rows`` says how a part of a batch is
     drawn: ``counted`` draws its rows alone, ``cut`` draws the whole batch and cuts it, and an empty text draws what is
@@ -328,9 +332,10 @@ class Draws:
         calls: int = 0,
         places: tf.Tensor | None = None,
     ) -> None:
-        """Draw numbers for rows ``start`` to ``stop`` of a batch of ``size``, or for the rows ``places`` if given.
+        """Draw for rows ``start`` to ``stop`` (exclusive) of a batch of ``size``, or for the rows ``places`` if given.
 
-        ``calls`` is the number of calls that were already made for this batch.
+        ``seed`` is the trial's, ``update`` the number of the update, from 0. ``calls`` is the number of calls that were
+        already made for this batch.
         """
         self._seed = tf.cast(seed, tf.int32)
         self.update = tf.cast(update, tf.int32)
@@ -343,11 +348,11 @@ class Draws:
         self.seeds: dict[int, tuple[Any, int]] = {}  # generators that were drawn from and how many times, by their ids
 
     def uniform(self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0) -> tf.Tensor:
-        """Return uniform float32 numbers in [low, high), of shape ``(examples, *shape)``."""
+        """Return new uniform float32 numbers in [low, high), of shape ``(examples of the slice, *shape)``."""
         return self.rows("uniform", shape) * (high - low) + low
 
     def normal(self, shape: tuple[int, ...] = (), stddev: float = 1.0) -> tf.Tensor:
-        """Return normal float32 numbers with mean 0, of shape ``(examples, *shape)``."""
+        """Return new normal float32 numbers with mean 0, of shape ``(examples of the slice, *shape)``."""
         return self.rows("normal", shape) * stddev
 
     def rows(
@@ -355,7 +360,7 @@ class Draws:
     ) -> tf.Tensor:
         """Return uniform numbers in [0, 1) or standard normal ones, of shape ``(examples * times, *shape)``.
 
-        Sizes in ``shape`` may be tensors.
+        Each example of the slice has ``times`` rows, one after the other. Sizes in ``shape`` may be tensors.
         """
         self.calls += 1
         if self.places is None:
@@ -417,7 +422,7 @@ class Draws:
         return self._select_rows(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
-        """Return the seed of the next draw, for `tf.random.stateless_*`; each call returns another one."""
+        """Return the seed of the next draw, two integers, for `tf.random.stateless_*`; each call returns another."""
         self.calls += 1
         with place_on_host():
             of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]
@@ -454,12 +459,15 @@ class UsedGenerators:
         self._draw_batch_rows: dict[int, tuple[Any, int]] = {}
 
     def record(self, draws: Draws) -> None:
-        """Record how often a slice has drawn; all slices of a batch draw equally often."""
+        """Record how often a slice has drawn from each generator; all slices of a batch draw equally often.
+
+        Of several records of a generator, the largest number counts.
+        """
         for key, (generator, times) in draws.seeds.items():
             self._draw_batch_rows[key] = generator, max(times, self.get_draws_per_batch(key))
 
     def get_draws_per_batch(self, key: int) -> int:
-        """Return how many times a batch draws from a generator, as far as it is known."""
+        """Return how many times a batch draws from the generator with the id ``key``; 0 if none was recorded."""
         return self._draw_batch_rows.get(key, (None, 0))[1]
 
     def advance(self) -> None:

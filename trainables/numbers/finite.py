@@ -8,11 +8,11 @@ import tensorflow as tf
 
 
 def all_finite(tensors: Iterable[tf.Tensor], *, by_row: bool = False) -> tf.Tensor:
-    """Return a tensor that is true if all numbers of ``tensors`` are finite; integers always are.
+    """Return a scalar tensor that is true if all numbers of ``tensors`` are finite; integers always are.
 
-    With ``by_row``, it has one value for each row of the tensors' first axis. Each tensor is only summed, because a sum
-    is NaN or infinite if one of its terms is. So finite numbers whose sum overflows float32 count as infinite. A
-    `tf.cond` on the result makes the host wait for the device each time.
+    With ``by_row``, it has one value for each row of the tensors' first axis, but is a scalar if all are integers. Each
+    tensor is only summed, because a sum is NaN or infinite if one of its terms is. So finite numbers whose sum
+    overflows float32 count as infinite. A `tf.cond` on the result makes the host wait for the device each time.
     """
     sums: dict[tf.DType, list[tf.Tensor]] = {}
     for tensor in tensors:

@@ -144,7 +144,7 @@ class _LiveEntry:
 
 @contextmanager
 def settling(owners: Iterable[object]) -> Iterator[None]:
-    """Replace the live numbers in attributes of ``owners`` by their present values inside the block.
+    """Replace the live numbers that are themselves attributes of ``owners`` by their present values inside the block.
 
     Keras can then save a model that consists of these layers, optimizers and losses.
     """
@@ -178,10 +178,10 @@ class Live:
         bounds: tuple[float, float] | None = None,
         standard: bool = False,
     ) -> LiveNumber:
-        """Return the live number of a parameter; the first call creates it.
+        """Return the live number of a parameter; the first call creates it, later ones use only ``name``.
 
         ``meaning`` maps the choices of a text parameter to numbers. With ``standard``, the bounds are those of the
-        standard hyperparameter of this name.
+        standard hyperparameter of this name. The default is not checked against them.
 
         Raises KeyError if the parameter is absent and has no default, TypeError if its value is not a number, and
         ValueError if its value has no meaning or is out of bounds.
@@ -218,7 +218,8 @@ class Live:
     def set(self, hp: Hyperparameters) -> None:
         """Assign to all live numbers the values of a trial's hyperparameters, or their defaults.
 
-        Raises the errors of `number`.
+        Numbers that are created later also read ``hp``. Raises the errors of `number`; numbers before the wrong one are
+        then already set.
         """
         self._hp = hp
         for name, entry in self._entries.items():
@@ -242,7 +243,10 @@ class Live:
                 variable.assign(value)
 
     def accepts(self, hp: Hyperparameters) -> bool:
-        """Return whether each live number has a value in the trial's hyperparameters, or a default."""
+        """Return whether each live number has a value in the trial's hyperparameters, or a default.
+
+        Values are not checked.
+        """
         for name, entry in self._entries.items():
             if entry.default is None and hp.peek(name) is ReadMark.ABSENT:
                 return False
@@ -272,9 +276,11 @@ def _read_number(
     meaning: Mapping[str, float] | None,
     within: table.Bounds | None,
 ) -> float:
-    """Return a parameter's value as a float, or the default if the parameter is absent.
+    """Return a parameter's value as a float, or the default, unchecked, if the parameter is absent.
 
-    Raises KeyError if there is neither, TypeError for a value that is no number, and ValueError for one out of bounds.
+    ``meaning`` maps the choices of a text parameter to numbers, ``within`` are the bounds.
+    Raises: KeyError: if there is neither value nor default. TypeError: if the value is no number. ValueError: if it has
+    no meaning or is out of bounds.
     """
     value = hp.peek(name)  # does not record a read, because the structure does not depend on the value
     if value is not ReadMark.ABSENT:

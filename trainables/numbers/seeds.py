@@ -21,7 +21,10 @@ def truncate_seed(seed: int) -> int:
 
 @contextmanager
 def seeding_python_and_numpy(seed: int) -> Iterator[None]:
-    """Seed `random` and `np.random` inside the block, and restore their states afterwards."""
+    """Seed `random` and `np.random` inside the block, and restore their states afterwards.
+
+    Raises: ValueError: if ``seed`` is not from 0 to 2**32 - 1.
+    """
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)

@@ -21,7 +21,8 @@ LUMINANCE = (0.299, 0.587, 0.114)  # weights of red, green and blue (ITU-R BT.60
 def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
     """Return the images, each rotated, scaled and shifted at random; borders repeat the edge.
 
-    At ``strength`` 1, images are rotated by up to 30 degrees, scaled by up to 25 % and shifted by up to 20 % of a side.
+    ``strength`` is a number or a live number for all images. At 1, images are rotated by up to 30 degrees, scaled by up
+    to 25 % and shifted by up to 20 % of a side; other strengths are in proportion.
     """
     terms = affine_terms(images, draws, strength)
     zero = tf.zeros_like(terms[0])
@@ -38,7 +39,8 @@ def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
 def affine_terms(images: tf.Tensor, draws: Draws, strength: Any) -> list[tf.Tensor]:
     """Return the terms by which `affine` finds the input position (x', y') of each output pixel (x, y), per image.
 
-    They are a, b, c, d, e, f of x' = ax + by + c and y' = dx + ey + f.
+    They are a, b, c, d, e, f of x' = ax + by + c and y' = dx + ey + f, each of shape (examples,), for the column x and
+    the row y of a pixel from 0.
     """
     strength = tf.convert_to_tensor(strength, tf.float32)
     height, width = _sides(images)
@@ -64,9 +66,9 @@ def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
 
 
 def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
-    """Return the images, each shifted by up to ``padding`` whole pixels at random; zeros fill the border.
+    """Return the images, each shifted by up to ``padding`` whole pixels in each direction at random.
 
-    This is the same as padding and a random crop.
+    Zeros fill the border. This is the same as padding and a random crop.
     """
     shift = crop_shifts(draws, padding)
     one = tf.ones_like(shift[:, 0])
@@ -92,25 +94,31 @@ def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
 
 
 def brightness(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
-    """Add one random number to all pixels of an image: at most ``strength`` times the value range, up or down.
+    """Return the images, with one random number added to all values of each.
 
-    The value range of integer images is 255.
+    It is at most ``strength`` times the value range, up or down. The value range of float images is given as
+    ``value_range``, and that of integer images is 255. Only integer images are clipped.
     """
     u = _signed(draws, strength)
     return _cast_like(images, tf.cast(images, tf.float32) + u * (255.0 if images.dtype.is_integer else value_range))
 
 
 def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Scale each image's distance from its mean by a random factor between 1 - ``strength`` and 1 + ``strength``."""
+    """Return the images, with each one's distance from its mean scaled by a random factor.
+
+    The factor is between 1 - ``strength`` and 1 + ``strength``; the mean is that of all values of an image. Only
+    integer images are clipped.
+    """
     pixels = tf.cast(images, tf.float32)
     mean = tf.reduce_mean(pixels, axis=(1, 2, 3), keepdims=True)
     return _cast_like(images, pixels + (pixels - mean) * _signed(draws, strength))
 
 
 def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Scale each image's distance from its grey version by a random factor of 1 - ``strength`` to 1 + ``strength``.
+    """Return the images, with each one's distance from its grey version scaled by a random factor.
 
-    The images must have three channels.
+    The factor is between 1 - ``strength`` and 1 + ``strength``. The images must have three channels: red, green, blue.
+    Only integer images are clipped.
     """
     pixels = tf.cast(images, tf.float32)
     grey = tf.reduce_sum(pixels * tf.constant(LUMINANCE), axis=3, keepdims=True)
@@ -118,10 +126,10 @@ def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
 
 
 def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
-    """Add normal noise to every value of the images.
+    """Return the images with normal noise added to every value.
 
-    Its standard deviation is drawn per image, up to ``strength`` times the value range. The value range of integer
-    images is 255.
+    Its standard deviation is drawn per image, up to ``strength`` times the value range. The value range of float images
+    is given as ``value_range``, and that of integer images is 255. Only integer images are clipped.
     """
     spread = _broadcast_to_pixels(draws.uniform()) * tf.convert_to_tensor(strength, tf.float32)
     drawn = draws.normal(tuple(images.shape[1:])) * spread
@@ -129,16 +137,19 @@ def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1
 
 
 def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) -> tf.Tensor:
-    """Fill a square in each image with ``fill``; its centre is drawn anywhere in the image.
+    """Return the images, with a square in each filled with ``fill``; its centre is drawn anywhere in the image.
 
-    Its side is ``strength`` times the shorter side of the image. DeVries and Taylor, Improved Regularization of
-    Convolutional Neural Networks with Cutout, section 3.2.
+    Its side is ``strength`` times the shorter side of the image; what lies outside of the image is cut off. DeVries and
+    Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, section 3.2.
     """
     return _filled(images, *square(images, draws, strength), fill)
 
 
 def square(images: tf.Tensor, draws: Draws, strength: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the upper left and lower right corners (row, column) of the square that `cutout` fills, per image."""
+    """Return the upper left and the lower right corner (row, column) of the square that `cutout` fills, per image.
+
+    Both have the shape (examples, 2), and may lie outside of the image.
+    """
     height, width = _sides(images)
     half = tf.minimum(height, width) * tf.convert_to_tensor(strength, tf.float32) / 2
     centre = draws.uniform((2,)) * tf.stack([height, width])
@@ -146,7 +157,7 @@ def square(images: tf.Tensor, draws: Draws, strength: Any) -> tuple[tf.Tensor, t
 
 
 def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.Tensor:
-    """Fill a random rectangle with ``fill`` in each image with probability ``share``.
+    """Return the images, each of which has with probability ``share`` a random rectangle filled with ``fill``.
 
     The rectangle has 2 to 33 % of the area and an aspect ratio of 0.3 to 3.3; a side that would be too long is cut to
     the image's. Zhong et al., Random Erasing Data Augmentation, algorithm 1.
@@ -167,7 +178,10 @@ def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> 
 
 
 def rectangle(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Return a mask of the pixels whose centres lie in [low, high) of (row, column): (examples, height, width, 1)."""
+    """Return a mask of the pixels whose centres lie in [low, high) of (row, column): (examples, height, width, 1).
+
+    ``low`` and ``high`` have the shape (examples, 2); the centre of the first pixel is (0.5, 0.5).
+    """
     sizes = tf.shape(images)  # sizes stay integers, whose values the host knows
     rows, columns = (tf.cast(tf.range(sizes[axis]), tf.float32) + 0.5 for axis in (1, 2))
     down = (rows >= low[:, :1]) & (rows < high[:, :1])
@@ -180,7 +194,7 @@ def _signed(draws: Draws, strength: Any) -> tf.Tensor:
 
 
 def _broadcast_to_pixels(values: tf.Tensor) -> tf.Tensor:
-    """Reshape one value per image to broadcast against its pixels."""
+    """Reshape one value per image, (examples,), to (examples, 1, 1, 1), to broadcast against its pixels."""
     return values[:, None, None, None]
 
 

@@ -21,7 +21,7 @@ from trainables.recipe.phases import Phase
 
 
 def overrides(author: Author, name: str) -> bool:
-    """Return whether an author's class overrides a method."""
+    """Return whether an author's class overrides the method ``name`` of `Author`."""
     return getattr(type(author), name) is not getattr(Author, name)
 
 

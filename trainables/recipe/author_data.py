@@ -62,7 +62,10 @@ class Loaded:
         return self.train.streamed or (self.validation is not None and self.validation.streamed)
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
-        """Return whether loading the data for a trial with the hyperparameters ``hp`` would give the same data."""
+        """Return whether loading the data for another trial would give the same data.
+
+        Placement, cut (see `trial_parts.choose_cut`), seed and the hyperparameters that were read must be the same.
+        """
         return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.matches_reads(self.reads)
 
 
@@ -88,12 +91,12 @@ class AuthorData:
 
     @property
     def loaded(self) -> object:
-        """An object that is the same for all trials that use the same loaded data."""
+        """An object that is the same for all trials that use the same loaded data; None before any data is loaded."""
         return self._loaded
 
     @property
     def reads(self) -> Reads:
-        """The hyperparameters that were read to load the present data."""
+        """The hyperparameters that were read to load the present data; empty before any data is loaded."""
         return self._loaded.reads if self._loaded else {}
 
     @property
@@ -124,8 +127,9 @@ class AuthorData:
     ) -> tuple[Examples, Examples | None]:
         """Return training and validation data of a trial, or of its fold; the validation data may be None.
 
-        The previous trial's data is used again, unless hyperparameters that were read to load it have other values in
-        this trial. Settings and the working folder that `data` has changed are set again.
+        The previous trial's data is used again, unless devices, seed, cut or hyperparameters that were read to load it
+        differ in this trial. Settings and the working folder that `data` has changed are set again. For new data or a
+        new fold, sets the author's ``first_example``, ``some_targets``, ``target_traits`` and ``validates``, and `key`.
         Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
         """
         cut = trial_parts.choose_cut(assignment)
@@ -157,7 +161,10 @@ class AuthorData:
         return self._weighted[2].part(rows[0]), whole.part(rows[1])
 
     def _publish(self, author: Author, train: Examples, *, validates: bool) -> None:
-        """Set the first example and targets on the author's object for its methods, and update the key of programs."""
+        """Set the first example, some targets and their traits on the author's object for its methods; update `key`.
+
+        ``validates`` says whether there are validation data.
+        """
         author.first_example = train.example()
         author.some_targets = train.some_targets()
         author.validates = validates
@@ -166,7 +173,10 @@ class AuthorData:
         self.key = self.seen, values.digest(author.first_example), values.digest(targets)
 
     def _weighted_for(self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any) -> ArraySplit:
-        """Return all data with class weights that are computed from a fold's training rows ``rows`` alone."""
+        """Return all data with class weights that are computed from a fold's training rows ``rows`` alone.
+
+        It is ``whole`` itself if there are no class weights.
+        """
         if self._loaded is None:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
@@ -179,6 +189,7 @@ class AuthorData:
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
         """Run `data` again and return its third part, the test data; None if it returns no third part.
 
+        If the trial caches features, the inputs are features.
         Raises: OtherData: if the first two parts differ from those that the trial has. DataError: if the test data
         cannot be used.
         """
@@ -196,10 +207,10 @@ class AuthorData:
         return parts.test
 
     def load_raw_inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
-        """Run `data` again and return the raw inputs on which exports are compared.
+        """Run `data` again and return the raw inputs on which exports are compared, as arrays, with texts converted.
 
-        They are the inputs of the validation data, or of the training data if there is no validation data. Needed for a
-        trial that trains on cached features.
+        They are the inputs of the validation data, or of the training data if there is no validation data. With folds,
+        or if all data trains, they are those of both together. Needed for a trial that trains on cached features.
         """
         with self._surroundings.running_data(author):
             train, validation, _ = run_data(author, hp, assignment.data_seed)
@@ -212,14 +223,17 @@ class AuthorData:
         return tf.nest.map_structure(sources.convert_texts, sources.convert_arrays(residence.map_block_arrays(data))[0])
 
     def check_fingerprint(self, expected: str | None, checkpoint: str) -> None:
-        """Raise OtherData if the present data differs from that of a checkpoint, whose fingerprint is ``expected``."""
+        """Raise OtherData if the present data differs from that of a checkpoint, whose fingerprint is ``expected``.
+
+        Nothing is compared if one of them has no fingerprint (None). ``checkpoint`` is a name for the message.
+        """
         self._compare_fingerprints(self.fingerprint, expected, f"that {checkpoint} was trained on")
 
     def _compare_fingerprints(self, actual: str | None, expected: str | None, which: str) -> None:
-        """Raise OtherData if two fingerprints differ; None is the fingerprint of data without a reliable one.
+        """Raise OtherData if two fingerprints differ; a fingerprint that is None is not compared.
 
-        A stream that draws at random (random maps, unseeded shuffles) differs at each reading, so its fingerprints are
-        not compared.
+        ``which`` says in the message what the expected data is. A stream that draws at random (random maps, unseeded
+        shuffles) differs at each reading, so its fingerprints are not compared.
         """
         held = self._loaded
         if None in (actual, expected) or actual == expected or held is None:
@@ -235,7 +249,7 @@ class AuthorData:
     def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
         """Load the data by the author's `data`, or map the files that another worker of the node has written.
 
-        Attributes that earlier runs of `data` have set on the author's object are reset first.
+        Attributes that earlier runs of `data` have set on the author's object are reset first. Sets `seen` and `bare`.
         """
         self._loaded = self._weighted = None
         cut = trial_parts.choose_cut(assignment)
@@ -285,7 +299,8 @@ class AuthorData:
 def run_data(author: Author, hp: Hyperparameters, seed: int) -> DataParts:
     """Run the author's `data` under ``seed`` and return its parts; random generators are restored afterwards.
 
-    All calls of `data` go through this function, so that it returns the same data in every process.
+    The part for test data is None if there is none. All calls of `data` go through this function, so that it returns
+    the same data in every process.
     Raises: DataError: if it does not return training and validation data.
     """
     with seeding_all_generators(seed), keras_private.clearing_names_alone(), hp.without_live():
@@ -300,7 +315,7 @@ def _require_arrays(data: Examples) -> ArraySplit:
 
 
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
-    """Return the parts with inputs replaced by their features, if the trial caches features."""
+    """Return the parts with inputs replaced by their features, if the trial caches features; otherwise as they are."""
     if not overrides(author, "features"):
         return parts
     from trainables.recipe import features
@@ -314,7 +329,10 @@ def _with_features(author: Author, hp: Hyperparameters, placement: Placement, pa
 
 
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
-    """Return how many examples a trial reads of streams of training data and of validation data."""
+    """Return how many examples a trial reads of streams of training data and of validation data, in this order.
+
+    Without ``steps_per_epoch`` or ``validation_steps``, it reads all of them.
+    """
     number = int(placement.replicas.number)
     training = validation = Extent(stop_file=assignment.stop_file)
     if "steps_per_epoch" in hp:
@@ -337,7 +355,8 @@ def _cut(
 ) -> tuple[Examples, Examples | None]:
     """Return training and validation data, made of the parts of `data`; for folds, all data and None.
 
-    ``cut`` is as in `trial_parts.choose_cut`. Class weights are applied, except for folds.
+    ``cut`` is as in `trial_parts.choose_cut`, and ``extents`` as in `_extents`. Class weights are applied to the
+    training data, except for folds. The validation data is None if there is none or all data trains.
     """
     data = parts.train
     held_out = parts.validation
@@ -355,10 +374,11 @@ def _cut(
 
 
 def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
-    """Return copies of the layers and `FeatureSpace` objects among the author's attributes, by the attribute's name.
+    """Return the author's attributes that contain layers or `FeatureSpace` objects, by name, with copies of these.
 
-    Attributes that contain no such objects are left out. Call it inside the strategy's scope, where the variables of a
-    program are created. What Keras cannot save is not copied; it is refused later as a part of the model.
+    Dictionaries, lists and tuples are searched; attributes that contain no such objects are left out. Call it inside
+    the strategy's scope, where the variables of a program are created. What Keras cannot save is not copied; it is
+    refused later as a part of the model.
     """
     found = {}
     for name, value in attributes.items():
@@ -387,9 +407,9 @@ def _with_copies(value: Any, name: str) -> Any:
 
 
 def _copy_of_layer(value: Any, name: str) -> Any:
-    """Return a copy of a layer under another name, made by saving and loading, which keeps what `adapt` has computed.
+    """Return a copy of a layer under another ``name``, made by saving and loading.
 
-    Returns the layer itself if it cannot be saved or loaded.
+    The copy keeps what `adapt` has computed. Returns the layer itself if it cannot be saved or loaded.
     """
     own = {type(value).__name__: type(value)}
     try:
@@ -404,7 +424,7 @@ def _copy_of_layer(value: Any, name: str) -> Any:
 
 @contextmanager
 def _rename_layer(value: Any, name: str) -> Iterator[None]:
-    """Rename a layer inside the block.
+    """Give a layer the name ``name`` inside the block.
 
     Its default name depends on the number of layers that the process has made, and checkpoints are read by name.
     """

@@ -32,7 +32,7 @@ class Update:
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """The weights that this update trains.
+        """The weights that this update trains, each once: trainable weights of models and layers, and given variables.
 
         Raises: TypeError: if ``of`` has anything but models, layers and variables.
         """
@@ -90,12 +90,15 @@ class Batch:
 
     @property
     def y(self) -> Any:
-        """The targets."""
+        """The targets, or None; a whole number that mixup or cutmix has mixed is the label with the larger share."""
         self.y_was_read = True
         return self._y
 
     def one_hot(self, classes: int) -> Any:
-        """Return labels as shares of ``classes`` classes: 1 for one class, or two shares if mixup or cutmix is on."""
+        """Return the labels as shares of ``classes`` classes, on a new last axis.
+
+        An example has the share 1 of its class or, if mixup or cutmix has mixed it, shares of two classes.
+        """
         return self._one_hot(classes)
 
     @property
@@ -105,19 +108,27 @@ class Batch:
         return self._sample_weight
 
     def gather(self, values: Any) -> Any:
-        """Return ``values`` for all examples of the batch, for losses that compare examples; differentiable."""
+        """Return ``values`` for all examples of the batch, for losses that compare examples; differentiable.
+
+        ``values`` has a row for each example of the slice. Raises Refused if there are micro-batches.
+        """
         return self._gather(values)
 
     def measure(self, predicted: Any) -> None:
-        """Update the trial's metrics with the outputs ``predicted``."""
+        """Update the trial's metrics with the outputs ``predicted`` for this slice.
+
+        Raises: Refused: if the trial has no metrics.
+        """
         self._measure(predicted)
 
 
 def parse_turns(updates: Any) -> tuple[Turn, ...]:
-    """Return the turns of a batch in order, from what `updates` returned.
+    """Return the turns of a batch in order, each a tuple of updates, from what the author's `updates` returned.
 
-    An update with ``times`` above 1 has several turns.
-    Raises: Refused: if ``updates`` is not a list of updates, or two of them would share an optimizer.
+    ``updates`` is a list of updates and tuples of updates, or one update. An update with ``times`` above 1 has several
+    turns; updates in one tuple are one turn.
+    Raises: Refused: if ``updates`` is anything else, an update has nothing to train, or two of them would share an
+    optimizer. TypeError: if an update is for something else than models, layers and variables.
     """
     if isinstance(updates, Update):
         updates = [updates]
@@ -155,7 +166,7 @@ def _check_types(turn: Sequence[Any]) -> None:
 
 
 def list_optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:
-    """Return each distinct update once, with its optimizer.
+    """Return each distinct update once, with its optimizer, in the order of their first turns.
 
     An update without an optimizer of its own is paired with ``own``, the trial's optimizer.
     """
@@ -170,8 +181,9 @@ def follow_the_rate(turns: Sequence[Turn]) -> bool:
 
 
 def average_values(returned: Any, method: str) -> dict[str, tf.Tensor]:
-    """Return the mean of each value that `train_step` or `test_step` returned for a slice, as float32 by its name.
+    """Return the mean of each value that `train_step` or `test_step` returned for a slice, as a float32 by its name.
 
+    ``method`` is the name of the step, for the message.
     Raises: Refused: if ``returned`` is not a dictionary with at least one value.
     """
     if not isinstance(returned, Mapping) or not returned:

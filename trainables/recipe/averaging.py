@@ -29,11 +29,11 @@ class Average:
 
     @property
     def state(self) -> list[tf.Variable]:
-        """The variables that a checkpoint must hold."""
+        """The variables that a checkpoint must hold: the averages, and whether (or how often) they were updated."""
         return [*self.variables, self.started]
 
     def reset(self) -> None:
-        """Set the average to the present weights; the next update replaces it completely."""
+        """Set the average to the present weights; the next `update` replaces it completely."""
         self.started.assign(0.0)
         for average, weight in zip(self.variables, self.weights, strict=True):
             average.assign(weight.value)
@@ -41,7 +41,8 @@ class Average:
     def update(self) -> None:
         """Move the average towards the present weights; the first update after `reset` copies them.
 
-        Called across replicas after each optimizer update.
+        The average is multiplied by the momentum, and the weights by 1 minus the momentum. Called across replicas after
+        each optimizer update.
         """
         momentum = tf.convert_to_tensor(self._momentum) * self.started
         self.started.assign(1.0)

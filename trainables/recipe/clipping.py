@@ -32,6 +32,7 @@ def read_bounds(hp: Hyperparameters) -> dict[str, float]:
     """Return the bound of clipping by its kind, such as ``{"clipnorm": 1.0}``; empty if the trial does not clip.
 
     The numbers become constants of the graph.
+    Raises: ValueError or TypeError: if there is more than one kind, or a bound is wrong.
     """
     return {kind: hp.number(kind, standard=True) for kind in list_kinds(hp)}
 
@@ -41,8 +42,9 @@ def clip(
 ) -> list[Any]:
     """Return the gradients clipped as Keras does; sparse gradients must have each row only once.
 
-    ``bounds`` maps kinds of clipping to bounds; a bound that is not positive has no effect. For "clipnorm", ``groups``
-    has the indices of the gradients that are parts of one weight's gradient; by default, each weight has one gradient.
+    ``bounds`` maps kinds of clipping (see `KINDS`) to their bounds, and is applied in its order; a bound that is not
+    positive has no effect. For "clipnorm", ``groups`` has the indices of the gradients that are parts of one weight's
+    gradient; by default, each weight has one gradient. The other kinds ignore ``groups``.
     """
     found = list(gradients)
     if groups is None:

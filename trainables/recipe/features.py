@@ -29,8 +29,8 @@ AUGMENTING = tuple(
 def are_cached(author: Author, hp: Hyperparameters) -> bool:
     """Return whether the features of all examples are computed once and are the inputs of the trained model.
 
-    False if the author defines no `features`. Otherwise ``cache_features`` decides; by default, features are cached
-    unless inputs are augmented.
+    False if the author does not override `features`. Otherwise ``cache_features`` decides; by default, features are
+    cached unless `augment` is overridden or the trial has mixup, cutmix or random_erasing.
     """
     if type(author).features is Author.features:
         return False
@@ -39,9 +39,9 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
 
 
 def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
-    """Return the author's model from `features`, frozen, with the same weights in every trial; None if there is none.
+    """Return the author's model from `features`, frozen, with the same weights in every trial; None if it returns None.
 
-    Raises: TypeError: if `features` returns no model. Refused: if the model has layers that augment.
+    Raises: TypeError: if `features` returns anything else. Refused: if the model has layers that augment.
     """
     with seeding_python_and_numpy(0), weights.caching_weights():
         model = author.features(hp)
@@ -60,10 +60,12 @@ def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
 
 
 def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
-    """Return a data set whose inputs are replaced by the outputs of the frozen ``model``, as float32.
+    """Return a data set whose inputs are replaced by the outputs of the frozen ``model``, as float32 arrays in memory.
 
-    Returns None if ``data`` is None.
-    Raises: DataError: if the data is not arrays. Refused: if the model draws random numbers.
+    ``data`` is a tuple that begins with the inputs; its other entries are kept. ``device`` is the name of the device
+    that computes. Returns None if ``data`` is None.
+    Raises: DataError: if the data is not a tuple of arrays. Refused: if the first examples get other outputs when they
+    are computed again.
     """
     if data is None:
         return None
@@ -95,9 +97,9 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
 
 
 def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
-    """Connect the frozen model ``front`` and the trained ``model`` into one model of the raw inputs.
+    """Return one new model of the raw inputs that applies the frozen model ``front`` and then the trained ``model``.
 
-    ``example`` is a batch of raw inputs.
+    ``front`` always runs in inference mode. ``example`` is a batch of raw inputs.
     Raises: Refused: if ``model`` is compiled, or has training methods of its own.
     """
     if model.compiled:
@@ -115,9 +117,10 @@ def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.M
 
 
 def chain_models(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model:
-    """Return one functional model that applies ``front`` and then ``model``, for predictions only.
+    """Return one functional model that applies ``front`` and then ``model``, with the name of ``model``.
 
-    It consists of layers that Keras can load. ``example`` is a batch of raw inputs.
+    It consists of layers that Keras can load. It is for predictions only, unless ``front`` ignores the argument
+    ``training``. ``example`` is a batch of raw inputs.
     """
     inputs = tf.nest.map_structure(
         lambda leaf: keras.Input(tuple(leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype)), example
@@ -133,5 +136,5 @@ class _Frozen(keras.layers.Layer):
         self.front = front
 
     def call(self, inputs: Any) -> Any:
-        """Return the features of a batch."""
+        """Return the outputs of the frozen model for a batch."""
         return self.front(inputs, training=False)

@@ -17,8 +17,9 @@ from trainables.recipe.refusals import Refused
 def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
     """Run an author's methods under the dtype policy ``dtype`` inside the block, then restore Keras's settings.
 
-    Keras keeps the policy per thread, so it is set here. If ``trains`` is False, settings that were made before are
-    accepted, because the trial may be inspected in a user's own process.
+    Inside, floatx is float32 and functions do not run eagerly. Keras keeps the policy per thread, so it is set here. If
+    ``trains`` is False, settings that were made before are accepted, because the trial may be inspected in a user's own
+    process.
     Raises: Refused: if the author's code has set another policy, floatx or eager functions, at import or in the block.
     """
     before = _Settings()
@@ -72,7 +73,7 @@ class _Settings:
 
 
 def _suggest_setting(name: str) -> str:
-    """Return the advice on how to ask for a policy in the sweep file."""
+    """Return the advice on how to ask for a policy in the sweep file, to be appended to a message."""
     if name in PRECISIONS:
         return f", and write `training: {{precision: {name}}}` in the sweep file"
     return (

@@ -27,17 +27,18 @@ Found: TypeAlias = "list[tuple[str, keras.Layer]]"
 
 
 def list_layer_paths(model: keras.Model) -> Found:
-    """Return all layers of a model, also those within layers, each with its path.
+    """Return all layers of a model, also those within layers, as pairs of path and layer.
 
-    An example of a path is ``encoder/block_1/dense``.
+    An example of a path is ``encoder/block_1/dense``. A layer comes before those within it; the model is left out.
     """
     return list(_walk_layers(model, ""))
 
 
 def select_layers(model: keras.Model, pattern: str) -> Found:
-    """Return the layers whose paths match a pattern, without the layers inside them.
+    """Return the layers whose paths match a pattern, with their paths; layers inside them must match themselves.
 
-    Each name between slashes is matched separately, with wildcards; ``**`` matches any number of names.
+    Each name between slashes is matched separately, with wildcards as in `fnmatch`; ``**`` matches any number of names,
+    also none. The list is empty if no layer matches.
     """
     parts = pattern.strip("/").split("/")
     matching = []
@@ -48,9 +49,10 @@ def select_layers(model: keras.Model, pattern: str) -> Found:
 
 
 def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
-    """Freeze the layers in ``frozen_layers``: the first n that have weights, or paths with wildcards.
+    """Freeze the layers in ``frozen_layers``: the first n that have weights, or those of a path or a list of paths.
 
-    Nothing is changed if the trial does not have this parameter.
+    n counts the model's outermost layers, and paths may have wildcards as in `select_layers`. Nothing is changed if the
+    trial does not have this parameter, and no layer is unfrozen.
     Raises: ValueError: if there are fewer than n layers, or a path matches none.
     """
     if "frozen_layers" not in hp:
@@ -76,9 +78,9 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
 
 
 def find_layers(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
-    """Return the layers that a pattern matches, as `select_layers` does.
+    """Return the layers that a pattern matches, with their paths, as `select_layers` does.
 
-    Raises: ValueError: if the pattern matches no layer.
+    Raises: ValueError: if the pattern matches no layer; the message names ``parameter``, and ``expected`` things in it.
     """
     found = select_layers(model, pattern)
     if not found:
@@ -163,7 +165,7 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
         return any(part.factors is not None for part in self.parts)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Create the variables of all parts' optimizers; weights that are in no part belong to the first part."""
+        """Create the variables of all parts' optimizers, once; weights that are in no part belong to the first part."""
         if self.built:
             return
         super().build(list(variables))
@@ -176,7 +178,8 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
         """Clip gradients, set the parts' learning rates, and let each part update its weights.
 
-        Called on each replica.
+        Gradients that are None are left out. Without ``trainable_variables``, they belong to the weights given to
+        `build`. Called on each replica.
         """
         if trainable_variables is None:
             weights = self._given
@@ -218,7 +221,7 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
 
 
 def list_parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    """Return an optimizer, followed by the optimizers inside a loss scaling wrapper or a grouped optimizer."""
+    """Return an optimizer, followed by those inside it if it is a loss scaling wrapper or a grouped optimizer."""
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return [optimizer, *list_parts(optimizer.inner_optimizer)]
     if isinstance(optimizer, GroupedOptimizer):
@@ -227,7 +230,10 @@ def list_parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.O
 
 
 def get_averaging_momentum(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """Return the largest momentum with which an optimizer or a part of it averages weights; None if none averages."""
+    """Return the largest momentum with which an optimizer or a part of it averages weights; None if none averages.
+
+    Only parts with ``use_ema`` average.
+    """
     return max((float(part.ema_momentum) for part in list_parts(optimizer) if part.use_ema), default=None)
 
 
@@ -238,7 +244,7 @@ def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
 
 
 def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
-    """Return the optimizers of a grouped optimizer that are the trial's own or copies of it.
+    """Return the optimizers of a grouped optimizer that are the trial's own or copies of it, without those of groups.
 
     For any other optimizer, return only this optimizer.
     """
@@ -252,7 +258,10 @@ def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[kera
 
 
 def follows_the_rate(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Return whether the learning rate that the loop sets affects an optimizer."""
+    """Return whether the learning rate that the loop sets affects any part of a grouped optimizer.
+
+    True for any other optimizer, even for one with a schedule of its own.
+    """
     return not isinstance(optimizer, GroupedOptimizer) or optimizer.follows
 
 
@@ -261,7 +270,8 @@ def convert_multi_optimizer(
 ) -> GroupedOptimizer:
     """Return a `GroupedOptimizer` with the optimizers of Keras's `MultiOptimizer`, which keep their rates or schedules.
 
-    A `MultiOptimizer` has no rate to read and cannot apply the gradients of only some weights.
+    ``weights`` are all weights to train, at least one. A `MultiOptimizer` has no rate to read and cannot apply the
+    gradients of only some weights.
     Raises: Refused: if it has no optimizer for a weight.
     """
     place = keras_private.optimizer_choice(optimizer)
@@ -300,10 +310,11 @@ class Rated:
 
 
 def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
-    """Return groups of weights with the factors of their learning rates.
+    """Return all trainable weights in groups, each with the factors of its learning rate, which may be none.
 
-    The factors follow from ``layer_decay`` and ``layer_rates.<layers>``. The list is empty if the trial has neither.
-    Raises: ValueError: if a pattern matches no layer, or two patterns match the same layer.
+    The factors follow from ``layer_decay`` and ``layer_rates.<layers>``, and are live numbers. The list is empty if the
+    trial has neither.
+    Raises: ValueError: if a pattern matches no layer, two patterns match the same layer, or a number is out of bounds.
     """
     named = hp.below("layer_rates")
     decays = "layer_decay" in hp
@@ -337,11 +348,12 @@ def combine_optimizers(
     model: keras.Model,
     given: Any,
 ) -> keras.optimizers.Optimizer:
-    """Return the trial's optimizer if there are no groups, or one that trains each of the ``given`` groups differently.
+    """Return an optimizer that trains each of the ``given`` groups differently; ``optimizer`` if there are none.
 
-    ``given`` has `Group` and `Rated` objects. ``make_copy`` makes the trial's optimizer once more; it is None if the
-    optimizer came with a compiled model.
-    Raises: Refused: if the groups contradict each other or the optimizer.
+    ``given`` is a list of `Group` and `Rated` objects; weights in none are trained by ``optimizer``, the trial's own. A
+    `MultiOptimizer` becomes a `GroupedOptimizer`. ``make_copy`` makes the trial's optimizer once more; it is None if
+    the optimizer came with a compiled model or with updates.
+    Raises: Refused: if the groups contradict each other or the optimizer. ValueError: if a path matches no layer.
     """
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):
         if given:
@@ -378,10 +390,11 @@ def combine_optimizers(
 def _resolve_groups(
     groups: Any, model: keras.Model
 ) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
-    """Return each group with its trainable weights and the factors of its learning rate.
+    """Return each group with its trainable weights and the factors of its learning rate, with their exponents.
 
-    A `Rated` becomes a group without the weights that are in any `Group`.
-    Raises: Refused: if ``groups`` is no list of groups, or two groups have the same weight.
+    A `Rated` becomes a group without the weights that are in any `Group`; these groups come last.
+    Raises: Refused: if ``groups`` is no list of groups, or two groups have the same weight. ValueError: if a path
+    matches no layer. TypeError: if a group is for something else than layers, variables and paths.
     """
     if isinstance(groups, Group | Rated) or not isinstance(groups, Sequence) or isinstance(groups, str):
         raise Refused(f"groups() returned {type(groups).__name__}, expected a list of Group")
@@ -411,7 +424,10 @@ def _resolve_groups(
 
 
 def _check_optimizer(group: Group, place: int) -> None:
-    """Raise Refused if a group has an optimizer of a kind that a group cannot have."""
+    """Raise Refused if a group has an optimizer that averages weights, or of a kind that a group cannot have.
+
+    ``place`` is the index of the group, from 0. With a ``rate``, an optimizer with a schedule is refused as well.
+    """
     optimizer = group.optimizer
     if optimizer is None:
         return
@@ -445,9 +461,10 @@ def _list_variables(of: Any, model: keras.Model) -> list[keras.Variable]:
 
 
 def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int, str]:
-    """Return the pattern that applies to each weight, by its id: the one that matches the innermost layer.
+    """Return the pattern that applies to each weight, by the weight's id: the one that matches the innermost layer.
 
-    Raises: ValueError: if two patterns match the same layer.
+    Patterns have dots in place of slashes. Weights to which no pattern applies are left out.
+    Raises: ValueError: if two patterns match the same layer, or a pattern matches none.
     """
     found: dict[int, tuple[int, str]] = {}
     for pattern in patterns:
@@ -465,7 +482,7 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
 
 
 def _compute_heights(model: keras.Model) -> dict[int, int]:
-    """Return, by the id of each weight, how many layers lie between its layer and the output; 0 for the last layer.
+    """Return, by the id of each weight, how many layers follow its layer before the output; 0 for the last layer.
 
     Layers without matrices, such as normalization, count with the layer before them. Nested models are taken apart;
     other layers with inner layers, such as a block of a transformer, count as one.

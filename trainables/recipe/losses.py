@@ -34,7 +34,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
         self._from_logits = from_logits
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
-        """Return the loss of each label."""
+        """Return the loss of each label, of the shape of ``y_pred`` without its last axis."""
         if self._from_logits:
             log_p = tf.nn.log_softmax(y_pred)
         else:
@@ -57,7 +57,10 @@ class Targets:
 
     @classmethod
     def of(cls, targets: Any) -> Targets | None:
-        """Return the properties of the targets of some examples; None if the targets are nested or missing."""
+        """Return the properties of the targets of some examples; None if the targets are nested or missing.
+
+        ``targets`` is an array with an axis of examples.
+        """
         if not hasattr(targets, "dtype"):
             return None
         rows = np.asarray(targets)
@@ -81,11 +84,12 @@ class _Task:
 
 
 def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None) -> keras.losses.Loss:
-    """Return crossentropy for labels, mean squared error for numbers.
+    """Return crossentropy for labels (whole-number, one-hot or 0 and 1), mean squared error for numbers.
 
-    ``targets`` are the targets of some examples, or their properties.
-    Raises: Undecided: if the targets and the last activation fit several losses, so that the trainable must define its
-    loss. ValueError: if ``smoothing`` is set for numbers.
+    ``targets`` are the targets of some examples, or their properties; ``smoothing`` is the label smoothing, or None.
+    Raises: Undecided: if the targets and the last activation fit several losses or none, as for nested targets, several
+    outputs and subclassed models; the trainable must then define its loss. ValueError: if ``smoothing`` is set for
+    numbers.
     """
     task = _find_task(targets, model)
     match task.kind:
@@ -106,7 +110,10 @@ def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None)
 
 
 def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metric]:
-    """Return accuracy for labels, mean absolute error for numbers; [] if no default loss fits targets and model."""
+    """Return accuracy for labels, mean absolute error for numbers, as a list of one metric, ``accuracy`` or ``mae``.
+
+    ``targets`` are as in `default_loss`. The list is empty if no default loss fits targets and model.
+    """
     try:
         task = _find_task(targets, model)
     except Undecided:
@@ -185,7 +192,10 @@ def _describe_activation(activation: str | None) -> str:
 
 
 def _find_activation(output: Any) -> str | None:
-    """Return the name of the last activation before an output, also inside a nested model; None if it is unknown."""
+    """Return the name of the last activation before an output, also inside a nested model; None if it is unknown.
+
+    Reshape, Flatten and Dropout layers are skipped.
+    """
     layer = keras_private.producer_of(output)
     if isinstance(layer, keras.Model):
         inner = keras.tree.flatten(getattr(layer, "outputs", None) or [])

@@ -27,7 +27,7 @@ ONE_HOT = "return one-hot targets from data(), as keras.utils.to_categorical(y),
 
 
 def changes_inputs(hp: Hyperparameters) -> bool:
-    """Return whether a trial uses mixup, cutmix or random erasing."""
+    """Return whether a trial has the parameter ``mixup``, ``cutmix`` or ``random_erasing``, even with the value 0."""
     return "mixup" in hp or "cutmix" in hp or "random_erasing" in hp
 
 
@@ -41,7 +41,7 @@ class Mixing:
 
     @classmethod
     def of(cls, hp: Hyperparameters, live: Live) -> Mixing:
-        """Read the parameters of mixing and erasing that a trial has."""
+        """Return the parameters of mixing and erasing that a trial has, as live numbers of ``live``."""
         return cls(
             live.number("mixup", standard=True) if "mixup" in hp else None,
             live.number("cutmix", standard=True) if "cutmix" in hp else None,
@@ -54,7 +54,10 @@ class Mixing:
         return self.mixup is not None or self.cutmix is not None
 
     def check(self, example: tuple[Any, ...]) -> None:
-        """Raise Refused if inputs or targets cannot be mixed or erased."""
+        """Raise Refused if inputs or targets cannot be mixed or erased.
+
+        ``example`` is (x,), (x, y) or (x, y, sample_weight) of tensors or their specs.
+        """
         x, y, _ = unpack_example(example)
         inputs = tf.nest.flatten(x)
         names = " and ".join(self._names())
@@ -84,9 +87,10 @@ class Mixing:
                 )
 
     def erase(self, x: Any, draws: Draws) -> Any:
-        """Return the images, some of which have a random rectangle filled with zeros.
+        """Return the inputs, with a random rectangle filled with zeros in some images (see `augmentation.erase`).
 
-        They are unchanged if the trial does not have ``random_erasing``.
+        Only inputs of four axes are images. All are unchanged if the trial does not have ``random_erasing``. ``draws``
+        do not advance.
         """
         if self.erasing is None:
             return x
@@ -103,7 +107,7 @@ class Mixing:
     def mix(self, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
         """Return the examples ``own``, each mixed with the example of ``other`` in the same row.
 
-        Both are (x, y, sample_weight or None).
+        Both are (x, y, sample_weight or None). Only for a trial that `mixes`.
         """
         return Mixed.of(self, own, other, draws)
 
@@ -130,9 +134,10 @@ class Mixed:
 
     @classmethod
     def of(cls, mixing: Mixing, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
-        """Return examples of ``own`` mixed with those of ``other``.
+        """Return the examples ``own`` mixed with those of ``other``, as ``mixing`` says.
 
-        Inputs, targets and weights are mixed with the same random shares.
+        Inputs, targets and weights are mixed with the same random shares. Whole-number targets are those of the example
+        with the larger share, except that targets for each pixel are pasted like the image.
         """
         x = tf.nest.flatten(own[0])
         share, box, cut = _draw_mix(mixing, x[0], draws)
@@ -172,9 +177,10 @@ class Mixed:
 
 
 def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
-    """Draw each example's own share, the mask of pasted pixels, and whether pixels are pasted.
+    """Draw each example's own share, the mask of pasted pixels, and whether pixels are pasted into the example.
 
-    The mask and the last result are None if the trial does not use cutmix.
+    The mask and the last result are None if the trial does not use cutmix. The own share is 1 minus the area of pasted
+    pixels, or the share drawn for mixup.
     """
     if mixing.mixup is None:
         mixup = None
@@ -215,7 +221,10 @@ def _draw_share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
 
 
 def _mix_values(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
-    """Return ``share`` of a plus the rest of b, in the type of a; exactly a if the share is 1."""
+    """Return ``share`` of a plus the rest of b, in the type of a, rounded for integers; exactly a if the share is 1.
+
+    There is one share for each example.
+    """
     wide = _broadcast_to_leaf(share, a)
     mean = wide * tf.cast(a, tf.float32) + (1.0 - wide) * tf.cast(b, tf.float32)
     return tf.where(wide < 1.0, tf.cast(tf.round(mean) if a.dtype.is_integer else mean, a.dtype), a)

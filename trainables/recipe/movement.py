@@ -60,7 +60,10 @@ class Movement:
     # ---- steps
 
     def flip(self, share: Any = 0.5) -> Movement:
-        """Mirror each image left to right with probability ``share``."""
+        """Return this movement, after which each image is mirrored left to right with probability ``share``.
+
+        Raises: Refused: after `cutout`.
+        """
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
         sign = tf.where(mirrored, -1.0, 1.0)
         shift = tf.where(mirrored, self._width - 1, 0.0)
@@ -68,7 +71,10 @@ class Movement:
         return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
 
     def flip_down(self, share: Any = 0.5) -> Movement:
-        """Mirror each image top to bottom with probability ``share``."""
+        """Return this movement, after which each image is mirrored top to bottom with probability ``share``.
+
+        Raises: Refused: after `cutout`.
+        """
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
         sign = tf.where(mirrored, -1.0, 1.0)
         shift = tf.where(mirrored, self._height - 1, 0.0)
@@ -76,18 +82,24 @@ class Movement:
         return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
 
     def affine(self, strength: Any) -> Movement:
-        """Rotate, scale and shift each image at random, as `augmentation.affine` does."""
+        """Return this movement, after which each image is rotated, scaled and shifted as by `augmentation.affine`.
+
+        Raises: Refused: after `cutout`.
+        """
         return self._after(augmentation.affine_terms(self._images, self._draws, strength))
 
     def crop(self, padding: Any) -> Movement:
-        """Shift each image by up to ``padding`` whole pixels, as `augmentation.crop` does."""
+        """Return this movement, after which each image is shifted as by `augmentation.crop`, up to ``padding`` pixels.
+
+        Raises: Refused: after `cutout`.
+        """
         shift = augmentation.crop_shifts(self._draws, padding)
         return self._after([1.0, 0.0, shift[:, 0], 0.0, 1.0, shift[:, 1]])
 
     def cutout(self, strength: Any) -> Movement:
-        """Cover a square of each image, as `augmentation.cutout` does; only cutouts may follow.
+        """Return this movement, after which a square of each image is covered, as by `augmentation.cutout`.
 
-        The side of the square is ``strength`` times the shorter side of the image.
+        The side of the square is ``strength`` times the shorter side of the image. Only cutouts may follow.
         """
         corners = augmentation.square(self._images, self._draws, strength)
         return self._with(replace(self._steps, covered=(*self._steps.covered, corners)))
@@ -95,9 +107,10 @@ class Movement:
     # ---- what the movement is applied to
 
     def images(self, images: tf.Tensor, fill: float | None = None, *, cover: float = 0.0) -> tf.Tensor:
-        """Apply the movement to images and return them, interpolated.
+        """Apply the movement to images and return them, interpolated, in their type.
 
-        The border is repeated, or filled with ``fill``; covered pixels become ``cover``.
+        The border is repeated, or filled with ``fill`` if given; covered pixels become ``cover``.
+        Raises: Refused: if the images do not have the height and width of this movement.
         """
         return self._pixels(images, fill, cover, "BILINEAR", "images")
 
@@ -105,7 +118,8 @@ class Movement:
         """Apply the movement to labels of pixels and return them; each pixel gets the label of the nearest one.
 
         ``masks`` have the shape (examples, height, width) or (examples, height, width, channels). The border gets
-        ``fill``, such as a label that the loss ignores. Covered pixels keep their label, or get ``cover``.
+        ``fill``, such as a label that the loss ignores. Covered pixels keep their label, or get ``cover`` if given.
+        Raises: Refused: if the masks do not have the height and width of this movement.
         """
         flat = masks.shape.rank == 3
         wide = masks[..., None] if flat else masks
@@ -121,9 +135,10 @@ class Movement:
         """Apply the movement to boxes and return them, clipped to the image, and their labels.
 
         Boxes have the shape (examples, boxes, 4), labels (examples, boxes). ``form`` is one of `BOXES`, possibly with
-        the prefix ``rel_``. A rotated box becomes the smallest box that contains it. The label of a box becomes -1 if
-        at most the share ``least`` of the box remains in the image. Boxes labelled -1, which are padding, keep that
-        label.
+        the prefix ``rel_``. Whole-number boxes are returned as float32. A rotated box becomes the smallest box that
+        contains it. The label of a box becomes -1 if at most the share ``least`` of the box remains in the image. Boxes
+        labelled -1, which are padding, keep that label. Cutouts have no effect.
+        Raises: Refused: if the form is unknown.
         """
         corners = self._to_corners(boxes, form)
         x, y = corners[..., 0::2], corners[..., 1::2]  # each of shape (examples, boxes, 2)
@@ -147,11 +162,13 @@ class Movement:
     def points(
         self, points: tf.Tensor, form: str = "xy", *, mirror: Sequence[int] | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Apply the movement to points and return them, and whether each is in the image.
+        """Apply the movement to points and return them, as float32, and whether each is in the image.
 
-        Points have the shape (examples, points, 2), the second result (examples, points). ``form`` is xy or yx,
-        possibly with the prefix ``rel_``. ``mirror`` has for each point the index of the point that replaces it in a
-        mirrored image, such as the right eye for the left one.
+        Points have the shape (examples, points, 2), the second result (examples, points). Points outside of the image
+        are not clipped. ``form`` is xy or yx, possibly with the prefix ``rel_``. ``mirror`` has for each point the
+        index of the point that replaces it in a mirrored image, such as the right eye for the left one. Cutouts have no
+        effect.
+        Raises: Refused: if the form is unknown.
         """
         order, scale = self._form(form, POINTS)
         xy = tf.cast(points, tf.float32) * (scale if order == "xy" else scale[::-1])
@@ -214,8 +231,9 @@ class Movement:
         return tf.stack([moved_x, moved_y], axis=-1) + 0.5
 
     def _form(self, form: str, known: Sequence[str]) -> tuple[str, tf.Tensor]:
-        """Split a form into the order of its numbers and the scale that converts them to pixels.
+        """Split a form into the order of its numbers and the scale (x, y) that converts them to pixels.
 
+        ``known`` has the orders that are accepted.
         Raises: Refused: if the form is unknown.
         """
         order = form.removeprefix("rel_")

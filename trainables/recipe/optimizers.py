@@ -19,7 +19,7 @@ _OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, kera
 
 
 def _list_optimizers() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
-    """Return Keras's optimizers by name in snake case, such as schedule_free_adamw for ScheduleFreeAdamW."""
+    """Return Keras's optimizer classes by name in snake case, such as schedule_free_adamw for ScheduleFreeAdamW."""
     kinds = []
     for kind in vars(keras.optimizers).values():
         if isinstance(kind, type):
@@ -66,10 +66,12 @@ READS = (
 def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     """Return the optimizer that the hyperparameters name (``optimizer``, default adam; ``module:Name`` for your own).
 
-    Reads ``weight_decay`` (decoupled and multiplied by the learning rate, as Keras does for every optimizer), and those
-    numbers, choices and names among the optimizer's arguments that the trial has. Biases and normalisation parameters
-    do not decay. The loop sets the learning rate before each update.
-    Raises: ValueError: if the optimizer is unknown, or refuses its arguments.
+    Names are compared without case and underscores. Reads ``weight_decay`` (decoupled and multiplied by the learning
+    rate, as Keras does for every optimizer), and those numbers, choices and names among the optimizer's arguments that
+    the trial has; numbers in `LIVE` become live numbers. Without ``weight_decay``, an optimizer of Keras's does not
+    decay. Its learning rate is 1 until the loop sets it before each update. See `exclude_from_decay` for weights that
+    do not decay.
+    Raises: ValueError or TypeError: if the optimizer is unknown, or refuses its arguments, or one is out of bounds.
     """
     name = hp.text("optimizer", "adam")
     if ":" in name:
@@ -105,7 +107,11 @@ def _normalize_name(name: str) -> str:
 
 
 def list_arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of an optimizer's arguments, without those that the loop or other hyperparameters set."""
+    """Return the names of the arguments of an optimizer's class or function that are read as hyperparameters.
+
+    Those that the loop or other hyperparameters set are left out, as is ``weight_decay``. Empty if Python does not know
+    the arguments.
+    """
     given = _get_parameters(kind).values()
     named = (one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
     return tuple(name for name in named if name not in NOT_THEIRS)
@@ -121,6 +127,7 @@ def _get_parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     """Return an optimizer made by the author's ``module:Name``; its arguments are fixed in the graph.
 
+    Only ``weight_decay`` is a live number; without it, the optimizer keeps its own.
     Raises: ValueError: if ``name`` cannot be imported, refuses its arguments, or makes no optimizer.
     """
     module, _, attribute = name.partition(":")
@@ -150,7 +157,8 @@ def _read_arguments(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence
 def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
     """Return the hyperparameter ``arg`` as a value of the type that the argument's default has.
 
-    Raises ValueError or TypeError if it has another type.
+    If the default is no bool, int or float, the value is returned as it is.
+    Raises: TypeError: if it has another type.
     """
     match _get_parameters(kind)[arg].default:
         case bool():
@@ -177,7 +185,11 @@ def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[st
 
 
 def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]) -> None:
-    """Exempt variables with at most one axis from weight decay, so that it acts on kernels and embeddings only."""
+    """Exempt those of ``weights`` with at most one axis from weight decay; kernels and embeddings still decay.
+
+    Does nothing for an optimizer without weight decay. Of a grouped optimizer, only the trial's own optimizers are
+    changed, see `groups.list_main_optimizers`.
+    """
     flat = [v for v in weights if len(v.shape) <= 1]
     for part in groups.list_main_optimizers(optimizer):
         if any(getattr(part, decay, None) is not None for decay in DECAYS):
@@ -187,8 +199,8 @@ def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[
 def disable_averaging(optimizer: keras.optimizers.Optimizer) -> float | None:
     """Turn off an optimizer's own averaging of weights and return its momentum; None if it does not average.
 
-    The loop averages instead. Keras averages in the same way, but evaluates with the averages only after `fit` has
-    ended.
+    Parts of the optimizer are included. The loop averages instead. Keras averages in the same way, but evaluates with
+    the averages only after `fit` has ended.
     """
     momentum = groups.get_averaging_momentum(optimizer)
     for part in groups.list_parts(optimizer):

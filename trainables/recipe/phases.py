@@ -33,7 +33,10 @@ class Span:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def length(self, epochs: int) -> int:
-        """Return the number of the phase's epochs in a trial of ``epochs`` epochs."""
+        """Return the number of the phase's epochs in a trial of ``epochs`` epochs.
+
+        It may be more than the trial has left if the phase has an end.
+        """
         return (epochs if self.last is None else self.last) - self.first
 
 
@@ -41,8 +44,8 @@ def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
     """Return the two phases of ``frozen_epochs``: epochs with ``frozen_layers`` frozen, then the rest with all layers.
 
     The second phase has the learning rate ``fine_tune_learning_rate``, if it is set. Without ``frozen_epochs``, there
-    is one phase.
-    Raises: ValueError: if ``frozen_layers`` is missing.
+    is one phase without changes.
+    Raises: ValueError: if ``frozen_layers`` is missing. ValueError or TypeError: if a number is wrong.
     """
     if "frozen_epochs" not in hp:
         return [Phase()]
@@ -58,8 +61,8 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
     """Return the spans of epochs of the phases that an author's `phases` returned, in a trial of ``epochs`` epochs.
 
     ``data`` has the parameters that the trial's data depends on, which no phase may change. Phases of 0 epochs are left
-    out.
-    Raises: Refused: if the phases are not a valid list, or do not cover the trial.
+    out and not numbered; if no phase remains, there is one span without changes.
+    Raises: Refused: if the phases are not a valid list, do not cover the trial, or change ``epochs`` or ``data``.
     """
     if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
         raise Refused(f"phases() returned {phases!r:.80}, expected a list of Phase")
@@ -90,7 +93,10 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
 
 
 def check_changes(span: Span, hp: Hyperparameters, *, hooked: bool) -> None:
-    """Raise Refused if a phase changes a hyperparameter that nothing has read, unless a hook may still read it."""
+    """Raise Refused if a phase changes a hyperparameter that nothing has read since ``hp`` was changed.
+
+    With ``hooked``, nothing is refused, because a hook may still read it.
+    """
     unused = () if hooked else hp.unused_changes
     if unused:
         raise Refused(f"phase {span.number + 1} changes {', '.join(unused)}, which nothing reads")

@@ -18,7 +18,10 @@ def _get_learning_rate(optimizer: Any) -> Any:
 
 
 def get_rate_variable(optimizer: Any) -> keras.Variable | None:
-    """Return the variable that holds an optimizer's learning rate; None if it has a schedule of its own."""
+    """Return the variable that holds an optimizer's learning rate; None if it has a schedule of its own.
+
+    Of a `LossScaleOptimizer`, it is that of the inner optimizer.
+    """
     rate = _get_learning_rate(optimizer)
     if isinstance(rate, keras.Variable):
         return rate
@@ -34,7 +37,10 @@ def get_own_rate(optimizer: Any) -> float | None:
 
 
 def check_follows(optimizer: Any, whose: str) -> None:
-    """Raise Refused if an optimizer that must follow the trial's learning rate has a schedule of its own."""
+    """Raise Refused if an optimizer that must follow the trial's learning rate has a schedule of its own.
+
+    ``whose`` begins the message and names what the optimizer belongs to.
+    """
     if get_rate_variable(optimizer) is None:
         raise Refused(
             f"{whose} has a rate, and its optimizer ({type(optimizer).__name__}) a schedule of its own, which follows "
@@ -43,7 +49,7 @@ def check_follows(optimizer: Any, whose: str) -> None:
 
 
 def get_rate_or_schedule(optimizer: Any) -> Any:
-    """Return the present learning rate of an optimizer as a float; its schedule if it has one."""
+    """Return the present learning rate of an optimizer as a float; if it has a schedule or a callable, return that."""
     rate = get_own_rate(optimizer)
     if rate is None:
         return _get_learning_rate(optimizer)
@@ -51,7 +57,10 @@ def get_rate_or_schedule(optimizer: Any) -> Any:
 
 
 def compute_scheduled_rate(optimizer: Any, update: int) -> float:
-    """Return the learning rate of update number ``update`` (from 0) by the optimizer's own schedule or callable."""
+    """Return the learning rate of update number ``update`` (from 0) by the optimizer's own schedule or callable.
+
+    A callable takes no number and gives its present rate. The optimizer must have one of them.
+    """
     rate = _get_learning_rate(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         value = rate(update)

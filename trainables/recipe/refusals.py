@@ -60,7 +60,7 @@ def check_backend() -> None:
 
 
 def list_overridden_methods(model: keras.Model, *names: str) -> list[str]:
-    """Return which of the methods ``names`` a model overrides."""
+    """Return which of the methods ``names`` of `keras.Model` the model's class overrides, in the order of ``names``."""
     overridden = []
     for name in names:
         if getattr(type(model), name) is not getattr(keras.Model, name):
@@ -71,8 +71,8 @@ def list_overridden_methods(model: keras.Model, *names: str) -> list[str]:
 def check_model(model: keras.Model, *, fit: bool) -> None:
     """Raise Refused if a model has its own training steps or `compile`, a fixed batch size, or stateful layers.
 
-    With ``fit``, which says that `Model.fit` trains, own steps and a model that its own `compile` has compiled are
-    accepted.
+    With ``fit``, which says that Keras's or the model's own steps train, own steps are accepted, and so is a model that
+    its own `compile` has compiled.
     """
     kind = type(model)
     for step in () if fit else list_overridden_methods(model, "train_step", "test_step"):
@@ -111,7 +111,8 @@ def check_compiled(model: keras.Model, training: Mapping[str, object]) -> None:
 def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:
     """Return which of the methods ``names`` a callback has, by its class or, as a `LambdaCallback`, by the instance.
 
-    Methods that Keras gives the classes `BETWEEN_EPOCHS` are left out.
+    Methods that Keras gives the classes `BETWEEN_EPOCHS` are left out, unless the callback saves after a number of
+    updates.
     """
     base = keras.callbacks.Callback
     kind = type(callback)
@@ -127,7 +128,8 @@ def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[st
 def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callback], *, fit: bool) -> None:
     """Raise Refused if the trainable's methods ``own``, or methods of callbacks, are not called by the chosen loop.
 
-    With ``fit``, the loop is `Model.fit`.
+    With ``fit``, the loop is `Model.fit`, which calls none of ``own``. Any other loop calls no methods for single
+    updates of ``callbacks``.
     """
     if fit and own:
         raise Refused(
@@ -144,8 +146,9 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
 def check_files(callbacks: Iterable[keras.callbacks.Callback], *, by_number: bool, processes: int) -> None:
     """Raise Refused for a callback whose file other trials would write as well, or other processes of the trial.
 
-    All processes of a trial write the same rows of a `CSVLogger`, which does no harm; weights would be damaged.
-    ``by_number`` says that `callbacks` has read the number of the trial, for the paths.
+    Such callbacks are in `WRITTEN`: `CSVLogger` and `ModelCheckpoint`. All ``processes`` of a trial write the same rows
+    of a `CSVLogger`, which does no harm; weights would be damaged. ``by_number`` says that `callbacks` has read the
+    number of the trial, for the paths.
     """
     for callback in callbacks:
         name = type(callback).__name__
@@ -166,7 +169,8 @@ def check_files(callbacks: Iterable[keras.callbacks.Callback], *, by_number: boo
 def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:
     """Raise Refused if a callback cannot be used in any loop.
 
-    The message also names the callbacks that only the chosen loop refuses.
+    Unless ``fit`` says that `Model.fit` trains, the message also names the callbacks with methods for single updates;
+    these alone are not refused here, but by `check_methods`.
     """
     if not any(map(_explain_refusal, callbacks)):
         return
@@ -211,16 +215,17 @@ def _explain_refusal(callback: keras.callbacks.Callback) -> str:
 
 
 def _suggest_replacement(callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()") -> str:
-    """Return the name of a feature to use instead of a callback, by the class of Keras from which it derives."""
+    """Return what to use instead of a callback, by the class of Keras from which it derives; else ``otherwise``."""
     kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
     return INSTEAD.get(next(kinds, ""), otherwise)
 
 
 def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
-    """Raise Refused for models that `fit` cannot train correctly.
+    """Raise Refused for models that Keras's or their own steps cannot train correctly.
 
-    On several replicas (``number`` above 1), models with own steps are refused, because it is unknown whether they
-    scale their loss by the number of replicas. If the trial ``validates``, the model needs a call() or a test_step().
+    On several replicas (``number`` above 1), models with an own step or `compile` are refused, because it is unknown
+    whether they scale their loss by the number of replicas. If the trial ``validates``, the model needs a call() or a
+    test_step().
     """
     kind = type(model)
     own = list_overridden_methods(model, "train_step", "test_step", "compile")
@@ -239,7 +244,8 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
 def explain_step_error(model: keras.Model, step: str, data: Any, error: Exception) -> str:
     """Return a message about a model's own step that cannot unpack its data; "" if ``error`` is about something else.
 
-    ``step`` is the name of the method, ``data`` the data that it was given, ``error`` what it raised.
+    ``step`` is the name of the method, ``data`` the data that it was given (x, or a tuple with up to three entries),
+    ``error`` what it raised.
     """
     if isinstance(data, tuple):
         parts = len(data)
@@ -284,8 +290,8 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
 def check_rates(hp: Hyperparameters, *, read: bool) -> None:
     """Raise Refused for learning-rate parameters of the trial that have no effect beside another schedule.
 
-    Call it only if the optimizer or `compile` brings a schedule. ``read`` says that the author's code for it reads
-    ``learning_rate``, which is then accepted.
+    Call it only if the optimizer or `compile` brings a schedule or a rate of its own. ``read`` says that the author's
+    code for it reads ``learning_rate``, which is then accepted.
     """
     names = [*standard_hyperparameters.SHAPING]
     if not read:
@@ -302,8 +308,9 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
 def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Container[str], *, idle: bool) -> None:
     """Raise Refused for parameters of the trial's optimizer if the model is trained by optimizers of its own.
 
-    ``read`` has the parameters that model() reads, possibly for its optimizers. ``idle`` says that training does not
-    use the optimizer that Keras and the loop know, whose gradients they could clip.
+    That is so if it has its own `compile`, or if training does not use the optimizer that Keras and the loop know
+    (``idle``), whose gradients they could clip. ``read`` has the parameters that model() reads, possibly for its
+    optimizers; they are accepted.
     """
     compiled = bool(list_overridden_methods(model, "compile"))
     if not idle and not compiled:
@@ -333,7 +340,10 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
 
 
 def check_idle_loss(idle: Sequence[str]) -> None:
-    """Raise Refused if parameters of the loss are among ``idle``, the trial's parameters without effect on training."""
+    """Raise Refused if parameters of the loss are among ``idle``, the trial's parameters without effect on training.
+
+    These are ``label_smoothing`` and ``loss_weights.<output>``.
+    """
     names = []
     for name in idle:
         if name == "label_smoothing" or name.startswith("loss_weights."):
@@ -352,7 +362,10 @@ def overrides_call(loss: keras.losses.Loss) -> bool:
 
 
 def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
-    """Raise Refused for a loss that overrides `__call__`, because its mean cannot be computed from parts of a batch."""
+    """Raise Refused for a loss that overrides `__call__`, because its mean cannot be computed from parts of a batch.
+
+    ``losses`` are by name. Call it only if batches are computed in parts.
+    """
     for name, loss in losses.items():
         if overrides_call(loss):
             raise Refused(
@@ -362,7 +375,7 @@ def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
 
 
 def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
-    """Raise Refused if `compute_metrics` returns keys that belong to no metric object."""
+    """Raise Refused if ``returned``, the result of `compute_metrics`, has keys that belong to no metric object."""
     results = model.get_metrics_result()
     known = {*results, *(key for result in results.values() if isinstance(result, Mapping) for key in result)}
     extra = sorted(set(returned) - known)
@@ -374,7 +387,7 @@ def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
 
 
 def check_plateau_validates(hp: Hyperparameters) -> None:
-    """Raise Refused if ``lr_schedule`` is plateau, for a trial that trains on all data and so has no validation."""
+    """Raise Refused if ``lr_schedule`` is plateau; for a trial that trains on all data and has no validation."""
     if is_plateau(hp):
         raise Refused(
             "lr_schedule plateau waits for the validation to get no better, and training.all_data holds nothing out; "

@@ -43,7 +43,7 @@ def cosine(final: float) -> Schedule:
 def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule:
     """Return a schedule of ``restarts`` + 1 cosines, each ``lengthening`` times as long as the one before.
 
-    Source: SGDR, section 3.
+    Each falls from 1 to ``final``. Source: SGDR, section 3.
     """
     lengths = [lengthening**i for i in range(restarts + 1)]
     ends = []
@@ -61,8 +61,8 @@ def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule
 def one_cycle(rise: float, initial: float, final: float) -> Schedule:
     """Return a schedule that rises from ``initial`` to 1 and then falls to ``final``, both along cosines.
 
-    The rise takes the share ``rise`` of what follows the warm-up. Source: Smith & Topin, Super-Convergence, section 4;
-    the cosine form is common in libraries.
+    The rise takes the share ``rise`` of what follows the warm-up, above 0 and below 1. Source: Smith & Topin,
+    Super-Convergence, section 4; the cosine form is common in libraries.
     """
 
     def factor(now: Moment) -> float:
@@ -164,9 +164,10 @@ def compute_rates(
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """Return the learning rates of the ``count`` updates of epoch ``epoch`` (from 1) of ``epochs`` epochs, as float32.
 
-    The first ``warmup`` updates of the trial rise linearly to the ``peak``: the rate of update i (from 0) is ``(i + 1)
-    / warmup`` of it. ``by_time`` has the shares of the trial's minutes that have passed at the start and at the end of
-    the epoch. The decay follows its epochs or its minutes, whichever is further.
+    Updates are numbered over all epochs, from 0. The first ``warmup`` of them rise linearly to the ``peak``: the rate
+    of update i is ``(i + 1) / warmup`` of it. After them, ``schedule`` gives the factor of the ``peak``. ``by_time``
+    has the shares of the minutes that have passed at the start and at the end of the epoch; None without minutes. The
+    decay follows the epochs or the minutes, whichever is further.
     """
     decay = max(epochs * count - warmup, 1)
     first = (epoch - 1) * count
@@ -187,7 +188,7 @@ def compute_rates(
 def _share_after_warmup(used: float, updates: int, warmup: int) -> float:
     """Return the progress of the decay, from 0 to 1, after the share ``used`` of the trial's time and ``updates``.
 
-    The warm-up is assumed to have taken the fraction ``warmup / updates`` of the time so far.
+    The warm-up of ``warmup`` updates is assumed to have taken the fraction ``warmup / updates`` of the time so far.
     """
     if updates:
         warmed = used * warmup / updates
@@ -214,9 +215,10 @@ class _EndlessMoment:
 
 
 def depends_on_trial_length(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bool:
-    """Return whether a rate of the first ``updates`` updates depends on the length of the trial.
+    """Return whether a rate among the first ``updates`` updates depends on the length of the trial.
 
-    An epoch has ``count`` updates.
+    An epoch has ``count`` updates. The rates of the first ``warmup`` updates never do. It is found out by calling
+    ``schedule``.
     """
     try:
         for i in range(warmup, updates):
@@ -229,7 +231,8 @@ def depends_on_trial_length(schedule: Schedule, *, updates: int, count: int, war
 def count_warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
     """Return the length of the warm-up in updates, from ``warmup_epochs`` (may be a fraction) or ``warmup_steps``.
 
-    Raises: ValueError: if both are set.
+    It is 0 if neither is set.
+    Raises: ValueError: if both are set. ValueError or TypeError: if one is wrong.
     """
     epochs = hp.get("warmup_epochs", None)
     steps = hp.get("warmup_steps", None)
@@ -241,12 +244,12 @@ def count_warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
 
 
 def compute_peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
-    """Return ``learning_rate`` (default 0.001), or an optimizer's ``own`` rate, scaled as ``lr_scaling`` says.
+    """Return ``learning_rate`` (default 0.001), or an optimizer's ``own`` rate if given, scaled as ``lr_scaling`` says.
 
     ``lr_scaling`` is none, linear (Goyal et al., Accurate, Large Minibatch SGD, section 2.1) or the square root
-    (Krizhevsky, One Weird Trick, section 5) of the global batch size, relative to ``reference_batch_size``, the batch
-    size for which the rate was chosen.
-    Raises: ValueError: if ``reference_batch_size`` is missing.
+    (Krizhevsky, One Weird Trick, section 5) of the global batch size ``batch_size``, relative to
+    ``reference_batch_size``, the batch size for which the rate was chosen.
+    Raises: ValueError: if ``reference_batch_size`` is missing. ValueError or TypeError: if a parameter is wrong.
     """
     if own is None:
         rate = _read_standard_number(hp, "learning_rate", 1e-3)
@@ -295,8 +298,8 @@ class Reduction:
     def update(self, value: float) -> None:
         """Record the objective of one epoch.
 
-        After ``patience`` epochs without improvement, multiply `scale` by ``factor``. The scale does not fall below
-        ``final``.
+        After ``patience`` epochs without improvement, multiply `scale` by ``factor`` and count them anew. The scale
+        does not fall below ``final``.
         """
         self.plateau.count_epoch(value)
         if self.plateau.waited >= max(self.patience, 1):  # with 0, too, only after an epoch without improvement
@@ -304,17 +307,17 @@ class Reduction:
             self.plateau.waited = 0
 
     def state(self) -> State:
-        """Return the state for a checkpoint, from which `restore` continues."""
+        """Return the state for a checkpoint, from which `restore` continues: ``best``, ``waited`` and ``scale``."""
         return {**self.plateau.state(), "scale": self.scale}
 
     def restore(self, state: State) -> None:
-        """Continue from a checkpoint's state."""
+        """Continue from a checkpoint's state, which `state` has returned."""
         self.plateau.restore(state)
         self.scale = state["scale"] or self.scale
 
 
 def is_plateau(hp: Hyperparameters) -> bool:
-    """Return whether the trial's schedule is plateau."""
+    """Return whether the trial's ``lr_schedule`` is plateau; raises ValueError or TypeError if it is wrong."""
     return hp.text("lr_schedule", "constant", standard=True) == "plateau"
 
 

@@ -133,8 +133,8 @@ class _ModeTest:
     def compare(self, examples: Any, *, bold: bool = False) -> None:
         """Raise Refused if ``examples`` give different results when they are computed in parts.
 
-        Differences that rounding can explain are allowed. With ``bold``, an error of the computation itself is ignored,
-        because it runs with settings that no trial has asked for.
+        Differences that rounding can explain are allowed. With ``bold``, an error of TensorFlow in computing all at
+        once is ignored, because the test runs with settings that no trial has asked for.
         """
         size = _count_examples(examples)
         try:
@@ -333,9 +333,10 @@ def _choose_cuts(size: int, parts: int) -> list[list[int]]:
 
 
 def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
-    """Trace a mode in float32 if its layers support that; return the trace, and whether it uses half precision.
+    """Trace a mode in float32 if its layers support that; return function, graph, and whether half precision is used.
 
     Half precision is avoided, because its rounding hides small differences, but a layer may not support another type.
+    See `_trace_mode` for the function.
     """
     mixed = []
     for layer in tried.layers:
@@ -371,8 +372,9 @@ def _computing_in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None
 def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
     """Return a function that computes one part of the examples on each replica, and its graph.
 
-    It returns the sums over replicas of the parts' contributions to mean values, and of the counts for `mode.totals`.
-    As in training, sizes are unknown when it is traced.
+    It is called with the examples, their number, for each replica the first row, the end and the number of rows that
+    count, and the totals by name. It returns the sums over replicas of the parts' contributions to mean values, and of
+    the counts for `mode.totals`. As in training, sizes are unknown when it is traced.
     """
     number = tf.TensorSpec([], tf.int32)
     numbers = tf.TensorSpec([None], tf.int32)
@@ -427,9 +429,10 @@ def _get_moving_statistics(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
 def _find_differing_layer(
     tried: ProgramUnderTest, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float
 ) -> str:
-    """Return a message about the first layer that gives an example other outputs in parts; empty if there is none.
+    """Return a message about the first layer that gives an example other outputs in parts; "" if there is none.
 
-    ``relative`` is a tenth of the allowed difference, as a fraction of the layer's largest output.
+    ``edges`` are the parts' first rows and, last, ``size``. ``relative`` is a tenth of the allowed difference, as a
+    fraction of the layer's largest output.
     """
     called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}  # by the identity of a slice
     layers: list[keras.layers.Layer] = []
@@ -467,9 +470,10 @@ def _find_differing_layer(
 
 @contextmanager
 def _recording_outputs(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]]) -> Iterator[None]:
-    """Append each layer's outputs to ``called``, by the id of the slice, whenever a layer is called inside the block.
+    """Append each layer's floating-point outputs to ``called``, by the id of the slice, when it is called in the block.
 
-    They are appended in the order in which layers finish, as (layer, *`_average_outputs`).
+    Calls outside of a slice, and inside loops and branches, are left out. Outputs are appended in the order in which
+    layers finish, as (layer, *`_average_outputs`).
     """
 
     def call(layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -193,11 +193,11 @@ def replace_losses(
 ) -> tuple[GlobalLoss | RecordedLoss, ...]:
     """Replace the losses of a compiled and built model by losses for slices, and return the new losses.
 
-    With ``whole``, each batch is one slice, so Keras's losses are only recorded. The losses get the weights in
-    ``weights``, by output name. The values of the new losses are multiplied by ``scale``. ``batch`` is an example to
-    call them with, or None if the model's own steps call them in another way. Returns an empty tuple if the model has
-    no compiled losses. Raises ValueError if a weight is for an output without a loss, and Refused if a loss cannot be
-    computed in slices.
+    With ``whole``, each batch is one slice, so Keras's losses are only recorded; otherwise their values are multiplied
+    by ``scale``. Losses named in ``weights``, by output, get the weights there. ``batch`` is an example to call them
+    with, or None if the model's own steps call them in another way. Returns an empty tuple if the model has no compiled
+    losses. Raises ValueError if a weight is for an output without a loss or a reduction is neither a mean nor a sum,
+    and Refused if a loss cannot be computed in slices.
     """
     compiled = keras_private.compiled_loss(model)
     if compiled is None:
@@ -243,7 +243,7 @@ SPREAD = ("examples_mean", "examples_square")
 def compute_example_losses(
     loss: keras.losses.Loss, weight: LiveNumber | float | None, y_true: Any, y_pred: Any, sample_weight: Any
 ) -> tf.Tensor | None:
-    """Return each example's contribution to the mean of a compiled loss, of shape (examples,).
+    """Return each example's contribution, times ``weight``, to the mean of a compiled loss, of shape (examples,).
 
     Returns None if the loss is not a mean over examples (a sum, one number per batch, masked, or divided by weights),
     and for an author's own losses, because a second call could change their state.
@@ -286,8 +286,8 @@ def _join_masks(mask: Any, other: Any) -> Any:
 def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
     """Return a slice's contributions to two means over the global batch: of the examples' losses, and their squares.
 
-    The keys are the names in `SPREAD`. The values are NaN if the losses of single examples are unknown for one of the
-    losses, and 0 if a row stands in for an empty slice.
+    The keys are the names in `SPREAD`. The values are NaN if the losses of single examples were not recorded, or are
+    unknown for one of the losses, and 0 if a row stands in for an empty slice.
     """
     known: Sequence[tf.Tensor | None] = cut.examples or ()
     vectors = [vector for vector in known if vector is not None]

@@ -259,7 +259,10 @@ def counting_seeds() -> Iterator[_Seeds]:
 
 
 def set_outputs_to_float32(model: keras.Model) -> None:
-    """Make the layers that produce a model's outputs compute in float32 under a mixed policy."""
+    """Make the layers that produce a model's outputs compute in float32 instead of a half precision.
+
+    A subclassed model, whose output layers are unknown, is not changed.
+    """
     for output in keras.tree.flatten(getattr(model, "outputs", None) or []):
         layer = keras_private.producer_of(output)
         if isinstance(layer, keras.Model):
@@ -312,7 +315,10 @@ def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], traini
 
 
 def get_added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
-    """Return the sum of the losses that each layer added in the last call, by a phrase that describes the layer."""
+    """Return the sum of the losses that each layer added in the last call, by a phrase that describes the layer.
+
+    Layers that added none are left out.
+    """
     found: dict[str, list[tf.Tensor]] = {}
     for layer in _list_layers(model):
         for loss in keras_private.layer_losses(layer):
@@ -372,7 +378,10 @@ def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: 
 
 
 def create_variables(model: keras.Model, batch: tuple[Any, ...]) -> None:
-    """Create all variables of model, optimizer, loss and metrics before the first trace, without computing anything."""
+    """Create all variables of model, optimizer, loss and metrics before the first trace, without computing anything.
+
+    ``batch`` is (x,), (x, y) or (x, y, sample_weight).
+    """
     keras_private.build_symbolically(model, batch)
 
 

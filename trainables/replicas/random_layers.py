@@ -68,7 +68,8 @@ def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
     """Seed `tf.random`, and `keras.random` without a seed, from Python's `random` inside the block.
 
     To be used while a trial's model is built, after Python's generator was seeded; Keras would use a generator that
-    lives as long as the process. The yielded object tells whether `keras.random` drew numbers.
+    lives as long as the process. The yielded object tells whether `keras.random` drew numbers other than initial
+    values.
     """
     replace_random_functions()
     _here.making = making = ModelBuilding()
@@ -194,7 +195,10 @@ def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], arguments: d
 def _draw_stateless(
     stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]
 ) -> Any:
-    """Call the kernel ``stateless`` in place of ``original``, which has a state of its own that no seed can set."""
+    """Call the kernel ``stateless`` in place of ``original``, which has a state of its own that no seed can set.
+
+    Raises NotPerExample in one of several parts of a batch, if the kernel does not draw per example.
+    """
     arguments = {k: v for k, v in arguments.items() if k not in ("seed", "seed2", "name")}
     if cut is None or cut.draws is None:
         return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **arguments)

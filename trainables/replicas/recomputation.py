@@ -19,9 +19,10 @@ from trainables import keras_private
 def recompute_activations(model: keras.Model, adding: Collection[int]) -> None:
     """Make the model's own layers recompute their activations in the backward pass where that gives the same result.
 
-    Other layers store their activations as usual: layers with variables besides trainable weights, or with random
-    draws, because they would update or draw twice; layers that add losses (``adding`` has their ids), because the
-    losses would lose their gradient; layers without weights; and models within the model.
+    This replaces the ``call`` of these layers. Other layers store their activations as usual: layers with variables
+    besides trainable weights, or with random draws, because they would update or draw twice; layers that add losses
+    (``adding`` has their ids), because the losses would lose their gradient; layers without weights; and models within
+    the model.
     """
     for layer in model.layers:
         adds = any(id(part) in adding for part in keras_private.flatten_layers(layer))

@@ -84,7 +84,10 @@ class ShardedEmbedding(keras.layers.Layer):
         self.embeddings = self.add_weight(shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE)
 
     def call(self, inputs: Any) -> Any:
-        """Return the rows of the table for the integers ``inputs``, with shape (*inputs.shape, output_dim)."""
+        """Return the rows of the table for the integers ``inputs``, with shape (*inputs.shape, output_dim).
+
+        Integers must be from 0 to before ``input_dim``; others are not checked here.
+        """
         inputs = tf.convert_to_tensor(inputs)
         ids, places = tf.unique(tf.reshape(tf.cast(inputs, tf.int64), [-1]))
         # Look up each row once: it is sent once, and Keras's optimizers would square duplicate rows of a gradient
@@ -180,7 +183,7 @@ def _build_whole_embedding(
 
 
 def list_sharded_embeddings(model: keras.Model) -> list[ShardedEmbedding]:
-    """Return all `ShardedEmbedding` layers of a model, including layers within layers."""
+    """Return all `ShardedEmbedding` layers of a model, including layers within layers, each once."""
     layers = []
     for layer in keras_private.flatten_layers(model):
         if isinstance(layer, ShardedEmbedding):

@@ -66,7 +66,10 @@ class Slice:
 
     @classmethod
     def whole(cls, size: tf.Tensor, seeds: Seeds = "counted") -> Slice:
-        """Return the slice that is the whole batch of ``size`` examples."""
+        """Return the slice that is the whole batch of ``size`` examples.
+
+        ``seeds`` names the source of the seeds of its draws, see `Seeds`.
+        """
         return cls(size, tf.constant(0), size, seeds=seeds)
 
     @property

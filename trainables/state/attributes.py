@@ -53,9 +53,9 @@ def attributes_replaced(author: object, own: frozenset[str], attributes: Mapping
 
 
 def digest_attributes(author: object, own: frozenset[str]) -> Digests:
-    """Return digests of a trainable's attributes, except those named in ``own``.
+    """Return digests of a trainable's attributes by name, except those named in ``own``.
 
-    Variables are digested by identity, not by value.
+    Variables, layers and objects of libraries are digested by identity, not by value.
     """
     digests = {}
     for name, value in vars(author).items():

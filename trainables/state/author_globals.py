@@ -48,7 +48,10 @@ class AuthorSurroundings:
         self._names_left: set[str] = set()  # names on the trainable
 
     def names_left(self, author: object) -> set[str]:
-        """Return the full names of all values that `data` has set so far, on this trainable or in modules."""
+        """Return the full names of all values that `data` has set so far: NAME after "self.", a module or a class.
+
+        Those on the object were set on this trainable, the others by `data` of any trainable of this class.
+        """
         return self._names_left | _names_left_in_modules.get(type(author), set())
 
     @property
@@ -57,7 +60,7 @@ class AuthorSurroundings:
         return frozenset(name.removeprefix("self.") for name in self._names_left)
 
     def compute_digests(self, author: object) -> Digests:
-        """Return digests of the present values of all names that `data` has set."""
+        """Return digests, by full name, of the present values of all names that `data` has set; {} if there is none."""
         names = self.names_left(author)
         if not names:
             return {}
@@ -67,8 +70,10 @@ class AuthorSurroundings:
     def running_data(self, author: object) -> Iterator[Callable[[], set[str]]]:
         """Undo the changes of earlier runs of `data` before it runs inside the block, and record its own changes.
 
-        Yields a function that returns the names that all runs of `data` have set so far. Random generators are not
-        among them, because they are set back.
+        Yields a function that returns the full names that all runs of `data` have set so far. Random generators are not
+        among them, because they are set back. Changes by the present model are undone inside the block.
+        Raises: NotPutBack: after the block, or from the function, if a value that was changed in place is too large to
+        be restored.
         """
         with without_model_changes():
             spaces = self._list_namespaces(author)
@@ -125,16 +130,17 @@ class ModelChanges:
         self.folder: Path | None = None  # the new working folder; None if it has not changed
 
     def add(self, recorded: RecordedValues, spaces: Sequence[Namespace], names: Container[str]) -> None:
-        """Add the present values of ``names`` to the changes."""
+        """Add copies, made by ``recorded``, of the present values in ``spaces`` whose full names are in ``names``."""
         for namespace in spaces:
             for name, value in namespace.get_values().items():
                 if f"{namespace.name}.{name}" in names:
                     self._values.append((namespace, name, recorded.copy_content(namespace, name, value)))
 
     def redo(self) -> None:
-        """Undo the changes of the last model, and apply those recorded in this object.
+        """Undo the changes of the last model in modules, and apply those recorded in this object.
 
-        They concern modules, settings and the working folder.
+        They concern modules, settings and the working folder, unless this folder is gone. They then count as those of
+        the last model.
         """
         undo_model_changes()
         settings.apply_settings(self.settings)
@@ -155,7 +161,10 @@ _model_changes: list[tuple[RecordedValues, list[Namespace], set[str]]] = []  # a
 
 
 def undo_model_changes() -> None:
-    """Restore the values that the author's modules had before the last model was made."""
+    """Restore the values that the author's modules had before the last model was made, if any.
+
+    Settings and the working folder stay.
+    """
     while _model_changes:
         recorded, spaces, names = _model_changes.pop()
         trials.resisting.update(recorded.restore(spaces, names))
@@ -178,9 +187,9 @@ def without_model_changes() -> Iterator[None]:
 def making_model(author: object) -> Iterator[ModelChanges]:
     """Undo the changes of the last model before a model is made inside the block, and record the changes of this one.
 
-    Yields the changes that the block makes to modules and settings, complete after the block. They stay until a model
-    is made again or another trial begins, because hooks of this trial may read them. After the block, raises an error
-    if a changed value cannot be restored.
+    Yields the changes that the block makes to modules, settings and working folder, complete after the block. They stay
+    until a model is made again or another trial begins, because hooks of this trial may read them.
+    Raises: NotPutBack: after the block, if a value that was changed in place is too large to be restored.
     """
     undo_model_changes()
     recorded = RecordedValues()
@@ -215,7 +224,7 @@ def _find_working_folder() -> Path | None:
 
 
 def _remember(recorded: RecordedValues, spaces: list[Namespace], names: set[str]) -> None:
-    """Store the records by which the changes of the present model can be undone."""
+    """Store the records by which the changes of the present model can be undone; nothing if ``names`` is empty."""
     if names:
         recorded.note_after_run(spaces, names)
         _model_changes.append((recorded, spaces, names))
@@ -223,13 +232,13 @@ def _remember(recorded: RecordedValues, spaces: list[Namespace], names: set[str]
 
 @contextmanager
 def _listening_to_imports(author: object, listener: Callable[[list[Namespace]], None]) -> Iterator[None]:
-    """Call ``listener`` with each of the author's modules that is imported inside the block, right after its import."""
+    """Call ``listener`` after each import of an author's module inside the block, with the module and its classes."""
     with imports.listen_to_imports(_pass_author_modules(author, listener)):
         yield
 
 
 def _pass_author_modules(author: object, listener: Callable[[list[Namespace]], None]) -> imports.Listener:
-    """Return an import listener that calls ``listener`` with the namespaces of each of the author's modules."""
+    """Return an import listener that calls ``listener`` with each author's module and its classes, as namespaces."""
 
     def on_import(module: types.ModuleType) -> None:
         if modules.is_author_module(module.__name__, module.__file__, modules.list_top_packages(author)):
@@ -249,9 +258,11 @@ class TrialSnapshot:
         self._starting_values = trials.StartingValues()
 
     def begin(self, author: object, data: object, *, trains: bool) -> None:
-        """Take a snapshot for a trial on ``data``, after the data is loaded and before any other method runs.
+        """Restore what the previous trial has changed, and take a snapshot for a trial on ``data``.
 
-        If ``trains`` is False, nothing is restored after the trial, which may be inspected in a user's own process.
+        Call it after the data is loaded and before any other method runs. The snapshot of another trial on the same
+        object ``data`` is used again. If ``trains`` is False, nothing is restored, neither now nor after the trial,
+        which may be inspected in a user's own process.
         """
         names = frozenset(vars(author)) - self._own
 
@@ -269,12 +280,12 @@ class TrialSnapshot:
             self._starting_values.record(list_namespaces, key=data)
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects of the trial's snapshot, each with its name."""
+        """Yield all objects within the values of the snapshot, each after the full name of its value."""
         return self._starting_values.list_objects()
 
 
 def end_trial() -> None:
-    """Restore the author's modules to their state before the present trial."""
+    """Restore the author's modules to their state before the present trial, if any, and undo the model's changes."""
     trials.restore_names()
     undo_model_changes()
 
@@ -301,7 +312,11 @@ class HookChanges:
                 self._digests[name] = digest
 
     def state(self) -> dict[str, Any]:
-        """Return the changes for a checkpoint, as JSON; ``lost`` names the changed values that it cannot hold."""
+        """Return the changes for a checkpoint, as JSON.
+
+        ``values``, ``generators`` (of NumPy) and ``settings`` hold values by full name; ``lost`` is a sorted list of
+        the names of changed values that the checkpoint cannot hold.
+        """
         spaces = modules.find_namespaces(self._author)
         changed = find_changed_names(self._digests, self._compute_digests())
         names = self_changing.remove_from(changed, spaces)

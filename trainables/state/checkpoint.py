@@ -39,7 +39,8 @@ class CheckpointError(Exception):
 def save(folder: Path, state: State, about: About) -> Callable[[], None]:
     """Copy the values of a program's variables, and return a function that writes them to ``folder``, in any thread.
 
-    It writes one file of arrays, and a JSON file with ``about`` and the variables' paths.
+    It writes one file of arrays, and a JSON file with ``about`` and the variables' paths. Raises TypeError at once if
+    ``about`` cannot be represented in JSON.
     """
     values = state.copy_all()
     arrays = {}
@@ -131,8 +132,8 @@ class Shard:
 def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
     """Make each server write its rows of the tables to a new folder below ``folder``.
 
-    All servers must be able to reach the folder. Returns, by the path of each table, the bounds of the rows in each
-    file, for `restore_tables`.
+    All servers must be able to reach the folder. Returns, by the path of each table, a list of [first row, row after
+    the last one] for each file, for `restore_tables`. Raises FileExistsError if the folder has tables.
     """
     (folder / FOLDER).mkdir()
     about: dict[str, Any] = {}
@@ -152,6 +153,7 @@ def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str
 def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: Mapping[str, Any]) -> None:
     """Make each server read its present rows of the tables from files that `save_tables` wrote.
 
+    ``about`` is the result of `save_tables`.
     Raises: CheckpointError: if tables are damaged, or belong to another model.
     """
     if set(about) != set(tables):
@@ -168,8 +170,10 @@ def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: M
 def read_whole_table(
     folder: Path, number: int, path: str, written: Sequence[Sequence[int]], width: int
 ) -> np.ndarray[Any, Any]:
-    """Return all rows of a saved table, which is the ``number``-th of its checkpoint, read in this process.
+    """Return all rows of a saved table as one array, read in this process.
 
+    The table is number ``number`` (from 0) of its checkpoint and has ``width`` columns; ``written`` is its entry in the
+    result of `save_tables`.
     Raises: CheckpointError: if the table cannot be read.
     """
     rows = max(stop for _, stop in written)
@@ -197,7 +201,10 @@ def _restore_rows(prefix: str, path: str, rows: str) -> tf.Tensor:
 
 
 def _name_rows(rows: int, width: int, start: int, stop: int) -> str:
-    """Return the name under which TensorFlow's checkpoint files hold the rows ``start`` to ``stop`` of a table."""
+    """Return the name under which TensorFlow's checkpoint files hold the rows ``start`` to ``stop`` of a table.
+
+    The table has ``rows`` rows of ``width`` numbers.
+    """
     return f"{rows} {width} {start},{stop - start}:0,{width}"
 
 

@@ -17,11 +17,11 @@ DEPTH = 6  # levels of nested containers
 
 
 def list_constant_holders(model: keras.Model) -> list[tuple[Any, str, Any]]:
-    """Return (object, attribute, value) for all places of a model that may hold a constant.
+    """Return (object, attribute, value) for all places of a model that hold a constant or may hold one.
 
-    These are the attributes of layers, and the arguments of their calls. An example is a table of positions,
-    ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates the argument at once, and the functional model
-    holds the result.
+    These are the attributes of layers that are constants, and all arguments of calls in functional models, as ``args``
+    and ``kwargs``. An example is a table of positions, ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates
+    the argument at once, and the functional model holds the result.
     """
     layers = keras_private.flatten_layers(model)
     nodes = []
@@ -36,7 +36,7 @@ def list_constant_holders(model: keras.Model) -> list[tuple[Any, str, Any]]:
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether a value is a tensor with a known value, and not a variable."""
+    """Return whether a value is a tensor of TensorFlow with a known value, and not a variable or an array."""
     return isinstance(value, tf.Tensor) and hasattr(value, "numpy")
 
 
@@ -65,7 +65,7 @@ def are_equal(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[
 
 
 def _find_arrays(value: Any, depth: int) -> Iterator[Any]:
-    """Yield tensors and arrays in nested containers and in the closures of functions."""
+    """Yield tensors and arrays in ``depth`` levels of nested containers and of closures of functions."""
     if is_constant(value) or isinstance(value, np.ndarray):
         yield value
     elif depth and isinstance(value, Mapping):

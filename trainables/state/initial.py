@@ -31,7 +31,7 @@ class InitialModel:
 
         Returns False, and assigns nothing, if the methods have created other variables or constants than before, or if
         a variable that is created later (in a trace) has drawn initial values. All variables of this model are in
-        ``state``; the ``derived`` ones need no values.
+        ``state``; those in ``derived`` follow from others and need no values. The optimizer of ``fresh`` may be built.
         """
         if not constants.are_equal(self.constants, fresh.constants):
             return False  # the constants are part of the graph
@@ -57,7 +57,7 @@ class InitialModel:
         return True
 
     def optimizer_copies_weights(self, state: State) -> bool:
-        """Return whether one of the optimizer's own variables has initial values that are not all equal.
+        """Return whether ``state`` holds a variable of the optimizer's own whose initial values are not all equal.
 
         ScheduleFreeAdamW has such variables, because it copies the weights.
         """

@@ -71,7 +71,8 @@ def _list_classes(author: object) -> list[type]:
 def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
     """Return whether a module is the author's: its top-level package is in ``tops``, or its file is the author's.
 
-    Test modules (`test_...`, `conftest`), of which pytest imports hundreds, do not count, except those in ``tops``.
+    Modules without a file, ``__main__`` and sweep's own do not count. Neither do test modules (`test_...`, `conftest`),
+    of which pytest imports hundreds, except those in ``tops``.
     """
     top = name.partition(".")[0]
     if file is None or top in (*OWN_PACKAGES, "__main__"):
@@ -88,7 +89,8 @@ def _module_of(kind: type) -> str:
 def _get_namespace_of(kind: type) -> Any:
     """Return a class's module; None if it is not loaded.
 
-    For a class of a notebook or script, return the dictionary of its methods' globals, also in a worker.
+    For a class of a notebook or script, return the dictionary of its methods' globals, also in a worker; {} if it has
+    no methods.
     """
     if kind.__module__ != "__main__":
         return sys.modules.get(kind.__module__)

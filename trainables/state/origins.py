@@ -57,7 +57,7 @@ class CreatedVariables:
 def recording_variables(
     record: CreatedVariables, *, to_copy: bool = False, seeds_on_host: bool = False
 ) -> Iterator[None]:
-    """Record the variables that are created inside the block; enter it inside the strategy's scope.
+    """Record the variables that are created inside the block in ``record``; enter it inside the strategy's scope.
 
     Initial values are drawn on the host for any device, because rounding may differ between devices. With ``to_copy``,
     the variables stay on the host, one for all replicas, so that the variables of a program can take their values. With
@@ -81,9 +81,9 @@ def recording_variables(
 
 
 def refuse_stale(variables: Mapping[str, Any], record: CreatedVariables) -> None:
-    """Raise StaleVariable if an earlier trial has created one of the variables.
+    """Raise StaleVariable if an earlier trial, which is one with another record, has created one of the variables.
 
-    Variables older than all trials are accepted: they are the same in a new process.
+    ``variables`` are by path. Those older than all trials are accepted: they are the same in a new process.
     """
     for path, variable in variables.items():
         origin: _Origin | None = getattr(variable, _NAME, None)
@@ -100,7 +100,7 @@ def has_one_value(value: np.ndarray[Any, Any]) -> bool:
 
 
 def is_initializing() -> bool:
-    """Return whether this code runs while a variable gets its initial value."""
+    """Return whether this code runs, in this thread, while a variable gets its initial value from a function."""
     return getattr(_present, "initialises", False)
 
 

@@ -55,7 +55,8 @@ class State:
     ) -> None:
         """Collect the ``tracked`` variables, and then those that the ``graphs`` use besides, except ``others``.
 
-        Variables that an earlier trial of another trainable has changed are restored first.
+        ``record`` has the variables that the author's methods have created for this program. Variables that an earlier
+        trial of another trainable has changed are restored first.
         Raises: UnmanagedState, NotInScope or origins.StaleVariable: if a graph's state cannot be reset.
         """
         _refuse_operations(graphs)
@@ -95,7 +96,10 @@ class State:
             _trained.append(self)
 
     def reset(self, only: Container[int] | None = None) -> None:
-        """Set variables to their initial values; with ``only``, just those whose ids are in it."""
+        """Set variables to their initial values.
+
+        With ``only``, just those whose TensorFlow variables have their ids, as of `id`, in it.
+        """
         for held in self._variables.values():
             if only is not None and id(held.raw) not in only:
                 continue
@@ -130,7 +134,11 @@ class State:
         return tuple(part.numpy() for part in held.components)
 
     def set_values(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Assign values to one variable: the n-th value to its component on the n-th replica."""
+        """Assign values to one variable of this state: the n-th value to its component on the n-th replica.
+
+        Raises: KeyError: if the variable is not in this state. ValueError: if there are not as many values as
+        components.
+        """
         for component, value in zip(self._by_identity[id(raw)].components, values, strict=True):
             component.assign(value)
 
@@ -144,17 +152,17 @@ class State:
             component.assign(others[i % len(others)])
 
     def copy_all(self) -> Arrays:
-        """Return a copy of all values by path."""
+        """Return a copy of all values by path, each a tuple with one array per replica."""
         arrays: Arrays = {}
         for path, held in self._variables.items():
             arrays[path] = tuple(part.numpy() for part in held.components)
         return arrays
 
     def assign(self, arrays: Mapping[str, Sequence[np.ndarray[Any, Any]]]) -> None:
-        """Assign values to all variables by path.
+        """Assign values to all variables by path, and record that they have changed, as `will_train` does.
 
         If ``arrays`` has another number of replicas, all replicas get the first one's value.
-        Raises: ValueError: if paths or shapes differ.
+        Raises: ValueError: if paths or shapes differ; nothing is assigned then.
         """
         missing = set(self._variables) - set(arrays)
         unknown = set(arrays) - set(self._variables)
@@ -208,7 +216,10 @@ def find_written_variables(graph: Any, first: int = 0) -> set[int]:
 
 
 def reset_changed_state(owner: object) -> None:
-    """Reset the variables that trials of ``owner``, or of deleted trainables, have changed, even if they failed."""
+    """Reset the variables that trials have changed, even if they failed.
+
+    These are trials of ``owner``, of deleted trainables, and those without an owner.
+    """
     for state in list(_trained):
         if state.owner is None or state.owner() in (owner, None):
             _trained.remove(state)
@@ -241,7 +252,7 @@ class SavedVariables:
         self._first = len(self._graph.get_operations())
 
     def restore(self, unless: Any = False) -> None:
-        """Restore all values bit for bit, except if ``unless`` is true."""
+        """Restore all values bit for bit, except if ``unless``, a boolean or a scalar tensor, is true."""
         eager = tf.executing_eagerly()
         if eager:
             handles = set()
@@ -256,7 +267,10 @@ class SavedVariables:
 
 
 def list_optimizer_variables(optimizer: Any) -> list[Any]:
-    """Return all variables of an optimizer, also those that an author's own optimizer holds as attributes."""
+    """Return all variables of an optimizer, also those that an author's own optimizer holds as attributes.
+
+    First those that Keras lists, then each `tf.Variable` that the optimizer tracks, so that some may appear twice.
+    """
     held = tf.train.TrackableView(optimizer).descendants()
     return [*optimizer.variables, *(v for v in held if isinstance(v, tf.Variable))]
 
@@ -290,7 +304,10 @@ def _snapshot(component: Any) -> np.ndarray[Any, Any]:
 
 
 def list_optimizer_state(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
-    """Return the TensorFlow variables of an optimizer, one for each replica, without weights of the model."""
+    """Return the TensorFlow variables of an optimizer without weights of the model.
+
+    Each has one entry for each replica of this process.
+    """
     weights = {id(variable) for variable in model.variables}
     its_own = []
     for variable in optimizer.variables:

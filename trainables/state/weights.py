@@ -21,7 +21,7 @@ def caching_weights() -> Iterator[None]:
     """Make `Model.load_weights` cache the values that it reads, and reuse them for models of the same kind.
 
     `keras.applications` and KerasHub's presets load their weights through it. Variables that the file does not set stay
-    unchanged.
+    unchanged. Models that are not built, and files that cannot be cached, are loaded as usual.
     """
     load = keras.Model.load_weights
 
@@ -68,7 +68,7 @@ def _trim() -> None:
 
 
 def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[Any, Any] | None]:
-    """Load weights; return the values of the variables that loading sets, and None for each of the others.
+    """Load weights; return, in the order of ``variables``, the values that loading sets, and None for the others.
 
     Comparing values before and after would not be enough, because a file may set a bias to the zeros that it had.
     Therefore all variables first get numbers that no file contains, and those that the file does not set are restored.

@@ -58,7 +58,7 @@ class Workers:
     replaced: dict[str, list[int]] = field(default_factory=dict)  # the same, of workers that end and take no room
 
     def of(self, trial: Any) -> list[int]:
-        """Return the numbers of the sweep's trials that a Tune trial has now; empty if none."""
+        """Return the numbers of the sweep's trials that the Tune trial ``trial`` has now; empty if it has none."""
         return self.held.get(trial.trial_id, [])
 
 
@@ -66,15 +66,21 @@ class DriverSearcher(_NotSaved, Searcher):
     """Gives Tune the driver's next trials, for at most as many workers as there is room for."""
 
     def __init__(self, driver: Driver, room: Callable[[], int], workers: Workers, always: dict[str, Any]) -> None:
-        """Initialize; ``always`` is added to the config of every Tune trial: the ``job`` and settings of the worker."""
+        """Initialize the searcher, which updates ``workers``.
+
+        ``room`` returns how many workers may exist now. ``always`` is added to the config of every Tune trial: the
+        ``job`` and settings of the worker.
+        """
         super().__init__()
         self._driver, self._room = driver, room
         self._workers, self._always = workers, always
 
     def suggest(self, trial_id: str) -> Any:
-        """Return a config with trials for a new worker; FINISHED if there will be none; None if there is none now.
+        """Return the config of a new Tune trial; FINISHED if there will be none; None if there is none now.
 
-        While a trial is running, there may be more later, because its worker may be lost.
+        The config has the orders of the sweep's trials under ``orders``, the room under ``room``, and what is always
+        added. None is returned if there is no room, and if there is no order while a trial is running, as its worker
+        may be lost.
         """
         workers, room = self._workers, self._room()
         idle = room - len(workers.held)
@@ -107,7 +113,11 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         longest_wait_s: float = LONGEST_WAIT_S,
         room: Callable[[], int] | None = None,
     ) -> None:
-        """Initialize; ``room`` returns how many workers there is room for, if other sweeps share the cluster."""
+        """Initialize the scheduler, which updates ``workers``; ``notice`` is called with each line for the user.
+
+        A pending trial that has waited for ``longest_wait_s`` seconds is preferred. ``room`` returns how many workers
+        may exist now, if other sweeps share the cluster.
+        """
         super().__init__()
         self._room = room
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
@@ -116,12 +126,12 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         self._usable: dict[ray_private_api.Use, bool] = {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
-        """Return the trial for the next free worker: the youngest, unless the oldest has waited long for room.
+        """Return the Tune trial to start next: the youngest pending one, unless the oldest has waited long for room.
 
-        If an older trial takes a free worker, Tune ends the worker that is starting for that trial; if trials are
-        shorter than a start, only the first worker would ever run. A starting worker is therefore left alone, however
-        long it takes on a loaded machine. A worker without resources yet may never start, if a node of the cluster is
-        gone.
+        Return None if none is pending. If an older trial takes a free worker, Tune ends the worker that is starting for
+        that trial; if trials are shorter than a start, only the first worker would ever run. A starting worker is
+        therefore left alone, however long it takes on a loaded machine. A worker without resources yet may never start,
+        if a node of the cluster is gone.
         """
         pending = [trial for trial in tune_controller.get_trials() if trial.status == Trial.PENDING]
         if not pending:
@@ -139,7 +149,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Pass one step of a worker to the driver, and return Tune's CONTINUE or STOP for the worker.
 
-        CONTINUE is also returned for a worker that must be replaced; it then raises an exception in its next step.
+        ``trial`` is the worker's Tune trial, and ``result`` has its `Steps` under ``steps``. CONTINUE is also returned
+        for a worker that must be replaced; it then raises an exception in its next step.
         """
         steps: Steps = result["steps"]
         workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
@@ -177,14 +188,15 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return str(TrialScheduler.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        """Remove all ended trials from Tune's records. The driver already knows that they have ended."""
+        """Remove all ended trials from Tune's records, if this Ray allows it; the driver knows that they have ended."""
         if self._is_usable(ray_private_api.FORGETTING, tune_controller):
             forget_ended_trials(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Tell the driver which trials were lost with a worker, and the user where each continues.
+        """Tell the driver which trials were lost with the worker ``trial``, and the user where each continues.
 
-        A worker that ended because it was replaced has no trials any more, so nothing is reported.
+        A worker that ended because it was replaced has no trials any more, so nothing is reported. The files that say
+        how the worker ended are deleted.
         """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
@@ -199,16 +211,16 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
                 self._notice(f"trial {number}: {reason}; {_explain_continuation(job, number)}")
 
     def _pass_progress(self, number: int, progress: Progress) -> bool:
-        """Pass a trial's progress to the driver; return whether the same worker trains the trial further."""
+        """Pass the progress of the trial ``number`` to the driver; return whether the same worker trains it further."""
         goes_on = self._driver.take(number, progress)
         if isinstance(progress, Outgrown | Crowded) and progress.spoilt is None:  # its worker stays, for other trials
             self._driver.lose(number, "it needs another process")
         return goes_on and not is_released(progress)
 
     def _update_worker_trials(self, trial: Any, goes_on: list[int], more: list[Order]) -> bool:
-        """Tell a worker which trials it keeps and which new ones it gets; return False if this Ray cannot do that.
+        """Tell a worker, by its Tune trial, which trials it keeps and gets; return False if this Ray cannot do that.
 
-        Its trials are then given to other workers, and workers train one trial at a time from now on.
+        The trials in ``goes_on`` are then given to other workers, and workers train one trial at a time from now on.
         """
         if self._is_usable(ray_private_api.KEEPING, trial):
             # Takes effect before its next step, because calls of one actor run in order.
@@ -220,7 +232,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return False
 
     def _is_usable(self, use: ray_private_api.Use, controller: Any) -> bool:
-        """Return whether Ray has the private names that a feature needs; if not, the user is told once."""
+        """Return whether Ray has the private names that a feature needs; if not, the user is told once.
+
+        ``controller`` is the object whose attributes they are: Tune's controller or one of its trials.
+        """
         if use not in self._usable:
             self._usable[use] = ray_private_api.is_usable(use, self._notice, controller)
         return self._usable[use]
@@ -229,7 +244,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
 def _explain_continuation(job: Job, trial: int) -> str:
     """Return a text that says whether a trial whose worker was lost continues from a checkpoint or begins again.
 
-    The checkpoint may be newer than the trial's last report.
+    It does not say which if the object store is unavailable. The checkpoint may be newer than the trial's last report.
     """
     try:
         saved = checkpoints.list_names(job.results_folder, trial)
@@ -248,14 +263,15 @@ class DriverStopper(_NotSaved, Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """Return whether Tune must end the experiment."""
+        """Return whether Tune must end the experiment: the driver is stopping, and no trial is running."""
         return self._driver.stopping is not None and self._driver.running == 0
 
 
 def create_silent_printer(say: Callable[[str], None]) -> list[Any]:
     """Return a list with a callback that takes the place of Tune's own printer and prints nothing.
 
-    Tune's printer keeps every trial in memory, even if it prints nothing.
+    Tune's printer keeps every trial in memory, even if it prints nothing. If this Ray lacks the private name for it,
+    the list is empty, and ``say`` gets a line.
     """
     if not ray_private_api.is_usable(ray_private_api.SILENCE, say):
         return []
@@ -274,10 +290,10 @@ def create_silent_printer(say: Callable[[str], None]) -> list[Any]:
 
 
 def forget_ended_trials(controller: Any) -> None:
-    """Remove ended trials from Tune's collections, which would otherwise grow with each trial.
+    """Remove ended trials from the collections of Tune's ``controller``, which would otherwise grow with each trial.
 
-    Their empty folders are deleted too. Tune iterates over all its trials in each step and writes them all at the
-    end, but does not need ended ones.
+    Their empty folders are deleted too. Tune iterates over all its trials in each step and writes them all at the end,
+    but does not need ended ones.
     """
     trials: list[Any] = controller.get_trials()
     ended = {trial for trial in trials if trial.is_finished()}
@@ -296,10 +312,10 @@ def forget_ended_trials(controller: Any) -> None:
 
 
 def survive_memory_kills(say: Callable[[str], None]) -> None:
-    """Make Tune treat a worker killed by Ray's memory monitor as a lost one.
+    """Make Tune treat a worker killed by Ray's memory monitor as a lost one, for the rest of this process.
 
     Tune of Ray 2.60 would end all trials after Ray's `OutOfMemoryError`. The name `RayActorError` in Tune's modules is
-    therefore bound to both classes of errors.
+    therefore bound to both classes of errors. If these names are missing, nothing changes, and ``say`` gets a line.
     """
     if ray_private_api.is_usable(ray_private_api.MEMORY_KILLS, say):
         for name in ray_private_api.MEMORY_KILLS.names:
@@ -309,7 +325,7 @@ def survive_memory_kills(say: Callable[[str], None]) -> None:
 def skip_callback_count(say: Callable[[str], None]) -> None:
     """Keep Tune from importing all its loggers, including MLflow and W&B, just to count which of them are used.
 
-    The count is for Ray's usage reports, which are off.
+    The count is for Ray's usage reports, which are off. If this Ray lacks the private name, ``say`` gets a line.
     """
     if ray_private_api.is_usable(ray_private_api.TAGGING, say):
         ray_private_api.import_private("ray.air._internal.usage").tag_callbacks = lambda callbacks: False
@@ -319,7 +335,8 @@ def use_prestarted_processes(say: Callable[[str], None]) -> None:
     """Make Tune use the worker processes that Ray has started in advance.
 
     Tune of Ray 2.60 gives its actors environment variables, such as those of cloud storage, for which Ray starts other
-    processes. On one machine, workers inherit all of the driver's variables anyway.
+    processes. On one machine, workers inherit all of the driver's variables anyway. If this Ray lacks the private name,
+    nothing changes, and ``say`` gets a line.
     """
     if not ray_private_api.is_usable(ray_private_api.WAITING_PROCESSES, say):
         return
@@ -335,10 +352,11 @@ def use_prestarted_processes(say: Callable[[str], None]) -> None:
 
 
 def name_workers(job: Job, say: Callable[[str], None]) -> None:
-    """Give each of Tune's workers a name in Ray, made of the sweep's name, the session and a number.
+    """Give each worker that Tune starts from now on a name in Ray: ``SWEEP/SESSION/worker-N``, with N from 0.
 
-    The name is added to the `options` with which Tune creates an actor. Session and number make it unique in the
-    cluster, even across Ray's namespaces.
+    The name is added to the `options` with which Tune creates an actor. The session, of which six characters are used,
+    and the number make it unique in the cluster, even across Ray's namespaces. If this Ray lacks the private name,
+    workers get no names, and ``say`` gets a line.
     """
     if not ray_private_api.is_usable(ray_private_api.NAMED_WORKERS, say):
         return
@@ -384,12 +402,15 @@ class DriverClock(Callback):
         self._doomed: set[int] = set()  # ended trials whose workers are still to be killed
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Tell the driver that a worker has begun its trials."""
+        """Tell the driver that a worker has begun all its trials."""
         for number in self._workers.of(trial):
             self._driver.begun(number)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Kill the workers of trials that the driver has ended; a worker that is still starting is killed later."""
+        """Call the driver's `tick`, and kill the workers of trials that it has ended.
+
+        A worker that is still starting is killed in a later turn. The other trials of a killed worker are lost with it.
+        """
         self._doomed.update(self._driver.tick())
         if not self._doomed:
             return
@@ -436,7 +457,7 @@ class Publisher(Callback):
             self._publish(dashboard.RUNNING)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Publish that the session has ended, and why."""
+        """Publish that the session has failed with ``error`` or, without one, was stopped or has succeeded."""
         stopping = self._driver.stopping
         if error is not None:
             self._publish(dashboard.FAILED, in_short(error))
@@ -446,7 +467,7 @@ class Publisher(Callback):
             self._publish(dashboard.SUCCEEDED)
 
     def _publish(self, status: str, why: str = "") -> None:
-        """Write the sweep's figures to Ray's metrics and, with ``status`` and the reason ``why``, to its page."""
+        """Write the sweep's figures to Ray's metrics and, with ``status`` and its reason ``why``, to its page."""
         sweep_status = self._sweep_status()
         if status != dashboard.RUNNING:
             sweep_status = replace(sweep_status, left_s=None)

@@ -40,10 +40,10 @@ reservations: list[socket.socket] = []  # of the Ray that this process has start
 
 @contextmanager
 def starting_later(say: Callable[[str], None]) -> Iterator[None]:
-    """Make raylets that start inside the block not wait for their agents.
+    """Make raylets that this process starts inside the block not wait for their agents.
 
-    Does nothing on systems other than Linux. If this Ray lacks the private names that are needed, ``say`` gets a line
-    that says so, and raylets wait.
+    Their ports are reserved for this process; those of an earlier Ray are released. Does nothing on systems other than
+    Linux. If this Ray lacks the private names that are needed, ``say`` gets a line that says so, and raylets wait.
     """
     if sys.platform != "linux" or not ray_private_api.is_usable(ray_private_api.AGENTS_LATER, say):
         yield
@@ -71,7 +71,7 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def reserve_port() -> int:
-    """Return a free port of this machine from `PORTS`, and reserve it so that no other process of sweep gets it.
+    """Return a free TCP port of this machine from `PORTS`, and reserve it so that no other process of sweep gets it.
 
     The reservation is an abstract Unix socket, kept until `release_ports` or the end of this process, because an agent
     binds its port only seconds later. Raises OSError if no port is free.
@@ -97,7 +97,10 @@ def release_ports() -> None:
 
 
 def lower_priority(raylet: int) -> None:
-    """Wait up to 20 s until a raylet has started its two agents, and give them less processor time than workers."""
+    """Wait up to 20 s until the raylet with this process id has started its two agents, and lower their priority.
+
+    They then get less processor time than workers.
+    """
     deadline = time.monotonic() + WATCH_S
     lowered: set[int] = set()
     while len(lowered) < 2 and time.monotonic() < deadline:
@@ -109,7 +112,7 @@ def lower_priority(raylet: int) -> None:
 
 
 def list_agents(raylet: int) -> list[int]:
-    """Return the process ids of the agents that a raylet has started."""
+    """Return the process ids of the agents that the raylet with this process id has started; empty if it has ended."""
     found = []
     with suppress(OSError):  # the raylet has ended
         for child in (PROC / str(raylet) / "task" / str(raylet) / "children").read_text().split():

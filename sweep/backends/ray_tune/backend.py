@@ -50,7 +50,7 @@ OPEN_PORT = (
 
 
 def store_target(job: Job) -> Any:
-    """Put the class or function of a job into Ray's object store for the workers; return its reference.
+    """Put the class or function of a job into Ray's object store for the workers; return Ray's reference to it.
 
     Return None if workers can import it from a module.
 
@@ -99,7 +99,7 @@ class RayTune:
         self._given = store_target(self.job)
 
     def at_once(self, gpus: float) -> int:
-        """Return how many trials can run at once now, if each has ``gpus`` GPUs."""
+        """Return how many trials with ``gpus`` GPUs each can run at once now, at least 1; InputError if none fits."""
         return self._fits_of(gpus)
 
     def limit(self, most: int | None) -> None:
@@ -108,7 +108,7 @@ class RayTune:
             bounds.most = most
 
     def train(self, driver: Driver) -> None:
-        """Train all trials that the driver hands out, as many at a time as there is room for."""
+        """Train all trials that the driver hands out, as many at a time as there is room for; then return."""
         if self.cluster.page is not None and not self.cluster.local:  # other sweeps find it by its page
             self._sharing = ClusterSharing(LiveDrivers().look, anybody_waits)
         try:
@@ -118,9 +118,9 @@ class RayTune:
                 self._sharing.close()
 
     def room(self, driver: Driver) -> int:
-        """Return how many trials may run at once now: all that fit, or the sweep's part while others wait for room.
+        """Return how many trials may run at once now, at least 1: all that fit, or a part while other sweeps wait.
 
-        If trials share GPUs, `Driver.room` limits them instead of the room on the cluster.
+        If trials share GPUs, `Driver.room` takes the place of the number that fits on the cluster.
         """
         shared = driver.room
         return self._fits() if shared is None else self._limit_to_part(shared)
@@ -133,7 +133,8 @@ class RayTune:
 def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None) -> None:
     """Train all trials that the driver hands out with Ray Tune, and return when it hands out no more.
 
-    If other sweeps share the cluster, ``sharing`` limits how many trials run at once.
+    ``job`` is the job of ``backend`` with `given` None. If other sweeps share the cluster, ``sharing`` limits how many
+    trials run at once.
     """
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
@@ -179,8 +180,8 @@ def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContext
     """Return a context manager in which this sweep uses workers kept from an earlier one, and its own are kept.
 
     It does nothing unless this process keeps its Ray between commands. Kept workers that this sweep cannot use are
-    ended now. Not kept are workers of trials that have several processes, share a GPU, are trained together or are
-    profiled, and workers whose class or function is in no module.
+    ended now. If trials have several processes, share a GPU, are trained together or are profiled, or if their class or
+    function is in no module or trainables are not reused, all kept workers are ended and none is kept.
     """
     kept = kept_ray.get_kept_ray()
     if kept is None or not backend.cluster.local:
@@ -195,7 +196,7 @@ def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContext
 
 @contextmanager
 def _publish_end(published: Sequence[Publisher]) -> Iterator[None]:
-    """Publish that the session has ended, and with which error if the block raises one."""
+    """Call `close` of each of ``published`` after the block, with the error that the block raises or None."""
     error: BaseException | None = None
     try:
         yield

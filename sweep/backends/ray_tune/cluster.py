@@ -59,22 +59,25 @@ class Cluster:
     def fits(self, devices: Devices, workers: int = 1, aside: int = 0) -> int:
         """Return how many trials fit at once on the present machines and on those that an autoscaler adds.
 
-        On machines to be added, at most as many trials are counted as fit on the present ones, or on one added machine
-        if that is more, because the autoscaler may fail to add them. A trial has ``workers`` processes with ``devices``
-        each and ``aside`` processes without GPUs, which may be on several machines.
+        On machines to be added, at most as many processes are counted as fit on the present ones, or on one added
+        machine if that is more, because the autoscaler may fail to add them. A trial has ``workers`` processes with
+        ``devices`` each and ``aside`` processes without GPUs, which may be on several machines.
         """
         found = self._processes(devices) // workers
         return min(found, self._processes(replace(devices, gpus=0)) // (workers + aside)) if aside else found
 
     def _processes(self, devices: Devices) -> int:
-        """Return how many processes with ``devices`` each fit at once, as counted by `fits`."""
+        """Return how many processes with ``devices`` each fit at once; `fits` says how machines to come are counted."""
         there = sum(node.fits(devices) for node in self.there())
         kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
         more = max(sum(fits * count for fits, count in kinds) - there, 0)
         return there + min(more, max([there, *(fits for fits, _ in kinds)]))
 
     def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
-        """Raise InputError if a trial does not fit on the machines that exist or that an autoscaler would add."""
+        """Raise InputError if no trial fits on the machines that exist or that an autoscaler would add.
+
+        A trial has ``workers`` processes with ``devices`` each and ``aside`` processes without GPUs.
+        """
         found, where = self._processes(devices), "this machine" if self.local else "the cluster"
         if found >= workers:
             room = self._processes(replace(devices, gpus=0))
@@ -102,12 +105,13 @@ class Cluster:
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
     def room(self, devices: Devices, bounds: ConcurrencyLimits, workers: int = 1, aside: int = 0) -> Callable[[], int]:
-        """Return a function that returns how many trials may run at once now, at least 1.
+        """Return a function that returns how many trials may run at once now, at least 1 and within ``bounds``.
 
-        It counts the machines again from time to time. A local Ray is one machine and does not change.
+        It counts the machines again if the last count is more than a second old. A local Ray is one machine and does
+        not change. A change of ``bounds`` has an effect from the next call on.
 
         Raises:
-            InputError: see `require`.
+            InputError: at once, if no trial fits, see `require`.
         """
         self.require(devices, workers, aside)
         looked, fits = -math.inf, 0
@@ -123,7 +127,8 @@ class Cluster:
     def at_once(self, devices: Devices, bounds: ConcurrencyLimits) -> Callable[[float], int]:
         """Return a function that takes a number of GPUs and returns how many trials with so many each may run at once.
 
-        It returns at least 1, and raises InputError if no such trial fits.
+        The trials have the CPUs of ``devices``. The function returns at least 1, and raises InputError if no such trial
+        fits.
         """
         rooms: dict[float, Callable[[], int]] = {}
 
@@ -135,7 +140,7 @@ class Cluster:
         return of
 
     def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
-        """Return `nodes.share_results_folder` for a job; for a local Ray, a context manager that does nothing."""
+        """Return the context manager `nodes.share_results_folder` for a job; for a local Ray, one that does nothing."""
         return nullcontext() if self.local else nodes.share_results_folder(job, devices)
 
 
@@ -155,9 +160,11 @@ def connect(
 ) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; after the block, shut it down or disconnect.
 
-    A Ray to which this process is connected already is used and left as it is. Sets environment variables. ``say``
-    gets the address of the dashboard, possibly from another thread. A local Ray listens only on 127.0.0.1 and keeps
-    its token authentication. Raises InputError if there is no cluster at the address, or a local Ray does not start.
+    A Ray to which this process is connected already is used and left as it is. A local Ray gets ``simulated_gpus``
+    GPUs, or those of the machine if that is None; it listens only on 127.0.0.1 and keeps its token authentication.
+    ``say`` gets the address of the dashboard, possibly from another thread. Environment variables are set and stay.
+    Raises InputError if there is no cluster at the address, a local Ray does not start, or a connected one does not
+    suit the arguments.
     """
     for name, value in (SETTINGS if address else {**SETTINGS, **LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
@@ -185,15 +192,12 @@ def connect(
 
 
 def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Return a context manager in which Ray's long messages about lost workers go to the debug log.
-
-    `worker_exits` reports lost workers in one line on the terminal.
-    """
+    """Return a context manager in which Ray's long messages about lost workers go to standard error, the debug log."""
     return ray_private_api.replacing_name(ray_private_api.WORDS, say, lambda theirs: _write_to_debug_log)
 
 
 def _write_to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
-    """Write the lines of a message of Ray to standard error, which is the debug log."""
+    """Write the lines of a message of Ray, in ``data`` under ``lines``, to standard error, which is the debug log."""
     for line in data.get("lines", ()):
         sys.stderr.write(f"Ray: {printable(str(line))}\n")
 
@@ -216,7 +220,10 @@ def _use_existing_connection(address: str | None, simulated_gpus: int | None) ->
 
 @contextmanager
 def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
-    """Connect to the Ray at ``address``, and disconnect after the block. Raises `InputError` if that fails."""
+    """Connect to the Ray at ``address``, and disconnect after the block. Raises `InputError` if that fails.
+
+    ``about`` is the metadata of the sweep's page, and ``say`` gets the address of the dashboard.
+    """
     _check_address(address)
     try:
         config = None if _is_client(address) else _make_job_config(about)
@@ -234,7 +241,10 @@ def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, 
 
 @contextmanager
 def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
-    """Start a local Ray; shut it down after the block."""
+    """Start a local Ray; shut it down after the block. Raises InputError if it does not start.
+
+    ``simulated_gpus`` is its number of GPUs; None: those of the machine.
+    """
     is_ending = threading.Event()
     dashboard.protect_token()
     with (
@@ -267,7 +277,10 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
 
 @contextmanager
 def _report_failed_start() -> Iterator[None]:
-    """Raise InputError instead if the block, which starts a Ray, raises an OSError or a plain Exception."""
+    """Raise InputError instead if the block, which starts a Ray, raises an OSError or a plain `Exception`.
+
+    Exceptions of other classes pass.
+    """
     try:
         yield
     except Exception as error:
@@ -283,7 +296,7 @@ def _make_job_config(about: Mapping[str, str] | None) -> JobConfig | None:
 
 
 def _is_client(address: str | None) -> bool:
-    """Return whether an address is that of a Ray client, which cannot do everything that a driver can."""
+    """Return whether an address is that of a Ray client, as ``ray://...``, which cannot do all that a driver can."""
     return address is not None and "://" in address
 
 
@@ -346,7 +359,7 @@ def count_allowed_trials(fits: int, max_share: float | None) -> int:
 def count_trials_of_user(fits: int, user: str, others: Sequence[LiveSweep]) -> int:
     """Return how many trials a sweep of ``user`` may run at once while others wait for room; at least one.
 
-    Parts are rounded up, so that no room is left unused.
+    Users have equal parts, and so have the sweeps of one user. Parts are rounded up, so that no room is left unused.
 
     Arguments:
         fits: the number of trials that fit on the whole cluster.
@@ -361,7 +374,10 @@ class ClusterSharing:
     """Computes how many trials one sweep may run on a cluster that it shares; a thread watches the other sweeps."""
 
     def __init__(self, drivers: Callable[[], Sequence[LiveSweep]], waits: Callable[[], bool]) -> None:
-        """Initialize; ``drivers`` returns the sweeps on the cluster, ``waits`` whether anything waits for room."""
+        """Initialize, and start the thread, which `close` stops; Ray must be connected.
+
+        ``drivers`` returns the sweeps on the cluster, this one included, and ``waits`` whether anything waits for room.
+        """
         self._drivers, self._waits = drivers, waits
         self._user, self._job = dashboard.get_user(), ray.get_runtime_context().get_job_id()
         self.others: tuple[LiveSweep, ...] = ()
@@ -369,7 +385,7 @@ class ClusterSharing:
         self.close = repeat(self.look, LOOK_AROUND_S, "sweeps that share the cluster")
 
     def look(self) -> None:
-        """Update which other sweeps there are, and whether anything waits for room; errors of Ray are ignored."""
+        """Update `others` and whether any of them or another program waits for room; errors of Ray are ignored."""
         with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
             self.others = tuple(one for one in self._drivers() if one.job != self._job)
             self._contested = bool(self.others) and self._waits()
@@ -392,7 +408,10 @@ class RoomWaitReporter(Callback):
         self._since, self._told = math.inf, set[tuple[str, ...]]()
 
     def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: object) -> None:
-        """Report what the sweep waits for after some time without a trial, and again if other sweeps take the room."""
+        """Report what the sweep waits for after 10 s with a trial that waits and none that runs.
+
+        Report it again if other sweeps take the room.
+        """
         states = {trial.status for trial in trials}
         if Trial.RUNNING in states or Trial.PENDING not in states:
             self._since = math.inf
@@ -406,7 +425,11 @@ class RoomWaitReporter(Callback):
 
 
 def describe_wait(devices: Devices, free: dict[str, float], others: Sequence[LiveSweep]) -> str:
-    """Return in words which resources a sweep waits for, and which sweeps use them."""
+    """Return in words which resources a sweep waits for, and which sweeps use them.
+
+    ``devices`` are those of one process of a trial, and ``free`` are Ray's available resources by name, such as
+    ``CPU``.
+    """
     asked = [("CPU", devices.cpus), ("GPU", devices.gpus)]
     each = " and ".join(f"{count:g} {name}" for name, count in asked if count)
     there = " and ".join(f"{free.get(name, 0.0):g} {name}" for name, count in asked if count)

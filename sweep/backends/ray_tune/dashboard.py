@@ -43,7 +43,8 @@ RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED
 def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
     """Return the metadata with which to connect to Ray, so that the sweep has a page in the dashboard.
 
-    It is empty if this Ray cannot show such a page; ``say`` then gets a line.
+    The keys are ``job_submission_id``, which names the page's record, ``sweep`` and ``user``. It is empty if this Ray
+    cannot show such a page; ``say`` then gets a line.
     """
     if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
@@ -52,7 +53,10 @@ def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> d
 
 
 def get_user() -> str:
-    """Return the user in whose name sweeps run: ``SWEEP_USER``, or else the name of the account."""
+    """Return the user in whose name sweeps run: ``SWEEP_USER``, or else the name or the number of the account.
+
+    It has at most 40 characters; those other than ASCII letters, digits, ``_``, ``.`` and ``-`` become ``-``.
+    """
     try:
         name = os.environ.get("SWEEP_USER") or getpass.getuser()
     except (KeyError, OSError):  # an account without a name, as in a container
@@ -66,7 +70,8 @@ class JobPage:
     def __init__(self, about: Mapping[str, str], *, shared: bool) -> None:
         """Write the page of a driver that is connected with the metadata ``about``, and start its thread.
 
-        If other drivers use the same Ray (``shared``), the thread also marks lost sweeps as failed.
+        ``about`` is a result of `make_job_metadata` that is not empty. If other drivers use the same Ray (``shared``),
+        the thread also marks lost sweeps as failed, once. Errors of Ray are written to the debug log.
         """
         submitted = _get_submitted_name()
         self._adds = submitted is not None
@@ -86,7 +91,11 @@ class JobPage:
             self._thread.start()
 
     def show(self, status: str, message: str, words: Mapping[str, str]) -> None:
-        """Let the thread show a status on the page, within about two seconds; `close` shows the last one at once."""
+        """Let the thread show a status on the page, within about two seconds; `close` writes the last one at once.
+
+        ``status`` is one of the constants `RUNNING`, `SUCCEEDED`, `STOPPED` and `FAILED`, and ``words`` are added to
+        the page's metadata.
+        """
         record = {
             "status": status,
             "message": message,
@@ -103,7 +112,10 @@ class JobPage:
             self._due.set()
 
     def close(self) -> None:
-        """Write the last status; that is "stopped" unless `show` was called with another end."""
+        """Write the last status, wait up to 3 s for that, and end the thread.
+
+        The status is "stopped" unless `show` was called with another end.
+        """
         if not self._ended:
             self.show(STOPPED, "the sweep was stopped", {})
         self._over.set()
@@ -112,7 +124,10 @@ class JobPage:
             self._thread.join(PATIENCE_S)
 
     def _work(self, shared: bool) -> None:
-        """Write the page whenever it has changed, at most every two seconds, until it is closed; runs in a thread."""
+        """Write the page whenever it has changed, at most every two seconds, until it is closed; runs in a thread.
+
+        If the Ray is ``shared``, mark lost sweeps as failed before. The first error ends the thread.
+        """
         with _ignoring_errors():
             if shared:
                 mark_lost_sweeps_failed()
@@ -125,7 +140,10 @@ class JobPage:
                     return
 
     def _write(self) -> None:
-        """Write the record of the page; in a submitted job's record, only the message and metadata change."""
+        """Write the record of the page; in a submitted job's record, only the message and metadata change.
+
+        A submitted job that is not running keeps its message, and one without a record is left alone.
+        """
         record = self._record
         if self._adds:
             found = _read_record(self._key)
@@ -138,7 +156,10 @@ class JobPage:
 
 
 def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
-    """Return the status of a sweep as one line of text, and as metadata of its page by name."""
+    """Return the status of a sweep as (one line of text, metadata of its page by name).
+
+    The metadata have ``objective``, ``progress``, ``trials`` and ``running``, and ``best`` and ``left`` if known.
+    """
     of_total = "" if status.total is None else f"{status.finished} of "
     trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
     told = {
@@ -174,7 +195,7 @@ class LiveDrivers:
         self._over: set[bytes] = set()
 
     def look(self) -> tuple[LiveSweep, ...]:
-        """Return the sweeps whose drivers are alive now, including this driver's own, sorted by user and name."""
+        """Return the sweeps that run with a connected driver, this driver's own included, sorted by user and name."""
         found = []
         for key, record, alive in _list_job_records(self._over):
             about = record["metadata"]
@@ -190,7 +211,8 @@ class LiveDrivers:
 def mark_lost_sweeps_failed() -> None:
     """Mark the pages of all running sweeps whose drivers are gone as failed, in Ray's key-value store.
 
-    Submitted sweeps are left out: Ray marks them itself, and their drivers are also disconnected before they start.
+    Sweeps submitted as jobs are left out: Ray marks them itself, and their drivers are also disconnected before they
+    start.
     """
     for key, record, alive in _list_job_records():
         if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
@@ -201,7 +223,7 @@ def mark_lost_sweeps_failed() -> None:
 def _list_job_records(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
     """Yield (key, record, whether its driver is connected) for the job record of each sweep, running or ended.
 
-    Records whose keys are in ``known`` are left out.
+    Records whose keys are in ``known``, and those without a ``sweep`` in their metadata, are left out.
     """
     alive = {job["JobID"] for job in ray_private_api.import_private("ray._private.state").jobs() if not job["IsDead"]}
     kv = ray_private_api.import_private("ray.experimental.internal_kv")
@@ -235,7 +257,7 @@ def _put_record(key: str | bytes, record: Mapping[str, Any]) -> None:
 
 
 def _get_submitted_name() -> str | None:
-    """Return the name of the job that this process was submitted as; None if it was not."""
+    """Return the id of the Ray job that this process was submitted as; None if it was not."""
     try:
         config = json.loads(os.environ.get(SUBMITTED, "{}"))
     except ValueError:
@@ -244,7 +266,7 @@ def _get_submitted_name() -> str | None:
 
 
 def _describe_command() -> str:
-    """Return the command line of this process."""
+    """Return the command line of this process, with ``python -m sweep`` or only the name of the program in front."""
     program, *given = sys.argv
     name = "python -m sweep" if Path(program).name == "__main__.py" else Path(program).name
     return " ".join([name, *map(shlex.quote, given)])
@@ -275,7 +297,10 @@ class DashboardGauges:
         }
 
     def set(self, status: SweepStatus, busy: int, slots: int) -> None:
-        """Publish the status of the sweep; ``busy`` trials run and ``slots`` can run at once."""
+        """Publish the status of the sweep; ``busy`` trials run and ``slots`` can run at once.
+
+        Gauges whose value is not known now keep their last one.
+        """
         for state, count in status.trials.items():
             self._set("sweep_trials", count, state=state)
         self._set("sweep_trials_planned", status.total)
@@ -294,7 +319,7 @@ class DashboardGauges:
 
 
 def convert_to_ascii(text: str) -> str:
-    """Return a text with all non-ASCII characters replaced, because Ray refuses them in tags."""
+    """Return a text with each non-ASCII character as an escape sequence, because Ray refuses others in tags."""
     return encodable(text, "ascii")
 
 
@@ -305,8 +330,8 @@ _TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where Ray looks first, be
 def protect_token(folder: Path | None = None) -> None:
     """Make Ray use a token file that only its owner can read; Ray itself writes one that everybody can read.
 
-    Does nothing if the environment names a token. If the home folder is not writable, as in a container, the token is
-    set in the environment of this process.
+    The file is ``auth_token`` in ``folder``, by default ``.ray`` in the home folder. Does nothing if the environment
+    names a token. If the folder is not writable, as in a container, a token is set in the environment of this process.
     """
     if any(name in os.environ for name in _TOKENS):
         return
@@ -317,7 +342,7 @@ def protect_token(folder: Path | None = None) -> None:
 
 
 def _write_token(path: Path) -> None:
-    """Write a token that only its owner can read; keep an existing one, but restrict its permissions.
+    """Write a token to the file ``path`` that only its owner can read; keep an existing one, but restrict its mode.
 
     Raises OSError if the file cannot be written or read.
     """
@@ -339,7 +364,7 @@ def _write_token(path: Path) -> None:
 
 
 def describe_address(url: str) -> str:
-    """Return the line that says where the dashboard is and how to get access."""
+    """Return the line that says where the dashboard is, at ``url`` without ``http://``, and how to get access."""
     line = f"Ray dashboard: http://{url}"
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return line

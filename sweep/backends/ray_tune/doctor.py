@@ -31,14 +31,15 @@ class ProbeRank:
     """Reserves a port on its node and runs TensorFlow there in a process of its own, which may abort or hang."""
 
     def reserve_port(self) -> str:
-        """Reserve a port on this node; return its address."""
+        """Reserve a port on this node, as long as this object exists; return its address as ``host:port``."""
         self._held, address = nodes.hold_port()
         return address
 
     def run_probe(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
         """Run the probe, which computes a sum with the other rank, in a process of at most ``timeout_s`` seconds.
 
-        Returns its exit code, None after a timeout, and its standard output and errors.
+        ``addresses`` are those of both ranks, separated by a comma, and ``rank`` is 0 or 1. Without ``gpus``, GPUs are
+        hidden. Returns the exit code of the process, None after a timeout, and its standard output and errors.
         """
         command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank)]
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -54,10 +55,10 @@ class ProbeRank:
 
 
 def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
-    """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each.
+    """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each, in order.
 
-    Each process uses a GPU if both nodes have one. If Ray cannot run them, both results have the exit code 1 and the
-    error as output.
+    Each process uses a GPU if both nodes have one. If Ray cannot run them, both results have the exit code 1, no output
+    and a line of the error as standard error.
     """
     gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
@@ -80,15 +81,16 @@ def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) ->
 
 
 def get_resources() -> dict[str, float]:
-    """Return the total numbers of CPUs and GPUs of the connected cluster, by ``cpus`` and ``gpus``."""
+    """Return the total numbers of CPUs and GPUs of the connected cluster, under the keys ``cpus`` and ``gpus``."""
     there = ray.cluster_resources()
     return {"cpus": there.get("CPU", 0.0), "gpus": there.get("GPU", 0.0)}
 
 
 def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
-    """Let pairs of neighbouring nodes compute a sum, at most eight; return the number of nodes and each pair's result.
+    """Let pairs of neighbouring nodes compute a sum, the first eight at most; return the results as JSON types.
 
-    Nodes with less than one CPU are left out. The result can be written as JSON.
+    The key ``nodes`` has the number of nodes, of which those with less than one CPU are left out. ``pairs`` lists for
+    each pair the two addresses under ``nodes``, and the results of `try_sum_on_nodes` under ``ran``.
     """
     there = [node for node in nodes.list_alive_nodes() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
@@ -99,14 +101,17 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
 
 
 def _decode(output: str | bytes | None) -> str:
-    """Return the output of a process as text; `subprocess` gives it as bytes or None after a timeout."""
+    """Return the output of a process as text; after a timeout, `subprocess` gives bytes, or None for no output."""
     if isinstance(output, str):
         return output
     return (output or b"").decode()
 
 
 def main(address: str, *timeout_s: str) -> None:
-    """Join the cluster, print the result as JSON, and leave; with a timeout, check pairs of nodes."""
+    """Join the cluster at ``address``, print its resources as JSON, and leave.
+
+    With one ``timeout_s``, in seconds, print the results of pairs of nodes instead.
+    """
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     found = measure_node_pairs(*map(float, timeout_s)) if timeout_s else get_resources()
     ray.shutdown()

@@ -44,7 +44,11 @@ def main() -> None:
 
 
 def run_worker(arguments: list[str]) -> None:
-    """Run the program of Ray's own worker in this process, as if Python had started it with these arguments."""
+    """Run the program of Ray's own worker in this process, as if Python had started it with these arguments.
+
+    The variables for the fork server are removed from the environment. Raises KeyError if `PROGRAM_VARIABLE` is not
+    set.
+    """
     program = os.environ.pop(PROGRAM_VARIABLE)
     os.environ.pop(SERVER_VARIABLE, None)  # the author's code must not see it
     sys.argv = [program, *arguments]
@@ -68,7 +72,8 @@ def _connect(name: str) -> socket.socket | None:
 def _request_worker(connection: socket.socket) -> bool:
     """Ask the fork server to start a worker in place of this process; return False if it does not.
 
-    The request has this process's arguments, environment, folder, standard streams and limits.
+    The request has this process's arguments, environment, folder, output streams, process group, blocked signals and
+    limit of open files.
     """
     request = {
         "arguments": sys.argv[1:],
@@ -89,7 +94,7 @@ def _request_worker(connection: socket.socket) -> bool:
 
 
 def _wait_for_end(connection: socket.socket) -> int:
-    """Wait until the worker ends, and return its exit code; 1 if the server or Ray ends before."""
+    """Wait until the worker ends, and return its exit code; 1 if the fork server or Ray ends before."""
     connection.settimeout(LOOK_S)
     parent = os.getppid()
     while os.getppid() == parent:

@@ -55,9 +55,9 @@ class Request:
 
 
 def main() -> None:
-    """Import the modules of `ALWAYS`, then fork workers until standard input is closed. In a fork, run Ray's worker.
+    """Import the modules of `ALWAYS` and those named by standard input, then fork workers until that is closed.
 
-    Exits with a message if libraries have started threads, which a fork would lack.
+    In a fork, run Ray's worker. Exit with a message if libraries have started threads, which a fork would lack.
     """
     gc.disable()  # until a worker is forked, see `sweep.garbage`
     recorder.pause()
@@ -95,7 +95,7 @@ def get_worker_identity() -> dict[str, str]:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules. If one cannot be imported, ignore it: the worker imports it again and reports the error."""
+    """Import modules by their names; ignore one that fails, since the worker imports it again and reports the error."""
     for name in names:
         with suppress(Exception):
             importlib.import_module(name)
@@ -105,7 +105,7 @@ def list_lasting_threads() -> list[str]:
     """Return the names of this process's other threads that would be missing in a fork.
 
     The process is forked once before they are listed, because OpenBLAS ends its threads before a fork and starts new
-    ones only when needed.
+    ones only when needed. Threads that are known to be harmless are left out.
     """
     child = os.fork()
     if child == 0:
@@ -120,9 +120,10 @@ def list_lasting_threads() -> list[str]:
 
 
 def serve(listener: socket.socket) -> Request | None:
-    """Fork a worker for each request, until standard input is closed.
+    """Fork a worker for each request that comes to ``listener``, until standard input is closed.
 
-    Returns the request in a worker, and None in the server.
+    Returns the request in each worker, and None in the server. The server sends workers' exit codes to their clients,
+    and kills the worker of a client that has ended.
     """
     woken, wakes = socket.socketpair()
     wakes.setblocking(False)
@@ -158,7 +159,7 @@ def _fork_worker(
     clients: dict[int, socket.socket],
     selector: selectors.BaseSelector,
 ) -> bool:
-    """Fork a worker for a request; return True in the worker and False in the server."""
+    """Fork a worker for a request; return True in the worker and False in the server, which adds it to ``clients``."""
     worker = os.fork()
     if worker == 0:
         for other in (connection, *clients.values()):
@@ -174,7 +175,7 @@ def _fork_worker(
 
 
 def _receive_request(connection: socket.socket) -> Request | None:
-    """Return the request on a connection; None if another user sends it, or its sender ends before it is complete."""
+    """Return the request on a connection; None if another user sends it or it is incomplete."""
     user = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     if user != os.getuid():
         return None
@@ -195,7 +196,10 @@ def _receive_request(connection: socket.socket) -> Request | None:
 
 
 def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Send the exit codes of workers that have ended to their clients; 128 + N if signal N has ended a worker."""
+    """Send the exit codes of workers that have ended to their clients, and remove these from ``clients``.
+
+    The code is 128 + N if signal N has ended a worker.
+    """
     while clients:
         worker, status = os.waitpid(-1, os.WNOHANG)
         if not worker:
@@ -209,7 +213,10 @@ def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors
 
 
 def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Kill the worker of a client that has ended, as Ray ends the client in place of an unregistered worker."""
+    """Kill the worker of ``client``, if it still runs, because the client has ended.
+
+    Ray ends the client in place of an unregistered worker.
+    """
     workers = [worker for worker, one in clients.items() if one is client]
     if workers:  # otherwise it has just ended
         selector.unregister(client)
@@ -217,7 +224,11 @@ def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: sel
 
 
 def take_over(request: Request) -> None:
-    """Give this process the standard streams, environment, folder, limits and blocked signals of ``request``."""
+    """Give this process the environment, folder, outputs, process group, limits and blocked signals of ``request``.
+
+    Standard input becomes empty, and signal handlers and NumPy's random generator are reset. Raises OSError if the
+    folder is gone.
+    """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

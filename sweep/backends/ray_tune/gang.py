@@ -54,7 +54,7 @@ class Gang:
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
-        """Return the lines for the user about peers that were lost and replaced since the last call."""
+        """Return the lines for the user about peers that were lost and replaced since the last call, if any."""
         told = () if self._attendance is None else self._attendance.told()
         return tuple(f"trial {self._trial}: {line}" for line in told)
 
@@ -63,7 +63,8 @@ class Gang:
     def begin(self, assignment: Assignment) -> None:
         """Begin a trial on all ranks; for the first trial, start the peers before.
 
-        Raises RuntimeError if ranks have loaded different data, and WorkerLost if one is lost.
+        Raises RuntimeError if ranks have loaded different data, WorkerLost if one is lost, and otherwise the error that
+        a rank has raised.
         """
         self._trial = assignment.trial
         if self._ranks is None:
@@ -83,10 +84,11 @@ class Gang:
                 )
 
     def train(self, report: Report) -> None:
-        """Train epoch after epoch on all ranks, as long as ``report`` returns True.
+        """Train epoch after epoch on all ranks, as long as ``report`` returns True and there is one left.
 
         Each call of a rank trains one epoch, because the report function that it gets always returns False. Raises
-        RuntimeError if ranks disagree about the epoch or its loss, and WorkerLost if one is lost.
+        RuntimeError if ranks disagree about the epoch or its loss, WorkerLost if one is lost, and otherwise the error
+        that a rank has raised.
         """
         while True:
             epochs: list[EpochReported] = []
@@ -107,13 +109,14 @@ class Gang:
                 return
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """Save rank 0 alone, because all ranks have the same state."""
+        """Save rank 0 alone, because all ranks have the same state; return what its trainable's ``save`` returns."""
         return self._own_trainable.save(folder)
 
     def restore(self, folder: Path) -> int:
         """Continue from a checkpoint on all ranks; return its epoch.
 
-        A rank that does not have the checkpoint downloads it. Raises ValueError if ranks restore different epochs.
+        A rank that does not have the checkpoint downloads it. Raises ValueError if ranks restore different epochs,
+        WorkerLost if one is lost, and otherwise the error that a rank has raised.
         """
         mine, *theirs = self._call_all_ranks("restore", (folder,), lambda: self._own_trainable.restore(folder), BEGIN_S)
         if any(other != mine for other in theirs):
@@ -121,7 +124,7 @@ class Gang:
         return int(mine)
 
     def facts(self) -> Facts:
-        """Return the facts of rank 0, with the nodes and devices of all ranks."""
+        """Return the facts of rank 0, with the nodes of all ranks, each once, and the devices of all ranks."""
         facts = self._own_trainable.facts()
         nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
         devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
@@ -130,7 +133,8 @@ class Gang:
     def absorb_reads(self) -> None:
         """Add the files and variables that the other ranks have read to this process's record.
 
-        The reads of a rank that does not answer are recorded as unknown.
+        The reads of a rank that does not answer within 5 s are recorded as unknown. Peers that serve rank 0 are not
+        asked: their reads are always unknown.
         """
         if self._attendance is not None:  # its peers receive no calls
             inputs.add_earlier_inputs(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
@@ -166,7 +170,7 @@ class Gang:
     def _leave(self, reason: str) -> None:
         """Disconnect rank 0 from the other ranks and send them the reason, but wait only a second for it.
 
-        While ranks connect, TensorFlow blocks one that leaves.
+        While ranks connect, TensorFlow blocks one that leaves. Raises RuntimeError before the first trial.
         """
         ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `ready` has checked
         leaving = threading.Thread(target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True)
@@ -174,9 +178,9 @@ class Gang:
         leaving.join(LEAVING_S)
 
     def _start_peers(self, assignment: Assignment) -> Ranks:
-        """Start the peers and connect all ranks; return the addresses of all ranks, as rank 0 uses them.
+        """Start the peers and connect all ranks; return the addresses of all ranks, with the rank of this process.
 
-        With servers, a `PeerWatcher` takes over the peers.
+        With servers, a `PeerWatcher` takes over the peers. Raises what `_call_all_ranks` raises.
         """
         group, first = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
         shares = self._job.shares(assignment.devices)
@@ -226,9 +230,10 @@ class Gang:
             method: name of the method of the peers, see `TrialRank`.
             arguments: arguments for the peers: a tuple for all, or a list with one for each rank.
             mine: the call on this rank.
-            patience_s: how much later than this rank peers may end.
+            patience_s: how many seconds later than this rank peers may end.
 
-        Raises the error that a rank has raised, or WorkerLost if a rank is gone.
+        Raises the error that a rank has raised, or WorkerLost if a rank is gone. The peers are then ended, unless the
+        error ends only the trial or comes from ``restore``.
         """
         each = arguments if isinstance(arguments, list) else [arguments] * len(self._peers)
         calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
@@ -253,10 +258,11 @@ class Gang:
     def _raise_outcome(
         self, here: CallResult, error: BaseException | None, answers: dict[int, CallResult], lost: dict[int, str]
     ) -> None:
-        """Raise the error of a call on all ranks, if any rank has failed or is lost.
+        """Raise the error of a call on all ranks, if any rank has failed, has ended the trial or is lost.
 
-        If several ranks have failed, the error that caused the others is raised. RuntimeError is raised if ranks have
-        ended the call differently without a failure.
+        ``here`` and ``error`` are the result and the exception of this rank, and ``answers`` the results of others by
+        rank. ``lost`` says why ranks are lost. If several ranks have failed, the error that caused the others is
+        raised. RuntimeError is raised if ranks have ended the call differently without a failure.
         """
         results = {0: here, **answers}
         failed = {rank: result for rank, result in results.items() if result.error and not result.is_end}
@@ -284,7 +290,10 @@ class Gang:
         raise RuntimeError(f"ranks must compute the same, and {difference}")
 
     def _collect_answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, CallResult], dict[int, str]]:
-        """Wait up to ``patience_s`` seconds; return the answers of the peers by rank, and why the others are lost."""
+        """Wait up to ``patience_s`` seconds; return, by rank, the answers of the peers, and why the others are lost.
+
+        ``calls`` are Ray's references to the calls of all peers, rank 1 first.
+        """
         if calls:
             ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
         answers: dict[int, CallResult] = {}
@@ -304,7 +313,7 @@ class Gang:
 
     @contextmanager
     def _watching(self, calls: Sequence[Any]) -> Iterator[None]:
-        """Watch the peers in a thread while this rank runs a call in the block.
+        """Watch the peers that run ``calls`` in a thread while this rank runs its own call in the block.
 
         If a peer is lost, this rank is disconnected, so that its call ends instead of waiting.
         """
@@ -320,7 +329,8 @@ class Gang:
     def _watch(self, waiting: list[Any], over: threading.Event) -> None:
         """Wait until ``over`` is set; if a peer is lost before, disconnect this rank, so that its call ends.
 
-        If the call has not ended 15 s later, this process is ended with exit code 75.
+        ``waiting`` are the calls of the peers; once all have answered, the method returns. If this rank's call has not
+        ended 15 s after a loss, this process is ended with exit code 75.
         """
         while waiting and not over.wait(LOOK_S):
             answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
@@ -333,7 +343,7 @@ class Gang:
 
 
 def _is_gone(call: Any) -> bool:
-    """Return whether a call has failed because its actor is gone."""
+    """Return whether a call that has ended failed because its actor is gone; True for any other error of Ray too."""
     try:
         ray.get(call, timeout=0)
     except RayError:
@@ -342,7 +352,10 @@ def _is_gone(call: Any) -> bool:
 
 
 def _make_error(rank: int, result: CallResult) -> Exception:
-    """Return the error of another rank, as an exception of the same name with a note of where it was raised."""
+    """Return the error of another rank, as an exception of the same name with a note of where it was raised.
+
+    Its type is a new one, except that out of memory, in whatever words, becomes `OutOfMemory`.
+    """
     text = f"{result.text} (rank {rank})"
     error = OutOfMemory(f"{result.error}: {text}") if result.is_short else type(result.error, (Exception,), {})(text)
     error.add_note(f"On rank {rank}:\n{result.trace}")
@@ -392,7 +405,7 @@ class PeerWatcher:
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
     def told(self) -> tuple[str, ...]:
-        """Return the lines about peers that were lost and replaced since the last call."""
+        """Return the lines about peers that were lost and replaced since the last call, and forget them."""
         told, self._told = tuple(self._told), []
         return told
 
@@ -400,8 +413,8 @@ class PeerWatcher:
     def busy(self) -> Iterator[None]:
         """Record for the watching thread that rank 0 runs a call inside the block.
 
-        If a server is lost, or a worker that cannot be replaced, and rank 0 is still in a call `STUCK_S` later, this
-        process is ended.
+        If a server is lost, or a worker that cannot be replaced, and rank 0 is still in a call 15 s later, this process
+        is ended with exit code 75.
         """
         self._busy.set()
         try:
@@ -416,9 +429,9 @@ class PeerWatcher:
             _kill(peer.actor)
 
     def _watch(self) -> None:
-        """Check all peers repeatedly until `close`, or until one is lost that cannot be replaced; runs in a thread.
+        """Check all peers repeatedly until `close`, or until one is lost that cannot be replaced; then set `found`.
 
-        If rank 0 is still in a call `STUCK_S` seconds after that, this process is ended.
+        Runs in a thread. If rank 0 is in a call `STUCK_S` seconds after such a loss, this process is ended.
         """
         while not self._over.wait(ATTEND_S) and not self.lost:
             for rank, peer in self._peers.items():
@@ -447,7 +460,10 @@ class PeerWatcher:
         return ""
 
     def _replace(self, rank: int, peer: _Peer, reason: str) -> None:
-        """Start another actor in place of a lost peer; record a server, or a worker lost too often, as lost."""
+        """Start another actor in place of a lost peer; record a server, or a worker lost too often, as lost instead.
+
+        The peer's actor is ended first. After `close`, nothing else is done.
+        """
         _kill(peer.actor)
         if self._over.is_set():
             return

@@ -47,7 +47,7 @@ class SweepJob:
 
     @property
     def address(self) -> str:
-        """Name by which any user can refer to the sweep: ``user/sweep``."""
+        """Name by which any user can refer to the sweep, ``user/sweep``."""
         return f"{self.user}/{self.sweep}"
 
 
@@ -67,7 +67,7 @@ class Jobs:
             logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def sweeps(self) -> list[SweepJob]:
-        """Return all jobs that run or have run sweeps, sorted by the time of their start."""
+        """Return all jobs that run or have run sweeps, sorted by the time of their start; those without one first."""
         with self._asking():
             found = [one for one in self._client.list_jobs() if "sweep" in (one.metadata or {})]
         return sorted((_make_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
@@ -94,13 +94,14 @@ class Jobs:
         requirements: Sequence[str],
         env: Mapping[str, str],
     ) -> str:
-        """Submit a job that runs a command line on the cluster, and return its id.
+        """Submit a job that runs the command line ``entrypoint`` on the cluster, and return its id.
 
         Arguments:
-            package: the files that the job needs.
-            about: the sweep's name, its results and its file, under the keys ``sweep``, ``results`` and ``file``.
+            package: the folder or archive with the files that the job needs.
+            about: the sweep's name, its results and its file, under the keys ``sweep``, ``results`` and ``file``;
+                perhaps ``user``, who is otherwise this user.
             requirements: packages that pip installs for the job.
-            env: environment variables of the job.
+            env: further environment variables of the job.
 
         Raises:
             RefusedError: if a job of the sweep is running, or the results have a sweep of that name by another user.
@@ -136,7 +137,10 @@ class Jobs:
             )
 
     def _submit_patiently(self, **job: Any) -> str:
-        """Submit a job and return its id; try again for 60 s while a new cluster has no agent that runs jobs."""
+        """Submit a job and return its id; try again for 60 s while a new cluster has no agent that runs jobs.
+
+        ``job`` are the arguments of Ray's `submit_job`. Raises RuntimeError if the cluster refuses it.
+        """
         until = time.monotonic() + AGENT_S
         while True:
             try:
@@ -147,12 +151,12 @@ class Jobs:
             time.sleep(_POLL_S)
 
     def logs(self, job: str) -> str:
-        """Return what a job has printed so far."""
+        """Return what the job with this id has printed so far."""
         with self._asking():
             return str(self._client.get_job_logs(job))
 
     def follow(self, job: str) -> Generator[str, None, None]:
-        """Yield what a job prints, piece by piece, from its beginning until the job ends."""
+        """Yield what the job with this id prints, piece by piece, from its beginning until the job ends."""
         lines = self._client.tail_job_logs(job)
 
         async def read() -> str | None:
@@ -168,7 +172,7 @@ class Jobs:
                 yield text
 
     def wait(self, job: str) -> SweepJob:
-        """Wait until a job is over, however long that takes, and return it."""
+        """Wait until the job with this id is over, however long that takes, and return it."""
         while True:
             with self._asking():
                 found = _make_job(self._client.get_job_info(job))
@@ -177,14 +181,17 @@ class Jobs:
             time.sleep(_POLL_S)
 
     def stop(self, job: str) -> SweepJob:
-        """Stop a job, wait until it is over and return it."""
+        """Stop the job with this id, wait until it is over and return it; Ray kills one that takes 300 s."""
         with self._asking():
             self._client.stop_job(job)
         return self.wait(job)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Raise `InputError` instead if Ray's dashboard does not answer or refuses in the block."""
+        """Raise `InputError` instead if Ray's dashboard does not answer or refuses in the block.
+
+        It takes the place of any OSError, RuntimeError and ValueError, too, except sweep's own errors.
+        """
         import aiohttp
         import requests
         from ray.exceptions import AuthenticationError
@@ -205,13 +212,13 @@ class Jobs:
 
 
 def _parse_job_number(job: SweepJob) -> int:
-    """Return the number at the end of a job's id; 0 if it has none."""
+    """Return the number after the last hyphen of a job's id; 0 if it has none."""
     last = job.id.rpartition("-")[2]
     return int(last) if last.isdecimal() else 0
 
 
 def _make_job(found: Any) -> SweepJob:
-    """Return a job of Ray as a `SweepJob`; a job that failed because its driver was interrupted counts as stopped."""
+    """Return a job as Ray's client describes it as a `SweepJob`; one whose driver was interrupted counts as stopped."""
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000
     state = str(getattr(found.status, "value", found.status))

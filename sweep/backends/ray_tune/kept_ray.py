@@ -44,12 +44,12 @@ class KeptRay:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a Ray for the next command to use."""
+        """Whether there is a Ray, which has not died, for the next command to use."""
         return self._cluster is not None and not self._is_lost
 
     @property
     def workers(self) -> KeptWorkers:
-        """The workers that have no trial now."""
+        """Workers that are kept while they have no trial; none at first."""
         from sweep.backends.ray_tune.kept_workers import KeptWorkers
 
         if self._workers is None:
@@ -68,13 +68,15 @@ class KeptRay:
         listener: Listener,
         start: Callable[[], AbstractContextManager[Cluster]],
     ) -> Iterator[Cluster]:
-        """Yield a connection to the Ray for one session; start the Ray before if it does not run.
+        """Yield a connection to the Ray for one session; start the Ray before if it does not run or has died.
+
+        The Ray goes on running after the block, unless that raises an `Exception`; then it is ended.
 
         Arguments:
             made_for: the settings with which the Ray is started; a running Ray with other settings is replaced.
             make_metadata: returns the metadata of the session's page in the dashboard.
             listener: receives the Ray's reports during the session.
-            start: starts a Ray, which reports to `say` and `report_loss`.
+            start: returns a context manager that starts a Ray, which reports to `say` and `report_loss`.
         """
         if self._cluster is not None and (self._is_lost or self._made_for != made_for):
             self.close()
@@ -95,7 +97,7 @@ class KeptRay:
             self.listener = Listener()
 
     def _read_pointer(self, metadata: dict[str, str]) -> str:
-        """Return the key of the dashboard page's record, from the metadata with which Ray was started."""
+        """Return the key of the dashboard page's record from the ``metadata`` of Ray's start; ``""`` if none."""
         from sweep.backends.ray_tune.dashboard import POINTER
 
         return metadata.get(POINTER, "")
@@ -127,7 +129,10 @@ class KeptRay:
         self.listener.lost()
 
     def close(self) -> None:
-        """End the kept workers and the Ray; the object can start another one afterwards."""
+        """End the kept workers and the Ray, if any; the object can start another Ray afterwards.
+
+        The context managers of `enter` are left too.
+        """
         if self._workers is not None and not self._is_lost:
             self._workers.end()
         self._workers = None
@@ -145,7 +150,10 @@ def get_kept_ray() -> KeptRay | None:
 
 
 def keep_ray() -> KeptRay:
-    """Make this process keep its local Ray between commands from now on; return the object that holds it."""
+    """Make this process keep its local Ray between commands from now on; return the one object that holds it.
+
+    No Ray is started yet.
+    """
     global _kept
     if _kept is None:
         _kept = KeptRay()

@@ -44,7 +44,7 @@ class KeptWorkers:
         return len(self.workers)
 
     def end(self) -> None:
-        """End all kept workers and release their resources."""
+        """End all kept workers, if any, and release their resources."""
         if self.manager is not None:
             self.manager.cleanup()
         self.manager = None
@@ -53,7 +53,8 @@ class KeptWorkers:
     def end_unfit(self, job: Job, settings: WorkerSettings, say: Callable[[str], None]) -> None:
         """End the kept workers that cannot train for this job, or do not answer within 10 s.
 
-        ``say`` gets a line with their number and the first reason, if there are any.
+        ``settings`` are the devices and the ``training`` block of the job's trials. If any are ended, ``say`` gets a
+        line with their number and the first reason.
         """
         if not self.workers:
             return
@@ -76,7 +77,10 @@ class KeptWorkers:
 
 
 def _read_answer(answer: Any) -> str:
-    """Return why a worker cannot be used again, such as that it has not answered; ``""`` if it can."""
+    """Return why a worker cannot be used again, such as that it has not answered; ``""`` if it can.
+
+    ``answer`` is Ray's reference to the result of its `find_hindrance`.
+    """
     try:
         hindrance: str | None = ray.get(answer, timeout=0)
     except Exception as error:  # its process is gone, or does not answer
@@ -87,7 +91,8 @@ def _read_answer(answer: Any) -> str:
 def keeping_workers(kept: KeptWorkers, say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Return a context manager in which a Tune experiment begins with the kept workers, and at its end keeps its own.
 
-    If this Ray lacks the private names for that, the kept workers are ended and the experiment keeps none.
+    If this Ray lacks the private names for that, the kept workers are ended now, the experiment keeps none, and ``say``
+    gets a line.
     """
     if ray_private_api.list_missing(ray_private_api.KEPT_WORKERS):
         kept.end()
@@ -146,7 +151,10 @@ class _KeepsWorkers:
         return is_reused
 
     def _maybe_cache_trial_actor(self, trial: Any) -> bool:
-        """Keep the worker of an ended trial, in place of Tune's decision; return whether it is kept."""
+        """Keep the worker of an ended trial, in place of Tune's decision; return whether it is kept.
+
+        It is not if it has not started or has failed, or if the experiment is ending.
+        """
         actor = self._trial_to_actor[trial]
         is_usable = actor in self._started_actors and not self._actor_manager.is_actor_failed(actor)
         if self._is_ending or not is_usable:
@@ -159,7 +167,10 @@ class _KeepsWorkers:
         return True
 
     def _cleanup_trials(self) -> None:
-        """End the workers that still have a trial, and put the idle ones into `kept` for the next experiment."""
+        """End the workers that still have a trial, and put the idle ones into `kept` for the next experiment.
+
+        The idle ones end their session, for which they have 10 s.
+        """
         self._is_ending = True
         idle = [self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)]
         for trial in list(self._actor_to_trial.values()):

@@ -31,7 +31,8 @@ _NICENESS = 10  # what starts in the background must not slow down workers
 def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> Iterator[bool]:
     """Make a local Ray that starts inside the block get its workers from ``server``; yield whether it does.
 
-    It does not if ``server`` is None or this Ray lacks the private names for it.
+    It does not if ``server`` is None or this Ray lacks the private names for it, of which ``say`` then gets a line.
+    Environment variables are set inside the block.
     """
     if server is None or not ray_private_api.is_usable(ray_private_api.FORKED_WORKERS, say):
         yield False
@@ -70,8 +71,8 @@ def importing_in_advance(
 
     With ``server``, workers are forks of that process. Otherwise the processes that Ray starts in advance import
     ``modules`` themselves, unless trials use GPUs, or Ray would start more than twice as many processes as trials can
-    run at once (``most`` limits these). Libraries read their number of threads when they are imported, so it is set
-    before, as Ray sets it for the worker of a trial.
+    run at once, which ``most`` limits unless it is None. ``devices`` are those of a trial. Libraries read their number
+    of threads when they are imported, so it is set before, as Ray sets it for the worker of a trial.
     """
     with forking_workers(server, say) as are_forked:
         if are_forked:
@@ -92,16 +93,20 @@ def importing_in_advance(
 def listening_on_localhost(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Return a context manager in which a Ray that starts listens only on 127.0.0.1.
 
-    Ray's own setting for this cannot be used, because Ray has read it when it was imported.
+    Ray's own setting for this cannot be used, because Ray has read it when it was imported. Without the private name
+    that is needed, others can reach the Ray, as ``say`` is told.
     """
     return ray_private_api.replacing_name(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
 
 
 def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Return a context manager in which a Ray node may take `START_S` seconds to start, instead of Ray's 30."""
+    """Return a context manager in which a Ray node may take `START_S` seconds to start, instead of Ray's 30.
+
+    If this Ray lacks the private name, its time stays as it is, and ``say`` gets a line.
+    """
 
     def get_node(theirs: Callable[..., Any], *which: Any) -> Any:
-        """Call Ray's function again and again until it returns the node, for at most `START_S` seconds."""
+        """Call Ray's function until it returns the node, for at most `START_S` seconds; then raise its RuntimeError."""
         until = time.monotonic() + START_S
         while True:
             try:
@@ -118,9 +123,10 @@ def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
 def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
     """Make a local Ray that starts inside the block start its dashboard and monitor in a thread: no trial needs them.
 
-    Yields a function that ends the thread's work, finished or not, to be called before Ray is shut down. From the
-    thread, ``say`` gets the address of the dashboard or what failed to start. ``meanwhile`` is called while the
-    dashboard starts, or before Ray starts if this Ray lacks the private names that are needed.
+    Its log monitor is not started at all. Yields a function that ends the thread's work, finished or not, to be called
+    before Ray is shut down. From the thread, ``say`` gets the address of the dashboard or what failed to start.
+    ``meanwhile`` is called while the dashboard starts, or before Ray starts if this Ray lacks the private names that
+    are needed.
     """
     if not ray_private_api.is_usable(ray_private_api.FASTER_START, say):
         meanwhile()
@@ -188,7 +194,7 @@ class _BackgroundStart:
         self._starts.put(start)
 
     def run(self) -> None:
-        """Call the added functions one after another, until `end_thread` is called."""
+        """Call the added functions one after another, until `end_thread` is called; pass their errors to ``say``."""
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread and of what it starts
         while (start := self._starts.get()) is not None:

@@ -40,14 +40,17 @@ class Node:
     is_known: bool = True  # false: an autoscaler may add it, without saying what it has
 
     def fits(self, devices: Devices) -> int:
-        """Return how many processes with ``devices`` fit on the machine at once; 8 if its resources are unknown."""
+        """Return how many processes with ``devices`` fit on the machine at once; 8 if its resources are unknown.
+
+        Raises ValueError if they need neither CPUs nor GPUs.
+        """
         if not self.is_known:
             return AT_FIRST
         return devices.fits(self.cpus, self.gpus)
 
 
 def list_alive_nodes() -> tuple[Node, ...]:
-    """Return the machines that are alive and will not be taken away soon."""
+    """Return the machines of the connected cluster that are alive and will not be taken away soon."""
     leaving = find_draining_nodes()
     found = (node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving)
     return tuple(
@@ -57,7 +60,7 @@ def list_alive_nodes() -> tuple[Node, ...]:
 
 
 def find_draining_nodes() -> Mapping[str, int]:
-    """Return the machines that will be taken away soon, by id, with the time in ms since 1970 (0 if unknown).
+    """Return the machines that will be taken away soon, by id, with the time of that in ms since 1970 (0 if unknown).
 
     The mapping is empty if this Ray lacks the private name for it.
     """
@@ -77,7 +80,10 @@ class DrainWatcher:
         self.close = repeat(self._look, DRAINING_S, "nodes that are taken away")
 
     def __call__(self) -> str | None:
-        """Return in words why trials must leave this machine, with the seconds left if known; None if they can stay."""
+        """Return in words why trials must leave this machine, with the seconds left if known; None if they can stay.
+
+        The answer is that of the last check; any machine of the trial counts.
+        """
         return self._why
 
     def _look(self) -> None:
@@ -90,9 +96,10 @@ class DrainWatcher:
 
 
 def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
-    """Return the kinds of machines that an autoscaler can add, each with the number that it can add.
+    """Return the kinds of machines that an autoscaler can add, each as (machine, largest number of such machines).
 
-    The number is 1000 if there is no limit. The tuple is empty if there is no autoscaler.
+    The number is 1000 if there is no limit. The tuple is empty if there is no autoscaler or this Ray does not tell.
+    Ray's own autoscaler does not say what its machines have: one kind, which is not known, stands for them.
     """
     if ray_private_api.list_missing(ray_private_api.PROMISES):  # then only present machines count
         return ()
@@ -111,10 +118,11 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
 
 @contextmanager
 def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
-    """Check that all machines see a job's results folder; after the block, delete the data that its workers shared.
+    """Check that all machines with room for ``devices`` see a job's results folder; delete shared data afterwards.
 
-    If the results are in an object store, the folder is not checked. Data left by a killed session are deleted first.
-    Raises InputError naming each machine that does not see the folder.
+    If the results are in an object store, the folder is not checked. Data that the workers of a killed session have
+    shared are deleted before the block; those of this session, with its local copies of results, after it. Raises
+    InputError naming each machine that does not see the folder.
     """
     used = tuple(node for node in list_alive_nodes() if node.fits(devices))
     if job.store is None:
@@ -131,7 +139,10 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
-    """Raise an `InputError` that names each of ``nodes`` that does not see the results folder, unless all see it."""
+    """Raise an `InputError` that names each of ``nodes`` that does not see the results folder, unless all see it.
+
+    Raises OSError if this machine cannot write to ``folder``.
+    """
     text = secrets.token_hex(16)
     probe = folder / f".probe-{text}"
     probe.write_text(text)
@@ -154,7 +165,8 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
 def _probe_folder(probe: str, text: str, node: str) -> str | None:
     """Return why this machine cannot use the results folder; None if it can.
 
-    Checks that the file ``probe`` contains ``text``, and creates an empty file beside it, named with the id ``node``.
+    Checks that the file at the path ``probe`` contains ``text``, and creates an empty file beside it, named with the id
+    ``node``.
     """
     path = Path(probe)
     try:
@@ -171,7 +183,7 @@ def _probe_folder(probe: str, text: str, node: str) -> str | None:
 def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *arguments: str) -> list[tuple[Node, Any]]:
     """Call a function on each machine; return each machine with its result or, as a text, why it has none.
 
-    Waits for 60 s at most. `_probe_folder` also gets the machine's id.
+    Waits for 60 s at most. `_probe_folder` also gets the machine's id, after ``arguments``.
     """
     calls = [(node, _call_on_node(node, function, arguments)) for node in nodes]
     if calls:
@@ -180,7 +192,10 @@ def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *argument
 
 
 def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str, ...]) -> Any:
-    """Call a function on a machine without waiting for it; return Ray's reference to the result."""
+    """Call a function with ``arguments`` on a machine without waiting for it; return Ray's reference to the result.
+
+    `_probe_folder` also gets the machine's id.
+    """
     task = ray.remote(function).options(
         num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
     )
@@ -198,10 +213,10 @@ def _get_result(call: Any) -> Any:
 
 
 def hold_port(before: str = "") -> tuple[socket.socket, str]:
-    """Reserve a port of this node; return the socket that holds it, and the address as ``host:port``.
+    """Reserve a port of this node; return (the socket that holds it, the address as ``host:port``).
 
-    A server may listen on the port at the same time. ``before`` is the address to reserve, ``""`` for any port.
-    Raises OSError if it is not available or belongs to another node.
+    A server may listen on the port at the same time. ``before`` is the address to reserve, ``""`` for any port. Raises
+    OSError if it is not available or belongs to another node.
     """
     host = ray.util.get_node_ip_address()
     old_host, _, old_port = before.rpartition(":")

@@ -32,7 +32,8 @@ _OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)  # for Ray's m
 def clean_output(printed: bytes) -> str:
     """Return printed bytes as text, without escape sequences, and with only the last state of each line.
 
-    A program that writes a line again, such as a progress bar, begins each state of it with a carriage return.
+    A program that writes a line again, such as a progress bar, begins each state of it with a carriage return. Bytes
+    that are not UTF-8 are replaced, and lines that Ray adds for its log monitor are left out.
     """
     lines = []
     for line in printed.decode("utf-8", "replace").split("\n"):
@@ -57,7 +58,7 @@ def _apply_backspaces(line: str) -> str:
 
 
 def take_unsent_output(path: Path) -> str:
-    """Return what is in the output file of a lost worker, and delete it; ``""`` if there is no such file.
+    """Return what is in the output file of a lost worker, cleaned, and delete it; ``""`` if it cannot be read.
 
     Of a long output, only the first 32 KiB and the last 4 KiB are returned.
     """
@@ -81,7 +82,7 @@ class _Excerpt:
     size: int = 0  # number of bytes printed
 
     def add(self, data: bytes) -> None:
-        """Add what was printed next."""
+        """Add what was printed next; only the first 32 KiB and the last 4 KiB of all are kept."""
         room = KEPT_BYTES - len(self.first)
         self.first += data[:room]
         self.last = (self.last + data[room:])[-LAST_BYTES:]
@@ -115,17 +116,20 @@ class OutputCapture:
         threading.Thread(target=self._limit_size, name="output", daemon=True).start()
 
     def begin_trial(self) -> None:
-        """Discard the output of earlier trials, and collect that of the next trials from now on."""
+        """Discard what was collected of earlier trials, and collect the output of the next trials from now on.
+
+        It is still written to the original standard output.
+        """
         with self._lock:
             self._empty()
             self._printed = _Excerpt()
             self._sent = 0
 
     def take(self, *, trial_ends: bool) -> str:
-        """Return the lines printed since the last call, up to the first 32 KiB of the present trials.
+        """Return the lines printed since the last call, cleaned, up to the first 32 KiB of the present trials.
 
-        An incomplete last line is returned by a later call. With ``trial_ends``, it counts as complete, and the last
-        4 KiB of a longer output follow.
+        An incomplete last line is returned by a later call. With ``trial_ends``, it counts as complete, and the last 4
+        KiB of a longer output follow. The result may be ``""``.
         """
         with self._lock:
             self._empty()
@@ -145,7 +149,10 @@ class OutputCapture:
         return clean_output(text)
 
     def close(self) -> None:
-        """Restore the process's standard output and standard error, and delete the file."""
+        """Restore the process's standard output and standard error, and delete the file; call it once.
+
+        Output that was not taken is written to the original standard output only.
+        """
         with self._lock:
             self._empty()
             self._closed.set()

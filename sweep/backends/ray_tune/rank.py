@@ -45,9 +45,9 @@ class CallResult:
 
 
 def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseException | None]:
-    """Call a function and return its result; catch any exception, and return it in words and as it is.
+    """Call a function; return its result and, if it has raised any exception, this exception, otherwise None.
 
-    The second value is None if the function has raised nothing.
+    The result has the function's value or the exception in words. Nothing is raised.
     """
     try:
         return CallResult(function()), None
@@ -67,7 +67,7 @@ def prepare_rank(job: Job, before: str = "") -> tuple[Trainable, socket.socket, 
     """Load the trainable of this process and reserve a port; return (trainable, socket of the port, its address).
 
     ``before`` is the address of the process that this one replaces, ``""`` for any port. Raises TypeError if the
-    trainable trains in one process only, and OSError if the address is not available.
+    trainable trains in one process only, OSError if the address is not available, and what the import raises.
     """
     trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)()
     missing = [name for name in RANKED_METHODS if not callable(getattr(trainable, name, None))]
@@ -83,7 +83,7 @@ class TrialRank:
     """The actor of a peer: it does in its process what rank 0 does. Ray's process titles begin with this name."""
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
-        """Initialize; ``first`` is the actor that is rank 0."""
+        """Prepare the process of the peer ``rank``; ``first`` is the actor that is rank 0."""
         nodes.prepare_process(devices)
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
@@ -94,7 +94,7 @@ class TrialRank:
         imports.start_seeding(job.data_seed)  # for the life of this process
 
     def ready(self) -> CallResult:
-        """Load the trainable and reserve a port; return the port's address, or the error, as a `CallResult`."""
+        """Load the trainable and reserve a port; the result has the port's address."""
 
         def get_ready() -> str:
             return self._load()
@@ -102,7 +102,7 @@ class TrialRank:
         return call_and_capture(get_ready)[0]
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> CallResult:
-        """Connect to the other ranks; return the name of this rank's node."""
+        """Connect to the other ranks; the result has the name of this rank's node."""
         self._devices = devices
 
         def join() -> str:
@@ -113,7 +113,10 @@ class TrialRank:
         return self._run_on_all_ranks(join)
 
     def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> CallResult:
-        """Load the trainable and connect at the address of a lost rank, which this one replaces."""
+        """Load the trainable and connect at the address ``before`` of a lost rank, which this one replaces.
+
+        The result has no value.
+        """
 
         def come() -> None:
             self._load(before)
@@ -126,7 +129,7 @@ class TrialRank:
         return CallResult()
 
     def begin(self, assignment: Assignment) -> CallResult:
-        """Begin a trial; return its facts on this rank."""
+        """Begin a trial; the result has this rank's node, devices and fingerprint of the data as `Facts`."""
         self._began(assignment.trial)
         self._surroundings.reset()
         profile = assignment.profile and assignment.profile / f"rank-{self._rank}"
@@ -140,7 +143,10 @@ class TrialRank:
         return self._run_on_all_ranks(begin)
 
     def restore(self, folder: Path) -> CallResult:
-        """Continue from the checkpoint that rank 0 has chosen; return its epoch. No rank waits for another one here."""
+        """Continue from the checkpoint in ``folder``, which rank 0 has chosen; the result has its epoch.
+
+        The checkpoint is copied from the object store if this node lacks it. No rank waits for another one here.
+        """
 
         def restore() -> int:
             checkpoints.ensure_local(self._job.folder, folder)
@@ -150,7 +156,7 @@ class TrialRank:
         return call_and_capture(restore)[0]
 
     def epoch(self) -> CallResult:
-        """Train one more epoch; return its number and its exact loss, or None if there is none left."""
+        """Train one more epoch; the result has (its number, its exact loss as text), or None if there is none left."""
         heard: list[EpochReported] = []
 
         def hear(epoch: EpochReported) -> bool:
@@ -164,11 +170,11 @@ class TrialRank:
         return self._run_on_all_ranks(train)
 
     def inputs(self) -> CallResult:
-        """Return the `Inputs` that this process has read so far; the trainable's ``depends_on`` is ignored."""
+        """Return a result with the `Inputs` that this process has read so far, whatever ``depends_on`` says."""
         return call_and_capture(lambda: inputs.collect_inputs(self._job, None))[0]
 
     def _load(self, before: str = "") -> str:
-        """Load the trainable and reserve a port; return its address."""
+        """Load the trainable and reserve a port, or the address ``before``; return its address."""
         with self._surroundings.inside():
             self._trainable, self._held, address = prepare_rank(self._job, before)
             self._surroundings.keep_import_effects()
@@ -182,8 +188,8 @@ class TrialRank:
     def _run_on_all_ranks(self, function: Callable[[], Any]) -> CallResult:
         """Call a function that all ranks call at the same time; return its result or error.
 
-        If it fails, this rank disconnects, so that the others do not wait, and rank 0 is killed if it does not react
-        in time.
+        If it fails, except by an end of the trial, this rank disconnects, so that the others do not wait, and rank 0 is
+        killed if it does not react in time.
         """
         self._calls += 1
         with self._surroundings.inside():
@@ -194,12 +200,15 @@ class TrialRank:
         return found
 
     def _end_frozen_rank_0(self, call: int) -> None:
-        """Kill rank 0 if it makes no other call within `FROZEN_S` seconds; normally it ends its peers before that."""
+        """Wait `FROZEN_S` seconds, and kill rank 0 if it has made no call after the call with the number ``call``.
+
+        Normally it ends its peers, and this process, before that.
+        """
         time.sleep(FROZEN_S)
         if self._calls == call:
             ray.kill(self._first)
 
 
 def get_compared_epoch(epochs: list[EpochReported]) -> tuple[int, str] | None:
-    """Return the number and the exact loss of the only epoch, which ranks must agree on; None if there is none."""
+    """Return (number, exact loss as text) of the only epoch, on which ranks must agree; None if there is none."""
     return (epochs[0].epoch, repr(epochs[0].metrics.get("loss"))) if epochs else None

@@ -40,7 +40,10 @@ def find_fault(folder: str) -> str:
 
 
 def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the folder that Ray will choose and the environment variable that names it, "" if none does."""
+    """Return the folder that Ray will choose and the environment variable that names it, ``""`` if none does.
+
+    ``environ`` are the environment variables.
+    """
     names = ("RAY_TMPDIR", "TMPDIR") if sys.platform.startswith("linux") else ("RAY_TMPDIR",)
     name = next((name for name in names if name in environ), "")
     return environ.get(name, FOLDERS[0]), name
@@ -50,8 +53,8 @@ def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
 def ensure_usable_folder(say: Callable[[str], None]) -> Iterator[None]:
     """Make a Ray that starts inside the block keep its sockets and logs in a usable folder.
 
-    If Ray's own choice is unusable, ``RAY_TMPDIR`` is set inside the block, and ``say`` gets a line. Raises
-    InputError if no folder is usable.
+    If Ray's own choice is unusable, ``RAY_TMPDIR`` names one of `FOLDERS` inside the block, and ``say`` gets a line.
+    Raises InputError if no folder is usable.
     """
     folder, name = get_ray_folder(os.environ)
     fault = find_fault(folder)

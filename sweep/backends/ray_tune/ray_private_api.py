@@ -153,7 +153,7 @@ OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
 def list_missing(use: Use, owner: object = None) -> list[str]:
-    """Return the private names of a feature that are missing; ``:attribute`` names an attribute of ``owner``."""
+    """Return the private names of a feature that this Ray lacks; ``:attribute`` names an attribute of ``owner``."""
     return [name for name in use.names if not _name_exists(name, owner)]
 
 
@@ -172,7 +172,7 @@ def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> boo
 def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
     """Replace the first private name of a feature by ``stand_in(original)`` inside the block.
 
-    If any of its names is missing, nothing is replaced, and ``say`` gets a line.
+    If any of the feature's names is missing, nothing is replaced, and ``say`` gets a line.
     """
     if not is_usable(use, say):
         yield
@@ -188,7 +188,7 @@ def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any
 
 
 def import_private(name: str) -> Any:
-    """Import a private module of Ray and return it as `Any`."""
+    """Import the module of Ray with this name and return it as `Any`. Raises ImportError if there is none."""
     return import_module(name)
 
 

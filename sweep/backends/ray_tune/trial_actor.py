@@ -40,7 +40,7 @@ class TrialWorker(tune.Trainable):
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory | None:
         """Return the resources that Tune must reserve for the processes of the first trial in ``config["orders"]``.
 
-        Tune reuses a worker for another trial if their resources are equal.
+        Return None if there are no orders. Tune reuses a worker for another trial if their resources are equal.
         """
         if "orders" not in config:  # Tune also asks for the experiment
             return None
@@ -54,7 +54,10 @@ class TrialWorker(tune.Trainable):
         return tune.PlacementGroupFactory(bundles)
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare the process and store the first orders."""
+        """Prepare the process and store the first orders, ``config["orders"]``, without beginning their trials.
+
+        ``config`` is a result of `DriverSearcher.suggest`.
+        """
         job: Job = config["job"]
         orders: Sequence[Order] = config["orders"]
         order = orders[0]
@@ -69,7 +72,11 @@ class TrialWorker(tune.Trainable):
         self._folder = Path(self.logdir)
 
     def _begin_session(self, config: dict[str, Any], earlier: Worker | None) -> None:
-        """Create the worker group of a session; with ``earlier``, a worker of the session before, use its trainable."""
+        """Create the worker group of a session; with ``earlier``, a worker of the session before, use its trainable.
+
+        ``config`` is a result of `DriverSearcher.suggest`, from which the reference to a given class or function is
+        removed.
+        """
         job: Job = config["job"]
         devices: Devices = config["orders"][0].assignment.devices
         self._job = job
@@ -99,7 +106,10 @@ class TrialWorker(tune.Trainable):
         self._kept_wrongly: WorkerLost | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Store the next orders, and delete the folder that Tune made for the ended ones."""
+        """Store the next orders, and delete the folder that Tune made for the ended ones; return True.
+
+        If the orders are of another session, this worker begins that session with its present trainable.
+        """
         with suppress(OSError):  # the trainable wrote something into it
             self._folder.rmdir()
         self._folder = Path(self.logdir)
@@ -111,14 +121,20 @@ class TrialWorker(tune.Trainable):
         return True
 
     def rest(self) -> None:
-        """End this worker's session and restore standard output, but keep the trainable for a later session."""
+        """End this worker's session and restore standard output, but keep the trainable for a later session.
+
+        Call `reset_config` before the next step.
+        """
         self._group.keep([])
         self._group.close()
         if self._output is not None:
             self._output.close()
 
     def find_hindrance(self, job: Job, settings: WorkerSettings) -> str | None:
-        """Return why this worker cannot train trials of another session after its present one; None if it can."""
+        """Return why this worker cannot train trials of another session, ``job``; None if it can.
+
+        ``settings`` are those of the other session's trials. Raises TrainableError for an invalid ``depends_on``.
+        """
         same = ("trainable", "import_folders", "working_folder", "data_seed", "workers", "servers", "together")
         for name in same:
             if getattr(job, name) != getattr(self._job, name):
@@ -133,7 +149,7 @@ class TrialWorker(tune.Trainable):
         return worker.find_hindrance(job)
 
     def cleanup(self) -> None:
-        """Release the last trials before Tune ends this process."""
+        """Release the last trials and end the other ranks of a trial, before Tune ends this process."""
         self._group.close()
         if self._gang is not None:
             self._gang.close()
@@ -141,7 +157,8 @@ class TrialWorker(tune.Trainable):
     def keep(self, trials: Sequence[int], more: Sequence[Order]) -> None:
         """Release all trials except ``trials``, as the driver has decided, and accept the trials of ``more``.
 
-        The result of this call is never read; an exception of the author's code is raised by the next step instead.
+        The result of this call is never read; an exception of the author's code is raised by the next step instead, as
+        WorkerLost.
         """
         self._trials = [*trials, *(order.assignment.trial for order in more)]
         try:
@@ -172,13 +189,14 @@ class TrialWorker(tune.Trainable):
         self._group.take(orders)
 
     def step(self) -> dict[str, Any]:
-        """Train all trials to their next decision; return their progress for the driver.
+        """Train all trials to their next decision; return their progress for the driver, a `Steps` under ``steps``.
 
         After a failed trial, the worker still trains its other trials, but gets no new ones. If its node lacks the
         results folder, all its trials are interrupted.
 
         Raises:
             RuntimeError: if it has no trial any more, which is how Tune learns that it ends.
+            WorkerLost: if another rank is lost, or the last `keep` has failed.
         """
         if not self._job.folder.is_dir():  # a node that has joined since the sweep began
             return {"steps": self._interrupt_all()}
@@ -211,7 +229,7 @@ def _capture_output(job: Job) -> OutputCapture | None:
 
 
 def _complete_job(job: Job, config: dict[str, Any]) -> Job:
-    """Return the job with the class or function that is in Ray's object store, if there is one.
+    """Return the job with the class or function that is in Ray's object store; ``job`` itself if none is there.
 
     The reference to it is removed from ``config``, and the job's import folders are put on the import path.
     """
@@ -222,7 +240,10 @@ def _complete_job(job: Job, config: dict[str, Any]) -> Job:
 
 
 def count_trials_at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
-    """Return how many of ``room`` trials run at once on a node with the resources ``node``; at least 1."""
+    """Return how many of ``room`` processes run at once on a node with the resources ``node``, at least 1.
+
+    ``node`` has them by Ray's names, ``CPU`` and ``GPU``; each process takes ``devices``.
+    """
     return max(min(room, devices.fits(node.get("CPU", 0.0), node.get("GPU", 0.0))), 1)
 
 

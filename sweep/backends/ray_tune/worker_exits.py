@@ -41,7 +41,7 @@ _EXIT_NOW = os._exit
 
 
 def get_exits_folder(job: Job) -> Path:
-    """Return the folder of the files into which workers write how they ended."""
+    """Return the folder, perhaps yet to be created, of the files into which workers write how they ended."""
     return job.folder / "workers"
 
 
@@ -49,7 +49,7 @@ def get_exits_folder(job: Job) -> Path:
 def make_exits_folder(job: Job) -> Iterator[None]:
     """Delete the exit files of an earlier session now, and those of this session after the block.
 
-    `record_exit` creates their folder.
+    `record_exit` creates their folder, not this function.
     """
     shutil.rmtree(get_exits_folder(job), ignore_errors=True)
     try:
@@ -62,7 +62,7 @@ def record_exit(job: Job) -> Callable[[int], None]:
     """Make this process write how it ends into a file of this session, instead of the file of an earlier one.
 
     Enables Python's fault handler and replaces `os._exit`. Returns a function that must be called with the number of
-    each trial that begins. If the file cannot be created, nothing is recorded.
+    each trial that begins. If the file cannot be created, nothing changes, and the returned function does nothing.
     """
     path = get_exits_folder(job) / get_process_name()
     try:
@@ -85,7 +85,7 @@ def record_exit(job: Job) -> Callable[[int], None]:
 
 @contextmanager
 def limiting_time(seconds: float) -> Iterator[None]:
-    """End this process if the block takes longer than ``seconds``, after writing the stacks of all threads.
+    """End this process with exit code 1 if the block takes longer than ``seconds``, after writing all threads' stacks.
 
     The stacks go into the file of `record_exit`, or to standard error if there is none. This works even if no other
     Python thread can run.
@@ -105,7 +105,7 @@ def get_output_file(job: Job) -> Path:
 def take_lost_output(job: Job, trial: int) -> str:
     """Return what the worker whose last trial was ``trial`` had printed and not sent when it was lost, or ``""``.
 
-    The file with the output is deleted.
+    The file with the output is deleted. If several workers had this last trial, their outputs are joined.
     """
     output = ""
     with suppress(OSError):
@@ -115,9 +115,10 @@ def take_lost_output(job: Job, trial: int) -> str:
 
 
 def explain_loss(job: Job, trial: int, error: str) -> str:
-    """Return in a few words why the worker of a trial was lost, and delete the file that says so.
+    """Return in a few words why the worker of a trial was lost.
 
-    ``error`` is Ray's message, which is used if the worker wrote no reason.
+    ``error`` is Ray's message. If it does not say that a node or a rank was lost or that memory ran low, what the
+    worker wrote is used, whose file is then deleted, or else the message.
     """
     error = printable(error)
     gang_cause = re.search(r"WorkerLost: (.+)", error)
@@ -132,7 +133,7 @@ def explain_loss(job: Job, trial: int, error: str) -> str:
 
 
 def _explain_error(error: str) -> str:
-    """Return in a few words the cause that Ray's message ``error`` gives."""
+    """Return in a few words the cause that Ray's message ``error`` gives, otherwise its first line."""
     exit_code = re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error)
     if exit_code:
         return exit_code[2] or f"exit code {exit_code[1]}"
@@ -143,7 +144,10 @@ def _explain_error(error: str) -> str:
 
 
 def classify_loss(error: str) -> Lost:
-    """Return what was lost according to Ray's message or `explain_loss`: a worker, its node, or a preempted node."""
+    """Return what was lost according to Ray's message or `explain_loss`: a worker, its node, or a preempted node.
+
+    Any other text counts as a lost worker.
+    """
     if PREEMPTED in error or NODE_LOST[PREEMPTED] in error:
         return "preempted"
     if any(words in error or cause_of_loss in error for words, cause_of_loss in NODE_LOST.items()):
@@ -152,7 +156,10 @@ def classify_loss(error: str) -> Lost:
 
 
 def _take_last_words(job: Job, trial: int) -> str:
-    """Return what the worker whose last trial was ``trial`` wrote when it died, or ``""``, and delete its file."""
+    """Return what the worker whose last trial was ``trial`` wrote when it died, or ``""``, and delete its file.
+
+    If several such workers have written something, what one of them wrote is returned, and all these files are deleted.
+    """
     words = ""
     with suppress(OSError):
         for path, said in _list_exits(job, trial):
@@ -165,7 +172,7 @@ def _take_last_words(job: Job, trial: int) -> str:
 def _list_exits(job: Job, trial: int) -> list[tuple[Path, str]]:
     """Return the files of workers whose last trial was ``trial``, each with what was written since that began.
 
-    Raises OSError if there is no folder of such files.
+    Their files of output are left out. Raises OSError if there is no folder of such files.
     """
     exits = []
     for path in get_exits_folder(job).iterdir():
@@ -179,7 +186,10 @@ def _list_exits(job: Job, trial: int) -> list[tuple[Path, str]]:
 
 
 def _explain_words(words: str) -> str:
-    """Return in a few words why a process ended, from what Python's fault handler or `os._exit` wrote, or ``""``."""
+    """Return in a few words why a process ended, from what Python's fault handler or `os._exit` wrote.
+
+    Return ``""`` if ``words`` do not say it.
+    """
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
         where = _find_innermost_line(words.rpartition("Current thread ")[2])  # other threads come before it
@@ -199,7 +209,10 @@ def _find_innermost_line(stack: str) -> str:
 
 
 def _wrap_exit(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
-    """Return a function like `os._exit` that first writes the exit status into an open file, in this process only."""
+    """Return a function like ``leave``, Python's `os._exit`, that first writes the exit status into an open file.
+
+    It does so only in the process with the id ``worker``, not in its children.
+    """
 
     def noted(status: int) -> NoReturn:
         if os.getpid() == worker:  # not in a child process

@@ -18,5 +18,5 @@ class WorkerSettings:
 
     @classmethod
     def of(cls, assignment: Assignment) -> WorkerSettings:
-        """Return the settings of a trial."""
+        """Return the settings that the worker of the trial ``assignment`` must have."""
         return cls(assignment.devices, assignment.training)

@@ -52,7 +52,8 @@ class Sections:
 def page(folders: Sequence[ResultsFolder]) -> str:
     """Return the report on one sweep, or on several with the same objectives, as a complete HTML page.
 
-    Raises `InputError` if their objectives differ, and `StoreError` if a sweep is damaged.
+    ``folders`` must not be empty. Raises `InputError` if the objectives of sweeps differ, and `StoreError` if a sweep
+    is damaged.
     """
     values, content, _ = _collect_values(folders)
     scripts = []
@@ -96,7 +97,10 @@ def _make_environment() -> jinja2.Environment:
 def _collect_values(
     folders: Sequence[ResultsFolder],
 ) -> tuple[dict[str, object], dict[str, object], list[ReportData]]:
-    """Return the values for the templates, the data for the scripts, and the data of each sweep."""
+    """Return the values for the templates, the data for the scripts, and the data of each sweep.
+
+    The data of sweeps are in the order of ``folders``. Raises the errors of `page`.
+    """
     from sweep.analysis import report_data
 
     points = POINTS // len(folders)
@@ -148,7 +152,10 @@ def _collect_values(
 
 
 def read_asset(name: str) -> str:
-    """Return the text of a script or style sheet in the package `sweep.render.report`, by its file name."""
+    """Return the text of a script or style sheet in the package `sweep.render.report`, by its file name.
+
+    Raises FileNotFoundError if there is no such file.
+    """
     return resources.files("sweep.render.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -202,7 +209,7 @@ def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[s
 
 
 def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
-    """Describe the marks at the ends of curves and how many curves have each; "" if no curve has one."""
+    """Describe the marks at the ends of curves and how many curves of all sweeps have each; "" if no curve has one."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
     lost = sum(trial.status in LOST for trial in trials)
@@ -217,7 +224,7 @@ def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
 
 
 def _describe_utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
-    """Yield, for each sweep with a timeline, a sentence on how long its lanes were busy and idle."""
+    """Yield, for each sweep with a timeline that has any time, a sentence on how long its lanes were busy and idle."""
     for one in accounts:
         line = one.timeline
         total = one.timeline.busy_s + one.timeline.idle_s
@@ -234,7 +241,7 @@ def _describe_utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
 def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
     """Yield (name, formatted duration, percentage) of training and of each overhead.
 
-    Training comes first, then the overheads, the longest first.
+    Training comes first, then the overheads, the longest first. Those that took no time are left out.
     """
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())
@@ -244,7 +251,10 @@ def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
 
 
 def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
-    """Yield, for each trial that diverged, failed or ran out of memory, the values that the template shows."""
+    """Yield, for each trial that diverged, failed or ran out of memory, the values that the template shows.
+
+    They are ``trial``, ``status``, ``settings``, ``reason`` and ``error``, which is the traceback or None.
+    """
     for account in accounts:
         if len(accounts) > 1:
             of = f" of {account.sweep.name}"
@@ -268,12 +278,15 @@ class ProvenanceFact:
 
     @property
     def is_hash(self) -> bool:
-        """Whether the value is a long hash, of which the page shows the beginning."""
+        """Whether the value is a hash of at least 32 hexadecimal digits, of which the page shows the beginning."""
         return re.fullmatch(r"[0-9a-f]{32,}", self.text) is not None
 
 
 def _list_provenance(info: SweepInfo) -> Iterator[ProvenanceFact]:
-    """Yield versions, commit, machine and code of a sweep; the host name and the command line are left out."""
+    """Yield versions, commit, machine and code of a sweep; the host name and the command line are left out.
+
+    Facts and parts without a value are left out too.
+    """
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:
         groups["packages"] = info.provenance["packages"]  # not those of `source`, a much longer list
@@ -291,7 +304,10 @@ def _list_provenance(info: SweepInfo) -> Iterator[ProvenanceFact]:
 
 
 def _format_provenance_value(value: object) -> str:
-    """Return a value of the provenance as text, a list with spaces between its items; "" for None."""
+    """Return a value of the provenance as text, a list with spaces between its items.
+
+    Returns "" for None and for an empty list.
+    """
     if value is None:  # as the commit outside of a repository
         return ""
     if isinstance(value, list):

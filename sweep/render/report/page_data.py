@@ -49,7 +49,9 @@ def report_document(
 ) -> dict[str, object]:
     """Return the data that `sweep/render/report/data.js` reads.
 
-    Its columns have one entry per trial: the trials of the first sweep, then those of the second, and so on.
+    ``accounts`` are the sweeps of ``ranking``, which ranks them together, and ``worths`` the efficiencies of those for
+    which one is known. Columns of trials have one entry per trial: the trials of the first sweep, then those of the
+    second, and so on.
     """
     trials = [trial for account in accounts for trial in account.sweep.trials]
     place = {id(trial): at for at, trial in enumerate(trials)}
@@ -113,7 +115,10 @@ def report_document(
 
 
 def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
-    """Return a document in the form of `report_document` with the trials of ``sweep`` and their curves, and no more."""
+    """Return a document in the form of `report_document` with the trials of ``sweep`` and their curves, and no more.
+
+    It has no parameters, ranks, table, importance or timeline.
+    """
     trials = sweep.trials
     objectives = []
     for metric, goal in sweep.objectives:
@@ -146,7 +151,7 @@ def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
 def as_json(content: object) -> str:
     """Return JSON that is safe inside a ``<script>``: ASCII, with ``<``, ``>`` and ``&`` escaped.
 
-    Raises ValueError for NaN and infinities.
+    Raises ValueError for NaN and infinities, and TypeError for values that JSON does not have.
     """
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -155,7 +160,10 @@ def as_json(content: object) -> str:
 def _collect_budget_lines(
     accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]
 ) -> list[dict[str, object]]:
-    """Return, for each unit of budget, such as epochs, the curves of the best score over the budget spent."""
+    """Return, for each unit of budget, such as epochs, the curves of the best score over the budget spent.
+
+    Each entry has the ``unit`` and, as ``sweeps``, the curves of `_list_budget_lines`.
+    """
     place = {}
     for at, one in enumerate(accounts):
         place[one.sweep.name] = at
@@ -166,7 +174,10 @@ def _collect_budget_lines(
 def _list_budget_lines(
     worths: Sequence[SearchEfficiency], unit: str, place: Mapping[str, int]
 ) -> list[dict[str, object]]:
-    """Return the curves of all sweeps for one unit of budget; ``place`` maps the name of a sweep to its index."""
+    """Return the curves of the sweeps in ``worths`` for one unit of budget, with rounded numbers.
+
+    ``place`` maps the name of a sweep to its index. Sweeps without a budget of this unit are left out.
+    """
     lines = []
     for one in worths:
         for found in one.budgets:
@@ -182,7 +193,8 @@ def _list_budget_lines(
 def _encode_objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:
     """Return name, goal and rounded values of an objective, and whether to draw it on a log scale.
 
-    The scale is logarithmic if the objective is minimized and its values are positive and span at least a factor of
+    The keys are ``name``, ``goal``, ``values`` and ``log``; values that are absent, NaN or infinite become None. The
+    scale is logarithmic if the objective is minimized and its finite values are positive and span at least a factor of
     100.
     """
     known = []
@@ -198,7 +210,9 @@ def _encode_objective(metric: str, goal: str, values: Sequence[float | None]) ->
 def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
     """Return a parameter for the plots: the number of each trial or, if it is not numeric, labels and their indices.
 
-    A trial without the parameter has the number None, or the index -1.
+    ``params`` are the parameters of each trial, at least one of which has this one, and ``domain`` is its domain, None
+    if unknown. A trial without the parameter has the number None, or the index -1. ``log`` says whether to draw numbers
+    on a log scale, ``listed`` whether their domain is a list, tied or unknown.
     """
     values = [one[name] for one in params if name in one]
     numbers = []
@@ -223,7 +237,9 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
 def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     """Return the curves of all trials as one array per metric, with the row at which each trial starts.
 
-    Arrays are encoded in base64.
+    ``curves`` has those of each sweep. A metric that a sweep lacks is NaN for its trials; training time and examples
+    are given only if all sweeps have them. The last entry of ``starts`` is the number of rows. Arrays are encoded as in
+    `_encode_numbers`.
     """
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = []
@@ -252,8 +268,9 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
 def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     """Return the timeline of all sweeps: spans of trials by lane, in seconds since the start of their sweep.
 
-    ``open`` lists the indices of the spans whose trial is still running. Pauses and the start time are given only for a
-    single sweep.
+    ``lanes`` has the names of the lanes. ``open`` lists the indices of the spans whose trial is still running. ``ends``
+    has 0 and the end of each sweep that has spans. Pauses and the start time, in seconds since 1970, are given only for
+    a single sweep.
     """
     lanes: list[str] = []
     spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
@@ -298,12 +315,12 @@ def _encode_numbers(numbers: npt.NDArray[np.generic]) -> str:
 
 
 def _find_number(value: object) -> float | None:
-    """Return a finite number unchanged, and None for any other value."""
+    """Return a finite number or a boolean unchanged, and None for any other value."""
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _round_number(value: object) -> float | None:
-    """Return a float rounded to seven significant digits, an integer unchanged, and None for any other value."""
+    """Return a finite float rounded to seven significant digits, an integer unchanged, and None for any other value."""
     number = _find_number(value)
     if number is None or isinstance(number, int):
         return number
