@@ -342,9 +342,9 @@ MEASURED_EVENTS = 3_000
 def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None = None) -> Timing | None:
     """Return the median seconds of an epoch and of a trial besides its epochs; None if no epoch is used.
 
-    The log is read up to the first end of a trial after `MEASURED_EVENTS` events. The start of a worker is the largest time of a trial besides its
-    epochs, minus the median. With ``lengths``, epochs are used only if their ``steps_per_epoch`` (None if not set) is
-    among them. Raises `StoreError` if the log is missing or damaged.
+    The log is read up to the first end of a trial after `MEASURED_EVENTS` events. The start of a worker is the largest
+    time of a trial besides its epochs, minus the median. With ``lengths``, epochs are used only if their
+    ``steps_per_epoch`` (None if not set) is among them. Raises `StoreError` if the log is missing or damaged.
     """
     events: list[Event] = []
     for event in store_log.read(folder.log):
