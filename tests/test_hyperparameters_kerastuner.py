@@ -149,6 +149,7 @@ def test_a_live_number_is_a_plain_one_without_a_program() -> None:
         assert hp.live("noise") == 0.5
         assert hp.live("absent", 0.25) == 0.25
         assert hp.live("kind", meaning={"strong": 2.0}) == 2.0
+        assert hp.live("none", 0.5, meaning={"strong": 2.0}) == 0.5  # as in a program
     assert {name: reads[name] for name in ("noise", "kind")} == {"noise": 0.5, "kind": "strong"}
     with pytest.raises(KeyError, match="no parameter 'absent'"):
         hp.live("absent")

@@ -73,7 +73,8 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
     ``source`` is the name of the file in messages. Raises `InputError` if there is no such line, or for the first
     mistake in one.
     """
-    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=None))  # all line ends become \n
+    lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # all line ends become \n
+    reader = csv.DictReader(lines, strict=True)  # or else a quotation that is not closed would be accepted
     configurations = []
     try:
         for row in reader:

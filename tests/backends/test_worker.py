@@ -16,7 +16,7 @@ from counting import Counting
 from msgspec import structs
 from placed import without_place
 
-from sweep.backends import Continues, Ends, Job, Moves, Order, Outgrown, SameData, WorkerNode, checkpoints
+from sweep.backends import Continues, Ends, Job, Moves, Order, Outgrown, SameData, WorkerNode, checkpoints, inputs
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, EpochReported
 from sweep.errors import WorkerLost
@@ -99,6 +99,11 @@ def test_a_trial_that_diverges_and_has_wrong_facts_fails(job: Job, monkeypatch: 
     _, end, _ = whole(Worker(job), order("3 diverges"))
     assert end.status is Status.FAILED
     assert "depends_on is 5, expected a list of paths" in end.reason
+
+
+def test_paths_of_depends_on_may_come_from_a_generator() -> None:
+    trainable = SimpleNamespace(depends_on=(f"part-{number}.csv" for number in range(2)))
+    assert inputs.get_declared_paths(trainable) == ("part-0.csv", "part-1.csv")
 
 
 def test_out_of_memory_is_tried_again_in_smaller_parts(job: Job) -> None:

@@ -88,6 +88,14 @@ def test_the_cause_is_named(tmp_path: Path, error: str, words: str | None, cause
     assert worker_exits.explain_loss(job(tmp_path), 3, error) == cause
 
 
+def test_a_path_is_not_taken_for_the_number_of_a_trial(tmp_path: Path) -> None:
+    place = worker_exits.get_exits_folder(job(tmp_path))
+    place.mkdir()
+    stack = STACK.replace("net.py", "/home/me/trial runs/net.py")
+    (place / "10.0.0.7-42").write_text(f"trial 3\nFatal Python error: Segmentation fault{stack}")
+    assert worker_exits.explain_loss(job(tmp_path), 3, SILENT).startswith("SIGSEGV in train")
+
+
 def test_words_count_once(tmp_path: Path) -> None:
     worker_exits.get_exits_folder(job(tmp_path)).mkdir()
     (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-42").write_text("trial 3\nexit code 9\n")

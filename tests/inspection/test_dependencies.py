@@ -124,6 +124,17 @@ def test_a_file_is_of_the_distribution_that_lists_it_whatever_its_name(tmp_path:
     }
 
 
+def test_a_namespace_package_may_lie_in_several_folders(tmp_path: Path) -> None:
+    project, site = tmp_path / "project", tmp_path / "site"
+    install(site, "theirs", ("shared/theirs.py",))
+    project.mkdir()
+    found = Distributions([project, site])
+    owner = found.find_owner(project, site / "shared" / "theirs.py")
+    assert owner is not None
+    assert owner.name == "theirs"
+    assert found.find_owner(project, tmp_path / "elsewhere.py") is None
+
+
 def test_where_no_list_is_kept_the_name_tells(tmp_path: Path) -> None:
     (tmp_path / "old_net-2.1.egg-info").mkdir()
     owner = Distributions([tmp_path]).find_owner(tmp_path, tmp_path / "old_net" / "__init__.py")

@@ -28,6 +28,13 @@ def test_each_folder_has_a_place_of_its_own(tmp_path: Path) -> None:
     assert place.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_in_a_folder_that_was_deleted_there_is_no_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert places.find_place() is None
+
+
 def test_a_place_that_others_can_enter_is_not_used(tmp_path: Path) -> None:
     home = Path(tempfile.gettempdir()) / f"sweep-keepers-{os.getuid()}"
     home.mkdir(mode=0o755)

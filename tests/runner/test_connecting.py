@@ -34,6 +34,7 @@ def test_the_vitals_of_a_sweep() -> None:
     standing.observe(started(0, now - 60))
     standing.running.clear()
     assert sweep_status(standing).trials[Status.INTERRUPTED] == 1
+    assert sweep_status(standing).finished == 0
     for event in (
         SessionStarted(time=now - 10, resumed=True, version="1"),
         EpochReported(trial=0, epoch=2, metrics={"loss": 0.25}, time=now, time_s=3.0),

@@ -276,9 +276,13 @@ def test_configurations_of_a_file(tmp_path: Path) -> None:
     assert additions.read_file(path) == [{"a": 0.001, "kind": "adam"}, {"a": 2}]
     path.write_text("trial,param.a,metric.loss\n0,3,0.5\n")
     assert additions.read_file(path) == [{"a": 3}]
+    path.write_bytes(b"a,kind\r1e-3,adam\r2,\r")  # lines end as on an old Mac
+    assert additions.read_file(path) == [{"a": 0.001, "kind": "adam"}, {"a": 2}]
     for text, words in (
         ("a\n", "no line below the names"),
         ("a\n1,2\n", "line 2: has more cells than there are names"),
+        ("a\n\n1\n[1\n", "line 4, a: "),  # of the file, whose empty lines are no rows
+        ('a\n"1\n', "line 2: is no valid CSV: unexpected end of data"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=words):

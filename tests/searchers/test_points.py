@@ -150,3 +150,12 @@ def test_sobol_skips_infeasible_points_and_ignores_absent_dimensions() -> None:
     points = [searcher.suggest(n) for n in range(20)]
     assert all(point["y"] < 0.5 for point in points if point["x"] == "a")
     assert [point for point in points if point["x"] == "b"] == [{"x": "b"}], "only one point without y"
+
+
+def test_an_enqueued_point_that_a_change_has_removed_may_come_back() -> None:
+    numbers = Space((Parameter("x", IntUniform(1, 4)),))
+    searcher = grid_search(numbers, 0)
+    searcher.enqueue([{"x": 4}])
+    searcher.change_space(Space((Parameter("x", IntUniform(1, 2)),)))
+    searcher.change_space(numbers)
+    assert [searcher.suggest(trial) for trial in range(5)] == [{"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}, None]

@@ -93,6 +93,10 @@ def test_quanta_of_whole_numbers_are_whole_numbers() -> None:
     assert isinstance(from_unit(Uniform(32, 256, 32.0), 0.5), float)
 
 
+def test_a_whole_float_is_the_number_that_it_equals() -> None:
+    assert to_unit(IntUniform(0, 9), 3.0) == to_unit(IntUniform(0, 9), 3)
+
+
 def test_constants_and_ties_have_no_place_on_a_scale() -> None:
     assert from_unit(Constant("x"), 0.3) == "x"
     with pytest.raises(TypeError, match="computed"):

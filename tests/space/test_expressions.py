@@ -89,6 +89,11 @@ def test_what_is_not_an_expression(text: str, column: int, message: str) -> None
     assert message.startswith("cannot be read") or caught.value.column == column
 
 
+@pytest.mark.parametrize(("text", "value"), [("10 ** -400", 0.0), ("2 ** -1001", 2.0**-1001), ("(-1) ** 5001", -1)])
+def test_a_power_with_a_small_result_has_one(text: str, value: float) -> None:
+    assert Expression.parse(text).evaluate({}) == value
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -11,6 +11,7 @@ from living import FILE, make_sweep
 from walking import write_project
 
 from sweep.cli import main
+from sweep.errors import StoreError
 from sweep.runner import resuming
 from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
@@ -52,6 +53,13 @@ def test_a_sweep_that_was_not_changed_keeps_its_text(tmp_path: Path) -> None:
     assert duplicate_file(folder, "old-2") == FILE.replace("NAME", "old-2")
     folder.spec.write_text("# Why?\nepochs: 3\n")
     assert duplicate_file(folder, "old-2") == "# Why?\nname: old-2\nepochs: 3\n"
+
+
+def test_a_sweep_without_its_file_cannot_be_duplicated(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path / "results", "old", [])
+    folder.spec.unlink()
+    with pytest.raises(StoreError, match=r"spec\.yaml"):
+        duplicate_file(folder, "old-2")
 
 
 def test_what_was_changed_is_in_the_file(lives: ResultsFolder) -> None:

@@ -201,6 +201,9 @@ def test_wrong_data(tmp_path: Path) -> None:
     short = BlockArray((6, 2), X.dtype, lambda: iter([X[:4]]))
     with pytest.raises(DataError, match="4 rows were read, expected 6"):
         _shared(tmp_path, lambda: ((short, Y), None))
+    long = BlockArray((6, 2), X.dtype, lambda: iter([X[:4], X[:4]]))
+    with pytest.raises(DataError, match="at least 8 rows were read, expected 6"):
+        _shared(tmp_path, lambda: ((long, Y), None))
     huge = BlockArray((2**50, 2), X.dtype, lambda: iter([]))
     with pytest.raises(DataError, match="GiB free; make room"):
         _shared(tmp_path, lambda: ((huge, Y), None))

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.hyperparameters import Hyperparameters
+from sweep.patience import Plateau
 from sweep.standard_hyperparameters import SCHEDULES
 from trainables.recipe import schedules
 
@@ -124,3 +127,18 @@ def test_a_schedule_may_foresee_later() -> None:
 
     assert not schedules.depends_on_trial_length(schedule, updates=10, count=5, warmup=0)
     assert schedules.depends_on_trial_length(schedule, updates=11, count=5, warmup=0)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation")  # in Keras's callback
+@pytest.mark.parametrize("patience", [0, 1, 2])
+def test_a_plateau_reduces_the_rate_when_keras_does(patience: int) -> None:
+    losses = [1.0, 0.9, 0.8, 0.8, 0.7, 0.7, 0.7, 0.6, 0.6, 0.6, 0.6]
+    optimizer = keras.optimizers.SGD(1.0)
+    theirs = keras.callbacks.ReduceLROnPlateau(patience=patience, factor=0.5, min_delta=0.0)
+    theirs.set_model(SimpleNamespace(optimizer=optimizer))
+    theirs.on_train_begin()
+    ours = schedules.Reduction(Plateau(maximize=False), 0.5, patience, 0.0)
+    for epoch, loss in enumerate(losses):
+        theirs.on_epoch_end(epoch, {"val_loss": loss})
+        ours.update(loss)
+        assert ours.scale == float(optimizer.learning_rate), epoch
