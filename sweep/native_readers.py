@@ -33,6 +33,7 @@ class NativeReader(NamedTuple):
     name: str  # may be "Class.method" or "module.function"
     use: Use
     position: int = 0  # of the argument, not counting ``self``
+    is_public_class: bool = False  # authors may derive classes from it, or ask for instances of it
 
 
 _PATHS = ("filename", "path", "file", "name")
@@ -80,7 +81,10 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
         NativeReader("pyarrow.feather", "read_table", "file"),
         NativeReader("pyarrow.feather", "read_feather", "file"),
     ),
-    "pyarrow": (NativeReader("pyarrow", "memory_map", "file"), NativeReader("pyarrow", "OSFile", "file")),
+    "pyarrow": (
+        NativeReader("pyarrow", "memory_map", "file"),
+        NativeReader("pyarrow", "OSFile", "file", is_public_class=True),
+    ),
 }
 """Functions by the module whose import makes them available."""
 
@@ -134,7 +138,12 @@ def _replace_functions(name: str) -> None:
         original = getattr(owner, function, None)
         if original is not None and not hasattr(original, "observed_by_sweep"):
             skipped = reader.position + isinstance(owner, type)
-            setattr(owner, function, _wrap_reader(original, reader, skipped))
+            replacement: Callable[..., Any]
+            if reader.is_public_class:
+                replacement = _derive_reader(original, reader)
+            else:
+                replacement = _wrap_reader(original, reader, skipped)
+            setattr(owner, function, replacement)
 
 
 def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
@@ -156,6 +165,34 @@ def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: in
 
     record_and_call.observed_by_sweep = True  # type: ignore[attr-defined]  # marks the wrapper, which is a function
     return record_and_call
+
+
+def _derive_reader(original: Any, reader: NativeReader) -> type:
+    """Return a subclass of a class that opens a file, which records the path when an object is created.
+
+    The subclass takes the class's place: an object of either is an instance of it, as authors may ask.
+    """
+
+    class RecordingType(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            if cls is recording:
+                return isinstance(instance, original)
+            return super().__instancecheck__(instance)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            if cls is recording:
+                return issubclass(subclass, original)
+            return super().__subclasscheck__(subclass)
+
+    def create(cls: type, *args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        if given:
+            _note_call(given, reader)
+        return original.__new__(cls, *args, **kwargs)
+
+    about = {"__new__": create, "__module__": original.__module__, "observed_by_sweep": True}
+    recording = RecordingType(original.__name__, (original,), about)
+    return recording
 
 
 def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -379,6 +379,21 @@ def test_a_variable_counts_if_the_author_s_line_asks_for_it(monkeypatch: pytest.
     assert recorder.digest_of_variable("TO_READ") != before
 
 
+def test_each_file_that_asks_for_a_variable_has_it_in_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a later trainable that uses the second file alone would not have read it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TO_READ", "8")
+    for name in ("asks_first", "asks_second"):
+        (tmp_path / f"{name}.py").write_text('import os\n\n\ndef ask():\n    return os.environ["TO_READ"]\n')
+    with recording() as reads:
+        for name in ("asks_first", "asks_second"):
+            assert importlib.import_module(name).ask() == "8"
+    by_file = {Path(file).stem: {*found.environment} for file, found in reads.by_file.items()}
+    assert by_file["asks_first"] == by_file["asks_second"] == {"TO_READ"}
+
+
 def test_a_variable_that_the_author_s_code_sets_is_known_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TO_SET", raising=False)
     with recording() as reads:
@@ -464,3 +479,21 @@ print(sorted(recorder.reads.files), sorted(recorder.reads.environment))
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == f"[{str(tmp_path / 'data.txt')!r}] ['HOME']\n"
+
+
+def test_a_class_that_opens_files_stays_a_class(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"text")
+    with recording() as reads:
+        import pyarrow
+
+        class Mine(pyarrow.OSFile):
+            pass
+
+        with pyarrow.OSFile(str(tmp_path / "a.txt")) as file, Mine(str(tmp_path / "a.txt")) as mine:
+            assert file.read() == b"text"
+            assert isinstance(file, pyarrow.OSFile)
+            assert isinstance(file, pyarrow.NativeFile)
+            assert isinstance(mine, pyarrow.OSFile)
+            assert not isinstance(file, Mine)
+            assert issubclass(Mine, pyarrow.OSFile)
+    assert {Path(name).name for name in reads.files} == {"a.txt"}

@@ -80,7 +80,7 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
         for row in reader:
             configurations.append(_read_row(row, f"{source}, line {reader.line_num}"))
     except csv.Error as error:
-        raise InputError.one(f"{source}, line {reader.line_num}", f"is no valid CSV: {error}") from error
+        raise InputError.one(source, f"is no valid CSV after line {reader.line_num}: {error}") from error
     if not configurations:
         raise InputError.one(source, "no line below the names, expected a line for each configuration")
     return configurations

@@ -282,7 +282,7 @@ def test_configurations_of_a_file(tmp_path: Path) -> None:
         ("a\n", "no line below the names"),
         ("a\n1,2\n", "line 2: has more cells than there are names"),
         ("a\n\n1\n[1\n", "line 4, a: "),  # of the file, whose empty lines are no rows
-        ('a\n"1\n', "line 2: is no valid CSV: unexpected end of data"),
+        ('a\n"1\n', "is no valid CSV after line 1: unexpected end of data"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=words):

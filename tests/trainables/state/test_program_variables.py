@@ -161,6 +161,9 @@ def test_a_damaged_checkpoint_names_its_folder(tmp_path: Path) -> None:
     (tmp_path / "state.npz").write_bytes(b"PK")
     with pytest.raises(CheckpointError, match="unreadable"):
         trainable.restore(tmp_path)
+    (tmp_path / "state.json").write_text("[]")  # JSON, and no object
+    with pytest.raises(CheckpointError, match="unreadable"):
+        checkpoint.read(tmp_path)
 
 
 def test_two_trainables_in_one_process_leave_each_other_alone() -> None:
