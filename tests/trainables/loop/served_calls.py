@@ -12,6 +12,7 @@ import numpy as np
 from rank_processes import Here
 
 from sweep.contract import Assignment, EpochReported, Facts
+from sweep.hyperparameters import Hyperparameters
 from trainables.click_through import ClickThrough
 from trainables.keras_trainable import session_of
 from trainables.loop.served_program import ServedProgram
@@ -30,6 +31,25 @@ class Found:
     weights: dict[str, np.ndarray[Any, Any]]
     facts: Facts
     shards: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
+
+
+class TestedOnly(ClickThrough):
+    """Holds back no validation data, and has the same examples as test data instead."""
+
+    def data(self, hp: Hyperparameters) -> tuple[Any, ...]:
+        train, validation = super().data(hp)
+        return train, None, validation
+
+
+def test_alone(here: Here, params: dict[str, Any]) -> dict[str, float] | None:
+    """The metrics on test data of a trial without validation data, after its epoch."""
+    it = here.kept["it"] = TestedOnly()
+    it.join(here.devices, TRAINING)
+    if here.devices.ranks is None or here.devices.ranks.rank:
+        return None
+    it.begin(here.of(Assignment(trial=0, params=params, seed=3, epochs=1, training=TRAINING)))
+    it.train(lambda epoch: True)
+    return it.test()
 
 
 def join(here: Here) -> bool:

@@ -97,6 +97,18 @@ def test_one_worker_trains_what_one_process_does_and_no_server_has_the_table(tmp
     check_exported(tmp_path, found)
 
 
+def test_test_data_are_evaluated_without_validation_data() -> None:
+    params = BASE | FEW["sgd"]
+    with together(4, servers=2) as gang:
+        found = gang.call(served_calls.test_alone, params)[0]
+    it = served_calls.TestedOnly()
+    it.begin(Assignment(trial=0, params=params, seed=3, epochs=1))
+    it.train(lambda epoch: True)
+    expected = it.test()
+    assert expected is not None
+    assert found == pytest.approx(expected, abs=1e-3)
+
+
 @pytest.mark.exhaustive
 def test_more_optimizers() -> None:
     with together(4, servers=2) as gang:
