@@ -50,7 +50,7 @@ RunCommand: TypeAlias = Callable[[Sequence[str], str], int]
 
 
 @dataclass(slots=True)
-class Request:
+class KeeperRequest:
     """A command line to run, and the connection to the command that has sent it."""
 
     connection: socket.socket
@@ -58,7 +58,7 @@ class Request:
     streams: list[int]
 
 
-class Server:
+class KeeperServer:
     """Receives the command lines of a folder in threads, and runs them one after another in the main thread."""
 
     def __init__(self, place: Path, kept: KeptRay, run: RunCommand = run_command) -> None:
@@ -67,7 +67,7 @@ class Server:
         self._run_command = run
         self._first: dict[str, Any] | None = None  # the first request, with which others must agree
         self._log = os.dup(2)
-        self._requests: SimpleQueue[Request] = SimpleQueue()
+        self._requests: SimpleQueue[KeeperRequest] = SimpleQueue()
         self._lock = threading.Lock()  # protects the next two
         self._is_busy = False
         self._is_over = False
@@ -95,7 +95,7 @@ class Server:
 
     # ---- in the main thread
 
-    def _run_request(self, request: Request) -> int:
+    def _run_request(self, request: KeeperRequest) -> int:
         """Run a command line with its own streams, folder, environment and signals; return its exit code.
 
         The code is 1 if it raises an exception. Afterwards the streams point to the keeper's log.
@@ -228,9 +228,9 @@ class Server:
                 os.close(stream)
             connection.close()
             return
-        self._accept(Request(connection, content, streams))
+        self._accept(KeeperRequest(connection, content, streams))
 
-    def _accept(self, request: Request) -> None:
+    def _accept(self, request: KeeperRequest) -> None:
         """Tell a command that it runs here, and queue it. Raises OSError if the command is gone, as after Ctrl-C."""
         try:
             messages.send_answer(request.connection, accepted=True)
@@ -398,7 +398,7 @@ def _serve(place: Path) -> None:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     kept = keep_ray()
     try:
-        Server(place, kept).serve(listener)
+        KeeperServer(place, kept).serve(listener)
     finally:
         place.unlink(missing_ok=True)  # commands that come now do not find it
         kept.close()

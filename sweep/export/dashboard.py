@@ -27,7 +27,7 @@ _NAMES = (HOST, "localhost")
 _READ_ONLY = "This dashboard shows the log of a sweep, which is not edited here."
 
 
-class Server(socketserver.ThreadingMixIn, WSGIServer):
+class DashboardServer(socketserver.ThreadingMixIn, WSGIServer):
     """Answers each request in its own thread."""
 
     daemon_threads = True
@@ -52,7 +52,7 @@ class _Quiet(WSGIRequestHandler):
         """Write nothing, because the terminal shows only the address of the dashboard."""
 
 
-def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
+def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> DashboardServer:
     """Return a server of the dashboard for the sweeps in ``folders``, on this machine only; port 0 picks a free port.
 
     The server is bound, but answers only once `serve_forever` is called. Errors while it follows a sweep are passed to
@@ -66,7 +66,7 @@ def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str]
     # Optuna's warnings about experimental features, which do not concern users of the page
     warnings.simplefilter("ignore")
     try:
-        server = Server((HOST, port), _Quiet)
+        server = DashboardServer((HOST, port), _Quiet)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise InputError.one(

@@ -41,7 +41,7 @@ def import_events() -> ModuleType:
 
 
 @dataclass(slots=True)
-class _Written:
+class _EventFileState:
     """The size of one trial's event file, and where the record of its end begins."""
 
     size: int = 0
@@ -72,7 +72,7 @@ class EventFiles:
         self._log_bytes, self._mark = 0, ""
         self._ledger = Ledger(keep_epochs=False)
         self._numbering = Numbering(trials_each=self._trials_each)
-        self._trials: dict[int, _Written] = {}
+        self._trials: dict[int, _EventFileState] = {}
         self._metrics: list[str] = []
         self._pending: dict[int, bytearray] = {}
         self._touched: set[int] = set()  # files that this process has truncated to their recorded size
@@ -118,7 +118,7 @@ class EventFiles:
                 raise ValueError("another log")
             self._metrics = known["metrics"]
             for number, (size, end) in known["trials"].items():
-                self._trials[int(number)] = _Written(size, end)
+                self._trials[int(number)] = _EventFileState(size, end)
             for number, one in self._trials.items():
                 size = self._get_path(number).stat().st_size
                 if size < one.size:
@@ -166,7 +166,7 @@ class EventFiles:
         """Add the events for a change of a trial to its file."""
         match change:
             case Started(trial, start):
-                self._trials[trial.number] = _Written()
+                self._trials[trial.number] = _EventFileState()
                 if trial.place is None:
                     group = trial.role.value
                 else:

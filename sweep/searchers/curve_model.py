@@ -81,7 +81,7 @@ def _typical_distance(losses: Array, best: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _RungModel:
     """A rung in the model: losses are ``slope`` times those of the rung below, plus ``offset + scale * own``."""
 
     trials: tuple[int, ...]
@@ -91,7 +91,7 @@ class _Level:
     scale: float
 
 
-def _split_rungs(rungs: Sequence[RungResults]) -> list[_Level]:
+def _split_rungs(rungs: Sequence[RungResults]) -> list[_RungModel]:
     """Split the losses of each rung into a multiple of the losses of the rung below and a remainder of its own.
 
     ``rungs`` are ascending. Each trial of a rung must have a result at all rungs below; a KeyError is raised otherwise.
@@ -99,7 +99,7 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_Level]:
     level for the lowest rung, and for the rungs above it up to, but without, the first that has fewer than `FEWEST`
     results.
     """
-    levels: list[_Level] = []
+    levels: list[_RungModel] = []
     below: dict[int, float] = {}
     unit = 1.0
     for results in rungs:
@@ -117,7 +117,7 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_Level]:
             losses = losses - slope * lower
         offset = float(losses.mean())
         scale = max(float(losses.std()), 0.05)
-        levels.append(_Level(results.trials, (losses - offset) / scale, slope, offset, scale))
+        levels.append(_RungModel(results.trials, (losses - offset) / scale, slope, offset, scale))
         below = here
     return levels
 

@@ -82,7 +82,7 @@ class ModelledGain:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownTrial:
     """A trial of this sweep or of an earlier one, with the rungs at which it has a result."""
 
     record: TrialState
@@ -123,7 +123,7 @@ class GaussianProcessSearcher:
             self._design = random_search(space, self._seed)
         else:
             self._design = sobol_search(space, self._seed)
-        self._known: list[_Known] = []  # trials of earlier sweeps come first
+        self._known: list[_KnownTrial] = []  # trials of earlier sweeps come first
         self._places: dict[int, int] = {}  # index in `_known` by trial
         self._features: list[NDArray[np.float64]] = []
         self._stops: Counter[int] = Counter()  # epochs at which trials stopped or paused
@@ -296,7 +296,7 @@ class GaussianProcessSearcher:
         return list(pending.values())
 
     def _add_trial(self, params: Params, record: TrialState) -> None:
-        self._known.append(_Known(record))
+        self._known.append(_KnownTrial(record))
         self._features.append(self._encoding.features(self._encoding.encode(params)[None])[0])
         self._add_results(len(self._known) - 1)
 

@@ -28,7 +28,7 @@ END_S = 5.0  # time that a server has to end before it is killed
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class PageServer:
     """The process that serves the page of a results folder."""
 
     process: subprocess.Popen[bytes]
@@ -36,7 +36,7 @@ class Server:
     token: str
 
 
-servers: dict[str, Server] = {}
+servers: dict[str, PageServer] = {}
 """The servers that this process has started, by results folder."""
 
 
@@ -71,7 +71,7 @@ def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
     return str(results) if is_inside else str(folder.path.parent), folder.name
 
 
-def find_server(results: str) -> Server:
+def find_server(results: str) -> PageServer:
     """Return the server of a results folder or its URL, after starting a process for it if none is running.
 
     Raises `InputError` if the process does not start.
@@ -85,7 +85,7 @@ def find_server(results: str) -> Server:
     if not url:
         raise InputError.one("sweep.show", "the page's process did not start", "see python -m sweep ui")
     parts = urlsplit(url)
-    found = Server(process, parts.port or 0, parse_qs(parts.query)["token"][0])
+    found = PageServer(process, parts.port or 0, parse_qs(parts.query)["token"][0])
     servers[key] = found
     return found
 
@@ -105,7 +105,7 @@ def _end_servers() -> None:
             server.process.kill()
 
 
-def draw_cell(server: Server, sweep: str, height: int) -> str:
+def draw_cell(server: PageServer, sweep: str, height: int) -> str:
     """Return the HTML for the output of a cell, whose script opens the page of ``sweep`` in a frame.
 
     If ``sweep`` is "", it is the page with all sweeps. ``height`` is in pixels. The HTML contains new access passes.

@@ -18,7 +18,7 @@ from hostile import STATUSES, story, trial
 from sweep.errors import InputError
 from sweep.events import Status
 from sweep.export import dashboard
-from sweep.export.dashboard import Server
+from sweep.export.dashboard import DashboardServer
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 @contextmanager
-def served(*folders: ResultsFolder) -> Iterator[Server]:
+def served(*folders: ResultsFolder) -> Iterator[DashboardServer]:
     with dashboard.make_server(folders, 0, pytest.fail) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
@@ -36,7 +36,7 @@ def served(*folders: ResultsFolder) -> Iterator[Server]:
         thread.join()
 
 
-def ask(server: Server, path: str) -> dict[str, object]:
+def ask(server: DashboardServer, path: str) -> dict[str, object]:
     with urlopen(server.url.replace("/dashboard/", path)) as answer:
         return json.load(answer)
 

@@ -107,7 +107,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             sys.modules.pop("tensorflow", None)  # of tests before, with which a keeper would end
             kept = FakeRay(keep_s=keep_s)
             kept.running = running
-            keeper_process.Server(place, kept, command).serve(listener)
+            keeper_process.KeeperServer(place, kept, command).serve(listener)
             os._exit(0)
         listener.close()
         started.append(Kept(place, process))

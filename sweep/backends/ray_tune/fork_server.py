@@ -42,7 +42,7 @@ _BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ForkRequest:
     """The properties that a worker takes over from the process that Ray has started in its place."""
 
     arguments: list[str]
@@ -119,7 +119,7 @@ def list_lasting_threads() -> list[str]:
     return [name for name in names if name not in _QUIET_THREADS]
 
 
-def serve(listener: socket.socket) -> Request | None:
+def serve(listener: socket.socket) -> ForkRequest | None:
     """Fork a worker for each request that comes to ``listener``, until standard input is closed.
 
     Returns the request in each worker, and None in the server. The server sends workers' exit codes to their clients,
@@ -155,7 +155,7 @@ def serve(listener: socket.socket) -> Request | None:
 
 def _fork_worker(
     connection: socket.socket,
-    request: Request,
+    request: ForkRequest,
     clients: dict[int, socket.socket],
     selector: selectors.BaseSelector,
 ) -> bool:
@@ -174,7 +174,7 @@ def _fork_worker(
     return False
 
 
-def _receive_request(connection: socket.socket) -> Request | None:
+def _receive_request(connection: socket.socket) -> ForkRequest | None:
     """Return the request on a connection; None if another user sends it or it is incomplete."""
     user = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     if user != os.getuid():
@@ -192,7 +192,7 @@ def _receive_request(connection: socket.socket) -> Request | None:
         missing -= len(part)
     fields: dict[str, Any] = json.loads(b"".join(parts))
     fields["open_files"] = tuple(fields["open_files"])
-    return Request(**fields, descriptors=list(descriptors))
+    return ForkRequest(**fields, descriptors=list(descriptors))
 
 
 def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
@@ -223,7 +223,7 @@ def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: sel
         os.kill(workers[0], signal.SIGKILL)  # it exists until `os.waitpid` has returned it
 
 
-def take_over(request: Request) -> None:
+def take_over(request: ForkRequest) -> None:
     """Give this process the environment, folder, outputs, process group, limits and blocked signals of ``request``.
 
     Standard input becomes empty, and signal handlers and NumPy's random generator are reset. Raises OSError if the
