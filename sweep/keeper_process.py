@@ -103,7 +103,6 @@ class KeeperServer:
         _connect_streams(request.streams)
         content = request.content
         _set_environment(content["environment"])
-        os.chdir(content["folder"])
         sys.path[:] = content["search_path"]
         sys.argv = [content["program"], *content["arguments"]]
         self._kept.terminal = content["process"]
@@ -112,6 +111,7 @@ class KeeperServer:
         is_over = threading.Event()
         threading.Thread(target=forward_signals, args=(request.connection, is_over), daemon=True).start()
         try:
+            os.chdir(content["folder"])  # which may have been deleted since the command was started
             code = self._run_command(content["arguments"], content["program"])
         except Exception:
             traceback.print_exc()
@@ -330,10 +330,10 @@ def _find_free_share() -> float:
     Return the smaller one of the two, or 1 if the system reports neither.
     """
     shares = [1.0]
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, KeyError):
         values = _read_numbers(Path("/proc/meminfo"))
         shares.append(values["MemAvailable:"] / values["MemTotal:"])
-    with suppress(OSError, ValueError):  # there is none, or it has no limit ("max")
+    with suppress(OSError, ValueError, KeyError):  # there is none, or it has no limit ("max")
         most = int((_CONTAINER / "memory.max").read_text())
         used = int((_CONTAINER / "memory.current").read_text())
         files = _read_numbers(_CONTAINER / "memory.stat")["inactive_file"]
@@ -397,12 +397,16 @@ def _serve(place: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     kept = keep_ray()
+    code = 0
     try:
         KeeperServer(place, kept).serve(listener)
+    except Exception:
+        traceback.print_exc()  # into the keeper's log
+        code = 1
     finally:
         place.unlink(missing_ok=True)  # commands that come now do not find it
         kept.close()
-        os._exit(0)
+        os._exit(code)
 
 
 if __name__ == "__main__":

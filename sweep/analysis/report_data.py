@@ -241,9 +241,10 @@ def _thin_rows(
     step = np.maximum(length / most, 1.0)
     chosen: npt.NDArray[np.bool_] = np.floor(place / step) != np.floor((place - 1) / step)
     chosen[place == length - 1] = True
-    known = np.nan_to_num(values, nan=0.0)
-    chosen[_find_first_smallest(row, known)] = True
-    chosen[len(row) - 1 - _find_first_smallest(row[::-1], -known[::-1])] = True  # the last of the largest
+    unknown = np.isnan(values)
+    chosen[_find_first_smallest(row, np.where(unknown, np.inf, values))] = True
+    falling = np.where(unknown, np.inf, -values)
+    chosen[len(row) - 1 - _find_first_smallest(row[::-1], falling[::-1])] = True  # the last of the largest
     return chosen
 
 

@@ -219,7 +219,7 @@ class Sender:
         for path in self.folder.glob("epoch-*"):
             here[path.name] = path
         there = list_checkpoints(self.store, self.trial)
-        for name, path in sorted(here.items()):
+        for name, path in sorted(here.items(), key=lambda item: order_by_epoch(item[0])):
             if name in self._sent or (name in there and _is_same_checkpoint(self.store, self.trial, path)):
                 continue
             files = []

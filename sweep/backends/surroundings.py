@@ -33,6 +33,7 @@ class Surroundings:
         self._at = self._start  # working folder of the present trial
         self._streams: tuple[TextIO, TextIO] | None = None  # streams that the trial has put in place of Python's own
         self._outputs: dict[int, int] = {}  # copies of the file descriptors 1 and 2
+        self._close_outputs = weakref.finalize(self, _close_all, ())
         self.keep_outputs()
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
         self._of_import: settings.Values = {}  # settings made by importing the author's code, if the process is shared
@@ -42,9 +43,9 @@ class Surroundings:
 
     def keep_outputs(self) -> None:
         """Make every later trial begin with the standard output and standard error that this process has now."""
+        self._close_outputs()
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
-        for copy in self._outputs.values():
-            weakref.finalize(self, os.close, copy)
+        self._close_outputs = weakref.finalize(self, _close_all, tuple(self._outputs.values()))
 
     def check(self) -> None:
         """Raise FileNotFoundError if neither the trial's folder nor the one in which trials begin exists."""
@@ -128,6 +129,12 @@ def _get_current_folder() -> Path | None:
         return Path.cwd()
     except FileNotFoundError:  # it was deleted
         return None
+
+
+def _close_all(descriptors: tuple[int, ...]) -> None:
+    """Close file descriptors."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _is_open(stream: int) -> bool:

@@ -197,23 +197,23 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
     if timing is None:
         return Price(trials_left, epochs, None)
     each_s = timing.trial_s + per_trial * timing.epoch_s
-    seconds = math.inf
+    seconds, at_once = math.inf, float(concurrent)
     if trials_left is not None:
         at_once = max(min(concurrent, trials_left), 1)
         seconds = timing.start_s + max(trials_left * each_s / at_once, each_s)
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
-        limits.append(budget.gpu_hours * 3600 / (gpus * concurrent))
+        limits.append(budget.gpu_hours * 3600 / (gpus * at_once))
     if (
         budget.money
         and gpus
         and spec.resources.price is not None
         and (most := prices.find_price_bounds(spec.resources.price)[1])
     ):
-        limits.append(budget.money * 3600 / (gpus * concurrent * most))
+        limits.append(budget.money * 3600 / (gpus * at_once * most))
     if limits and min(limits) < seconds:
         seconds = min(limits)
-        trials_left = max((seconds - timing.start_s) * concurrent / each_s, 0)
+        trials_left = max((seconds - timing.start_s) * at_once / each_s, 0)
         epochs = trials_left * per_trial
     if epochs is None:
         trained_s = None

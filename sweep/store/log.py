@@ -144,7 +144,7 @@ def is_steered(path: Path) -> bool:
     if not path.stat().st_size:
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(_CHANGE) >= 0 or content.find(_ADDITION) >= 0
+        return _find_record(content, _CHANGE) >= 0 or _find_record(content, _ADDITION) >= 0
 
 
 def is_steered_after_end(path: Path) -> bool:
@@ -155,8 +155,9 @@ def is_steered_after_end(path: Path) -> bool:
     if not path.exists() or not path.stat().st_size:
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        steered = max(content.rfind(_CHANGE), content.rfind(_ADDITION))
-        return steered > content.rfind(_SESSION_ENDED) > content.rfind(_SESSION_STARTED)
+        steered = max(_find_last_record(content, _CHANGE), _find_last_record(content, _ADDITION))
+        ended, started = (_find_last_record(content, kind) for kind in (_SESSION_ENDED, _SESSION_STARTED))
+        return steered > ended > started
 
 
 def read_changes(path: Path) -> Iterator[SweepChanged]:
@@ -199,13 +200,32 @@ def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
     if not path.exists() or not path.stat().st_size:
         return
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        at = content.find(beginning)
+        at = _find_record(content, beginning)
         while at >= 0:
             end = content.find(b"\n", at)
             if end < 0:  # it was not written completely
                 return
             yield decode(content[at : end + 1])
-            at = content.find(beginning, end)
+            at = _find_record(content, beginning, end)
+
+
+def _find_record(content: mmap.mmap, beginning: bytes, start: int = 0) -> int:
+    """Return the byte of the first record that begins with the bytes ``beginning``, from byte ``start`` on; -1 if none.
+
+    The bytes may also be inside a record: values of parameters may be mappings.
+    """
+    if start == 0 and content[: len(beginning)] == beginning:
+        return 0
+    found = content.find(b"\n" + beginning, start)
+    return found + 1 if found >= 0 else -1
+
+
+def _find_last_record(content: mmap.mmap, beginning: bytes) -> int:
+    """Return the byte of the last record that begins with the bytes ``beginning``; -1 if there is none."""
+    found = content.rfind(b"\n" + beginning)
+    if found >= 0:
+        return found + 1
+    return 0 if content[: len(beginning)] == beginning else -1
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:

@@ -278,6 +278,8 @@ def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]
         file.seek(start)
         while start < end:
             line = file.readline()
+            if not line:  # the log was replaced by a shorter one in the meantime
+                return
             yield start, line
             start += len(line)
 

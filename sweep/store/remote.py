@@ -263,7 +263,7 @@ def claim(folder: Path, store: ObjectStore) -> bool:
     if tag is None:
         return False
     store.put("spec.yaml", (folder / "spec.yaml").read_bytes())
-    known.files["sweep.json"] = tag
+    known.files["sweep.json"] = unquote_tag(tag)
     known.write(folder)
     return True
 

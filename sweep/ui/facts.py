@@ -332,7 +332,7 @@ def _list_rungs(standing: Standing) -> Iterator[RungFacts]:
     waiting: dict[int, list[int]] = {}
     for number, trial in standing.open.items():
         if _is_paused(trial):
-            waiting.setdefault(trial.state.epoch, []).append(number)
+            waiting.setdefault(trial.done, []).append(number)
     for rung in standing.rungs():
         trials = waiting.get(rung.epoch, [])
         if rung.reached:

@@ -49,9 +49,13 @@ class LineIndex:
                 file.seek(start)
                 block = file.read(BLOCK_BYTES)
                 whole = block.rfind(b"\n") + 1
-                if not whole:
-                    return
-                self._add_mark(start + whole, lines + block.count(b"\n", 0, whole))
+                count = block.count(b"\n")
+                if not whole:  # the end of the log, or one line that is longer than the block
+                    rest = file.readline()
+                    if not rest.endswith(b"\n"):
+                        return
+                    whole, count = len(block) + len(rest), 1
+                self._add_mark(start + whole, lines + count)
 
     def _add_mark(self, byte: int, lines: int) -> None:
         """Add the number of lines before a position after a line; positions less than a block apart are merged."""

@@ -141,6 +141,16 @@ def test_other_metrics_give_way_first_then_epochs_but_not_the_best_nor_the_last(
     assert curves_of(metrics(rows), range(4), ["acc"], points=8).thinned == LEAST
 
 
+def test_a_value_that_is_not_known_is_no_extreme() -> None:
+    rows = [
+        (n, epoch, math.nan if epoch % 2 else 2.0 - (epoch == 38), 0.0) for n in range(4) for epoch in range(1, 101)
+    ]
+    found = curves_of(metrics(rows), range(4), ["acc"], points=80)
+    assert found.thinned == 20
+    for start, end in zip(found.starts, found.starts[1:], strict=False):
+        assert 38 in found.epochs[start:end].tolist()
+
+
 def ran(number: int, begin: float, end: float | None, node: str | None = "n", devices: str = "cpu:0") -> list[Event]:
     events: list[Event] = [TrialStarted(trial=number, trial_id=f"t{number}", params={}, seed=0, repeat=0, time=begin)]
     if end is not None:

@@ -153,6 +153,8 @@ def test_many_trials_are_scaled_up() -> None:
         ("budget: {epochs: 40}", None, Price(4, 40, (100 + 4 * 30 / 2) / 3600)),
         ("budget: {hours: 1}", None, Price(3500 * 2 / 30, 3500 * 2 / 3, 1)),
         ("run_cap: 9\nbudget: {hours: 1}", 9, Price(9, 90, (100 + 9 * 30 / 2) / 3600)),
+        ("run_cap: 1\nbudget: {hours: 0.03}", 1, Price(8 / 30, 80 / 30, 0.03)),  # one trial, although two could run
+        ("run_cap: 1\nbudget: {gpu_hours: 0.015}\nresources: {gpus: 0.5}", 1, Price(8 / 30, 80 / 30, 0.03)),
         (
             "budget: {gpu_hours: 1}\nresources: {gpus: 0.5}",
             None,

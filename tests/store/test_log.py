@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted, encode
-from sweep.store.log import Log, read, read_from
+from sweep.events import (
+    EpochReported,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    SweepChanged,
+    TrialEnded,
+    TrialStarted,
+    encode,
+)
+from sweep.store.log import Log, is_steered, is_steered_after_end, read, read_changes, read_from
 
 
 def started(trial: int) -> TrialStarted:
@@ -44,6 +53,24 @@ def test_what_was_appended_is_read_in_order(tmp_path):
     with Log(path) as log:
         log.append([reported(0, 3)])
     assert list(read(path)) == [*events, reported(0, 3)]
+
+
+def test_changes_are_found_where_records_begin(tmp_path):
+    """A parameter's value may be a mapping that looks like the beginning of a record."""
+    path = tmp_path / "log.jsonl"
+    looks_alike = TrialStarted(
+        trial=0, trial_id="t0", params={"x": {"event": "sweep_changed"}}, seed=0, repeat=0, time=1.0
+    )
+    change = SweepChanged(settings={}, request="a", by="ann", time=3.0)
+    assert b'{"event":"sweep_changed"' in encode(looks_alike)
+    with Log(path) as log:
+        log.append([looks_alike, SessionEnded(reason="finished", time=2.0)])
+        assert not is_steered(path)
+        assert not is_steered_after_end(path)
+        assert list(read_changes(path)) == []
+        log.append([change, looks_alike])
+    assert is_steered(path)
+    assert list(read_changes(path)) == [change]
 
 
 def test_with_fsync_the_log_is_the_same(tmp_path):

@@ -36,6 +36,7 @@ def test_lines_are_found_from_their_numbers(tmp_path: Path, monkeypatch: pytest.
     lines: list[bytes] = []
     for size in (1, 7, 40, 3):
         lines += [b"%d " % number * (number % 9 + 1) for number in range(len(lines), len(lines) + size)]
+        lines.append(b"longer than a block" * 20)
         path.write_bytes(b"".join(line + b"\n" for line in lines) + b"torn")
         index.count_new_lines()
         assert (index.lines, index.end) == (len(lines), path.stat().st_size - 4)

@@ -317,10 +317,12 @@ class FitProgram(Program):
                 f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
                 f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
-        sizes: list[int] = []
+        sizes: list[int] = []  # of the batches that were read last: `fit` may look at a batch before it reads them all
         first, count = walk.first_update(epoch), len(rates)
 
         def source() -> Iterator[Any]:
+            nonlocal sizes
+            sizes = []
             return self._batches(walk.read_epoch_again(epoch), batch_size, walk.seed, first, sizes)
 
         setting = _RateSetter(rates, self.optimizers, sets=not self.sets_no_rate)

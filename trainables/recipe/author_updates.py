@@ -141,8 +141,8 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
         else:
             turn = (item,)
         _check_types(turn)
-        found += [turn] * (1 if isinstance(item, tuple) else item.times)
         _check(turn, together=isinstance(item, tuple))
+        found += [turn] * (1 if isinstance(item, tuple) else item.times)
     ours = [update for turn in _list_distinct(found) for update in turn if update.optimizer is None]
     if len(ours) > 1:
         names = " and ".join(repr(update.loss) for update in ours)

@@ -186,7 +186,9 @@ def _receive_request(connection: socket.socket) -> ForkRequest | None:
     parts: list[bytes] = []
     while missing:
         part = connection.recv(min(missing, 65536))
-        if not part:
+        if not part:  # the client was killed
+            for descriptor in descriptors:
+                os.close(descriptor)
             return None
         parts.append(part)
         missing -= len(part)

@@ -26,7 +26,7 @@ from sweep.store.object_store import repeat
 PATIENCE_S = 60.0  # for all nodes to answer, some of which must start a process first
 DRAINING_S = 1.0  # between checks for machines that are about to be taken away
 AT_FIRST = 8  # trials requested at first, if an autoscaler does not say which machines it can add
-UNBOUNDED = 1000  # machines assumed if an autoscaler has no limit
+UNBOUNDED = 1000  # machines, or CPUs of one, assumed if an autoscaler has no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,17 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
         return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
     machines = []
     for group in groups:
-        node = Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0))
+        cpus, gpus = (_read_amount(group.resources, name) for name in ("CPU", "GPU"))
+        node = Node(cpus, gpus)
         count = UNBOUNDED if group.max_count < 0 else group.max_count
         machines.append((node, count))
     return tuple(machines)
+
+
+def _read_amount(resources: Mapping[str, float], name: str) -> float:
+    """Return how much of a resource a kind of machine has: 1000 for Ray's -1, which means no limit."""
+    amount = resources.get(name, 0)
+    return UNBOUNDED if amount < 0 else amount
 
 
 @contextmanager

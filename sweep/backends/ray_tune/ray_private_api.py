@@ -164,7 +164,8 @@ def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> boo
     """
     absent = list_missing(use, owner)
     if absent:
-        say(f"Ray {ray.__version__} has no {', '.join(absent).replace(':', '.').lstrip('.')}: {use.loss}")
+        names = [name.replace(":", ".").removeprefix(".") for name in absent]
+        say(f"Ray {ray.__version__} has no {', '.join(names)}: {use.loss}")
     return not absent
 
 

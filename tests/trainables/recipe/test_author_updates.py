@@ -40,3 +40,8 @@ def test_an_update_with_times_has_several_turns_and_those_in_a_tuple_one() -> No
 def test_what_is_no_list_of_updates_is_refused(updates: object, message: str) -> None:
     with pytest.raises(Refused, match=message):
         parse_turns(updates)
+
+
+def test_times_is_a_whole_number() -> None:
+    with pytest.raises(Refused, match=r"times=2\.5, expected a whole number from 1"):
+        parse_turns(Update("loss", make_layer(), times=2.5))  # type: ignore[arg-type]
