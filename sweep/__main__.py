@@ -17,10 +17,10 @@ def run() -> None:
     Never returns. The exit code is that of the command. A normal exit spends up to a second on unloading large
     libraries.
     """
-    garbage.collect_rarely()
-    recorder.pause()
+    garbage.collect_rarely()  # the imports that follow make many objects, few of which are garbage
+    recorder.pause()  # no code of the author runs before its import, which calls `resume`
     code = run_in_keeper(sys.argv[1:])
-    if code is None:
+    if code is None:  # no keeper has run the command
         code = run_command(forks_workers=starts_local_ray(sys.argv[1:]))
     os._exit(code)
 

@@ -44,6 +44,7 @@ def note_trainable(module: str) -> None:
     package = sys.modules.get(name)
     folders = tuple(f"{folder}{os.sep}" for folder in getattr(package, "__path__", ()))
     file = getattr(package, "__file__", None)
+    # A package has folders, a module that is a single file has none.
     places = folders or ((file,) if file else ())
     if places:
         trainable_packages[name] = places
@@ -86,7 +87,7 @@ def _is_author_file(file: str, search_path: tuple[str, ...], packages: tuple[tup
     if any(file.startswith(place) for places in packages for place in places):
         return True
     if file.startswith(os.sep) and any(folder in file for folder in _INSTALL_PARTS):
-        return False  # as `_is_installed` would find for thousands of modules, more slowly
+        return False  # a shortcut: `_is_installed` would return True as well, but is slow for thousands of modules
     path = Path(file)
     if not path.is_absolute() and not path.exists():
         return False
@@ -111,12 +112,13 @@ def get_package_name(file: str) -> str:
     if _AUTOGRAPH_FILE in file:
         return "tensorflow"
     path = Path(file)
+    # Also the resolved path, because the file may be named through a link that is not on the search path.
     for candidate in (path, path.resolve()):
         if candidate.is_relative_to(_HOME) and candidate.relative_to(_HOME).parts[0] in OWN_PACKAGES:
             return candidate.relative_to(_HOME).parts[0]
         entry = _find_search_path_entry(candidate, tuple(sys.path)) or _find_standard_folder(candidate)
         if entry is not None:
-            return candidate.relative_to(entry).parts[0].removesuffix(".py")
+            return candidate.relative_to(entry).parts[0].removesuffix(".py")  # a module may be a single file
     return path.name
 
 
@@ -137,6 +139,7 @@ def _is_in_installed_folder(path: Path, search_path: tuple[str, ...]) -> bool:
     if entry is None:
         return False
     inside = path.relative_to(entry)
+    # The path may be the folder itself, which has no parts inside.
     return bool(inside.parts) and inside.parts[0] in _read_installed_names(str(entry))
 
 
@@ -180,5 +183,6 @@ def _read_installed_names(entry: str) -> frozenset[str]:
     names = set()
     for distribution in importlib.metadata.distributions(path=[entry]):
         record = distribution.read_text("RECORD") or ""
+        # a line is a path, its hash and its size: "numpy/version.py,sha256=...,293"
         names |= {line.partition(",")[0].partition("/")[0] for line in record.splitlines()}
     return frozenset(names)

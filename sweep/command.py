@@ -21,14 +21,14 @@ def run_command(
     `interruption` handles the signals. The code is 2, with a line on standard error, if the command succeeded but its
     output could not be written, except to a closed pipe.
     """
-    output.prepare_streams()
+    output.prepare_streams()  # first, because the signal handling copies standard error, which may be closed
     interruption.start_handling_signals()
     with forking.starting_early() if forks_workers else nullcontext():
         code = _call_main(arguments, program)
-    output.flush()
+    output.flush()  # the last buffered text is written only now, which may fail
     if not code and (failure := output.failure()):
         code = UNWRITTEN
-        with suppress(OSError):
+        with suppress(OSError):  # standard error may not be writable either
             os.write(2, f"error: standard output: {failure.strerror}\n".encode())
     interruption.finish()
     return code
@@ -41,5 +41,6 @@ def _call_main(arguments: Sequence[str] | None, program: str | None) -> int:
     try:
         main(None if arguments is None else list(arguments), program)
     except SystemExit as end:
+        # as at the end of any Python program: None means success, and a text is a message about a failure
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0

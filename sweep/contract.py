@@ -69,12 +69,13 @@ def cpus() -> int:
 
     It is limited by the CPU affinity and the container; a fraction of a core is rounded down.
     """
-    if hasattr(os, "sched_getaffinity"):
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
-    shares = (_read_limits("cpu.max"), _read_limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # quota, period
-    return max(min([cores, *(share[0] // share[1] for share in shares if len(share) == 2)]), 1)
+    # [quota, period] in microseconds, of versions 2 and 1 of control groups; without a limit, the quota is missing
+    limits = (_read_limits("cpu.max"), _read_limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+    return max(min([cores, *(limit[0] // limit[1] for limit in limits if len(limit) == 2)]), 1)
 
 
 def memory_bytes() -> int | None:

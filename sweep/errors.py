@@ -203,7 +203,7 @@ def where_raised(error: BaseException) -> str | None:
                 own.append((frame.f_code.co_filename, line, frame.f_code.co_name))
     if not own:
         return None
-    file, line, function = own[-1]
+    file, line, function = own[-1]  # both lists end with the innermost call
     return f"{Path(file).name}:{line} in {function}"
 
 
@@ -214,13 +214,13 @@ def folded_traceback(error: BaseException) -> str:
     the library frames that TensorFlow lists are folded in any case. Nothing is folded if the environment variable
     ``SWEEP_FULL_TRACEBACKS`` is set.
     """
-    told = traceback.TracebackException.from_exception(error)
-    for one in () if os.environ.get(WHOLE) else _list_chained_errors(told):
-        if any(is_author_file(frame.filename) for frame in one.stack):
-            one.stack = _Folded.fold(one.stack)
-    text = "".join(told.format())
-    for message in () if os.environ.get(WHOLE) else map(str, _list_chained_errors(told)):
-        if message.startswith(_GRAPH):
+    summary = traceback.TracebackException.from_exception(error)
+    for chained in () if os.environ.get(WHOLE) else _list_chained_errors(summary):
+        if any(is_author_file(frame.filename) for frame in chained.stack):  # otherwise no line of code would be left
+            chained.stack = _Folded.fold(chained.stack)
+    text = "".join(summary.format())
+    for message in () if os.environ.get(WHOLE) else map(str, _list_chained_errors(summary)):
+        if message.startswith(_GRAPH):  # frames are part of the message, so they are not in the stack
             text = text.replace(message, _remove_library_frames(message))
     return printable(text)
 
@@ -232,22 +232,23 @@ def _find_cause(text: str, kind: str) -> str:
     """
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = lines[0].strip()
-    if first == _USER_CODE:  # this message ends with the error itself
+    if first == _USER_CODE:  # frames of the traced code follow, and then the error itself as "TYPE: message"
         starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"{kind}: ")]
         if starts:
+            # its message may begin with a sentence of Keras or TensorFlow in turn
             return _find_cause("\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: "), kind)
         return lines[-1].strip()
-    if first == _GRAPH:
+    if first == _GRAPH:  # frames of the graph's nodes follow, and then the cause
         plain = [line for line in lines[1:] if not line.startswith((" ", "\t", "Detected at node", "<stack traces"))]
         if plain:
             return plain[0].strip().partition(_VALUES)[0]
         return first
     if found := _CALLING.match(first):
-        told = text.partition("Arguments received by")[0].splitlines()[1:]
-        causes = [line.strip() for line in told if line.strip()]
-        if causes:
+        following_lines = text.partition("Arguments received by")[0].splitlines()[1:]
+        causes = [line.strip() for line in following_lines if line.strip()]
+        if causes:  # otherwise Keras has written only its sentence and the arguments
             # The cause is the last paragraph: Keras puts advice before it.
-            paragraphs = [part.strip() for part in "\n".join(told).split("\n\n") if part.strip()]
+            paragraphs = [part.strip() for part in "\n".join(following_lines).split("\n\n") if part.strip()]
             return f"{found[1]}: {_find_cause(paragraphs[-1], kind)}"
     return first
 
@@ -259,11 +260,12 @@ def _remove_library_frames(message: str) -> str:
     """
     lines = list[str]()
     hidden = 0
-    for line in [*message.split("\n"), None]:
+    for line in [*message.split("\n"), None]:  # None ends the last run of frames
         if line is None:
             named = None
         else:
             named = _NAMED.match(line)
+        # the empty line after a hidden frame is left out, too
         if line is not None and ((named and not is_author_file(named["file"])) or (hidden and not line.strip())):
             hidden += bool(named)
             continue
@@ -280,6 +282,7 @@ def _list_chained_errors(told: traceback.TracebackException) -> Iterator[traceba
     one: traceback.TracebackException | None = told
     while one is not None:
         yield one
+        # as Python prints them: `raise ... from None` hides the error that was being handled
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
 
 
@@ -291,12 +294,13 @@ class _Folded(traceback.StackSummary):
         """Return the frames of a stack with each run of library frames replaced by one, which names their packages."""
         found = cls()
         hidden = list[traceback.FrameSummary]()
-        for frame in [*stack, None]:
+        for frame in [*stack, None]:  # None ends the last run of library frames
             if frame is not None and not is_author_file(frame.filename):
                 hidden.append(frame)
                 continue
             if hidden:
                 names = dict.fromkeys(get_package_name(one.filename) for one in hidden)
+                # in place of a file name and a line number: the packages, and how many frames are hidden
                 found.append(traceback.FrameSummary(", ".join(names), len(hidden), _FOLDED, lookup_line=False))
                 hidden = []
             if frame is not None:

@@ -44,7 +44,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:
+    except OverflowError:  # an int above 1.8e308
         return False
 
 
@@ -137,6 +137,7 @@ def describe_status(status: Status, reason: str) -> str:
     """
     if status is Status.PRUNED and reason == ON_REQUEST:
         return "stopped by hand"
+    # after an error, the reason is like "ValueError: no; tried again, 1 of 3"
     if status is Status.INTERRUPTED and (reason == TRIED_AGAIN or f"; {TRIED_AGAIN}, " in reason):
         return "failed, tried again"
     return status.value
@@ -385,7 +386,7 @@ def encode(event: Event) -> bytes:
     except TypeError as error:
         raise StoreError(f"{name}: {error}") from error
     line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
-    decode(line)
+    decode(line)  # raises StoreError now rather than when the sweep is resumed
     return line
 
 
@@ -397,8 +398,10 @@ def decode(line: bytes) -> Event:
         StoreError: if the line is valid JSON but no event that this version knows, or begins a session in a later
             format.
     """
+    # nearly all lines: no text in them has to be converted back
     if b'nan"' not in line and b'inf"' not in line and line.isascii():
-        with suppress(ValueError, RecursionError):  # a lone surrogate, a huge number, or invalid
+        # half a surrogate pair, a huge number or a damaged line: the slower way below tells them apart
+        with suppress(ValueError, RecursionError):
             event: Event = _DECODER.decode(line)
             if not isinstance(event, SessionStarted):  # the format of a session is checked first, below
                 return event
@@ -425,6 +428,7 @@ def convert_to_json_types(value: object) -> object:
     A string that would be read as one of these gets a backslash in front. Raises TypeError for values that JSON would
     lose or change, such as tuples, NumPy numbers and keys that are not strings.
     """
+    # `type` rather than `isinstance`: NumPy's float64 is a float, too, and would be read back as another type
     if type(value) is float:
         return value if math.isfinite(value) else repr(value)
     if type(value) is str:
@@ -521,14 +525,14 @@ def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
     record: dict[str, object] = {}
     for name, default in _DEFAULTS[type(source)].items():
         value = getattr(source, name)
-        if value == default:
+        if value == default:  # never in a required field
             continue
         try:
             if isinstance(value, Facts | Inputs):
                 record[name] = _collect_fields(value)
-            elif isinstance(value, tuple):
+            elif isinstance(value, tuple):  # `decode` makes a tuple of the list again
                 record[name] = convert_to_json_types(list(value))
-            elif isinstance(value, Status | Role):
+            elif isinstance(value, Status | Role):  # their type is not `str`, which would be refused
                 record[name] = value.value
             else:
                 record[name] = convert_to_json_types(value)

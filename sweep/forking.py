@@ -42,6 +42,7 @@ class ForkServer:
             "CUDA_VISIBLE_DEVICES": "",  # a library that has found a GPU could not use it in a fork, nor may a trial
         }
         self._errors = os.memfd_create("fork-server-errors")  # in memory, because a pipe or a disk may be full
+        # The user's variables take precedence over sweep's settings, but not over ``own``.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
             stdin=subprocess.PIPE,
@@ -56,7 +57,7 @@ class ForkServer:
         if self._process.poll() is None:
             return ""
         written = os.pread(self._errors, os.fstat(self._errors).st_size, 0)
-        lines = written.decode(errors="replace").strip().splitlines()
+        lines = written.decode(errors="replace").strip().splitlines()  # a traceback ends with the error
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def import_modules(self, modules: Sequence[str]) -> None:
@@ -83,7 +84,7 @@ class ForkServer:
     def close(self) -> None:
         """End the server at once; the workers that it has started continue. To be called once, and last."""
         if self._process.stdin is not None:
-            with suppress(BrokenPipeError):
+            with suppress(BrokenPipeError):  # closing writes what is still buffered
                 self._process.stdin.close()
         self._process.kill()
         self._process.wait()
@@ -111,12 +112,12 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
     the end of the outer block.
     """
     if _early_servers:
-        with suppress(OSError):  # as below
+        with suppress(OSError):  # an early server only saves time: `serving` tries again, and lets it be reported
             _correct_early_server(cpus, gpus)
         yield
         return
     if can_fork(gpus):
-        with suppress(OSError):  # `serving` tries again, and lets it be reported
+        with suppress(OSError):  # as above
             _early_servers.append(ForkServer(cpus))
     try:
         yield
@@ -167,6 +168,7 @@ def serving(
         yield None
         return
     _correct_early_server(cpus, gpus)
+    # An early server is ended by the block that has started it.
     with nullcontext(_early_servers[0]) if _early_servers else closing(ForkServer(cpus)) as server:
         server.import_modules(modules)
         server.serve()

@@ -70,7 +70,7 @@ class Reporter:
         self._trained_s = trained_s  # until the last report
         self._training = RecordedParams(assignment.training, self.training_read)
         self._fold = assignment.fold
-        self._fold_read = assignment.fold is None
+        self._fold_read = assignment.fold is None  # whether the function has read `fold`, or need not
         self._restored = restored
         self._accumulate = assignment.accumulate
         self._objective = assignment.objective
@@ -80,7 +80,7 @@ class Reporter:
         self._over = False  # whether the trial is to end
         self._messages: SimpleQueue[EpochReported | _End] = SimpleQueue()
         self._answers: SimpleQueue[bool] = SimpleQueue()
-        self._since = time.perf_counter()
+        self._since = time.perf_counter()  # when the last report returned
 
     @property
     def epochs(self) -> int:
@@ -163,7 +163,7 @@ class Reporter:
         that it must continue from (`restored`), and Incompatible if the file asks for folds and the function has not
         read `fold`.
         """
-        if self._over:
+        if self._over:  # an earlier report has returned False
             raise _TrialOver
         values = {}
         for name, value in {**(metrics or {}), **more}.items():
@@ -194,8 +194,8 @@ class Reporter:
                 examples_per_s=None if examples_per_s is None else _convert_to_float("examples_per_s", examples_per_s),
             )
         )
-        self._over = not self._answers.get()
-        self._since = time.perf_counter()
+        self._over = not self._answers.get()  # waits for the decision
+        self._since = time.perf_counter()  # waiting is no training time
         return not self._over
 
     def _wait_for_message(self) -> EpochReported | _End:
@@ -241,8 +241,8 @@ class FunctionTrainable:
         self._run: Reporter | None = None
         self._waits = False  # whether the function is blocked in its report
         self._restored: Path | None = None
-        self._epoch = 0
-        self._waited = Plateau(maximize=False)
+        self._epoch = 0  # of the checkpoint in `_restored`
+        self._waited = Plateau(maximize=False)  # for `training.patience`
         self._started: float | None = None
         self._train_s = 0.0
         self._before_s = 0.0  # trained before the checkpoint that the trial continues from
@@ -289,7 +289,7 @@ class FunctionTrainable:
         self.end_trial()
         self._starting_values.begin_trial(
             lambda: namespaces.list_namespaces_of_function(self._function),
-            key=self,
+            key=self,  # the same for all trials, so the values before the first one stay the recorded ones
             make_listener=_make_listener,
             before_end=lambda: None,
         )
@@ -309,21 +309,21 @@ class FunctionTrainable:
         ``training.patience`` epochs, RuntimeError if no trial has begun, and whatever the function raised.
         """
         run = self._run or self._start_function()
-        self._check_patience()
+        self._check_patience()  # it may be exhausted already, in a trial that was restored
         if self._waits:
             self._waits = False
             run._answers.put(True)
-        while isinstance(told := run._wait_for_message(), EpochReported):
+        while isinstance(message := run._wait_for_message(), EpochReported):
             self._waits = True
-            self._train_s += told.time_s
-            self._count_epoch(told)
-            if not report(told):
+            self._train_s += message.time_s
+            self._count_epoch(message)
+            if not report(message):
                 return
             self._check_patience()
             self._waits = False
             run._answers.put(True)
-        if told.error is not None:
-            raise told.error
+        if message.error is not None:
+            raise message.error
 
     def _count_epoch(self, epoch: EpochReported) -> None:
         """Count a reported epoch for ``training.patience``, unless it lacks the objective or the sweep has none."""
@@ -346,15 +346,15 @@ class FunctionTrainable:
         it.
         """
         run = self._run
-        if run is None or not self._waits:
+        if run is None or not self._waits:  # nothing waits for an answer
             if run is not None:
                 run._over = True  # an interrupted run; the function's next report ends it
             return ""
         self._waits = False
         run._answers.put(False)
-        told = run._wait_for_message()
-        if isinstance(told, _End):
-            error = told.error
+        message = run._wait_for_message()
+        if isinstance(message, _End):  # always: after False, a further report sends no message
+            error = message.error
         else:
             error = None
         if error is None:
@@ -381,7 +381,7 @@ class FunctionTrainable:
         else:
             shutil.copy2(checkpoint, folder)
         about: dict[str, object] = {"epoch": run.epoch, "waited": self._waited.state()}
-        if run.minutes is not None:
+        if run.minutes is not None:  # without them, the epochs alone tell how far the trial is
             about["trained_s"] = self._before_s + self._train_s
         (folder / _ABOUT).write_text(json.dumps(about))
 
@@ -407,7 +407,7 @@ class FunctionTrainable:
             gpus = 0.0
         else:
             gpus = self._assignment.devices.real_gpus
-        if gpus:
+        if gpus:  # the variable lists those that this process may use
             visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         else:
             visible_gpus = ""
@@ -420,7 +420,7 @@ class FunctionTrainable:
             differs = imports.explain_import_difference(self._assignment.data_seed)
         return Facts(
             data=data if isinstance(data, str) else None,
-            data_reads="{}",
+            data_reads="{}",  # no parameters: the attribute is the same for all trials
             started=self._started,
             node=socket.gethostname(),
             devices=devices,
@@ -442,7 +442,7 @@ class FunctionTrainable:
         run = self._run = Reporter(assignment, self._restored, self._epoch, self._before_s)
         hp = Hyperparameters(assignment.params)
         hp.set_lengths(epochs=assignment.epochs if assignment.counts_epochs else None)
-        given = (hp, *((run,) if self._takes_report else ()))
+        call_arguments = (hp, *((run,) if self._takes_report else ()))
 
         def run_function() -> None:
             """Call the function, and report what it returned if it has reported nothing.
@@ -451,15 +451,16 @@ class FunctionTrainable:
             """
             error: BaseException | None = None
             try:
-                returned = self._function(*given)
-                if run.epoch == self._epoch and not run._over:
+                returned = self._function(*call_arguments)
+                if run.epoch == self._epoch and not run._over:  # it has reported no epoch
                     run._report_returned(returned)
-            except _TrialOver:
+            except _TrialOver:  # it has reported again after False, and is ended by this
                 pass
             except BaseException as caught:  # `train` raises it again
                 error = caught
             run._messages.put(_End(error))
 
+        # a daemon, because a function that never returns must not keep the process from ending
         threading.Thread(target=run_function, name=f"trial-{assignment.trial}", daemon=True).start()
         return run
 
@@ -479,7 +480,7 @@ def takes_report(function: Callable[..., object]) -> bool:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # the signature of a compiled function may be unknown
         return True
-    for given in ((None, None), (None,)):
+    for given in ((None, None), (None,)):  # `bind` checks arguments without calling the function
         try:
             signature.bind(*given)
         except TypeError:
@@ -496,7 +497,7 @@ def _convert_to_float(name: object, value: Any) -> float:
     ``name``.
     """
     try:
-        if isinstance(value, str | bytes):
+        if isinstance(value, str | bytes):  # float("0.5") would be accepted
             raise TypeError
         return float(value)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several elements
@@ -527,14 +528,15 @@ def load_trainable(
     imported. ``given`` is the class or function itself if no module contains it; then ``trainable`` only names it. Its
     package counts as the author's from then on. Raises TrainableError, or whatever the import raises.
     """
-    garbage.collect_as_usual()
+    garbage.collect_as_usual()  # models are about to be made in this process
     make_importable(folders)
-    imports.treat_as_author_package(trainable.partition(":")[0])
+    imports.treat_as_author_package(trainable.partition(":")[0])  # before the import, which is seeded for it
     with imports.seed_imports(seed):
         if given is None:
             loaded = _import_target(trainable)
         else:
             loaded = given
+        # the module may only import the class from the one that defines it
         note_trainable(str(getattr(loaded, "__module__", trainable.partition(":")[0])))
         return make_trainable_factory(loaded, trainable)
 
@@ -548,7 +550,7 @@ def make_trainable_factory(target: object, name: str) -> Callable[[], Trainable]
     if not isinstance(target, type):
         if not callable(target):
             raise TrainableError(f"{name} is {shortened(repr(target), 100)}, expected a class or a function")
-        takes_report(target)
+        takes_report(target)  # only to raise TrainableError; the trainable asks again
         return partial(FunctionTrainable, target)
     missing = list_missing_methods(target)
     if missing:
@@ -585,6 +587,7 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
     else:
         loaded = given
     kind = getattr(loaded, "__trainable__", loaded)
+    # `__trainable__` is a function: what it returns is not known without calling it
     only_an_object_tells = kind is not loaded and not isinstance(kind, type)
     return only_an_object_tells or callable(getattr(kind, method, None))
 
@@ -601,6 +604,7 @@ def load_extension(target: str, folders: Iterable[Path], where: str, methods: It
     for method in methods:
         if not hasattr(found, method):
             missing.append(method)
+    # a function may lack the methods, because what it returns is to have them
     if not callable(found) or (isinstance(found, type) and missing):
         if missing:
             what = f"lacks {', '.join(missing)}"
@@ -618,7 +622,7 @@ def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
     try:
         make_importable(folders)
         return _import_target(target)
-    except Exception as error:  # the border to the user's code
+    except Exception as error:  # the user's code may raise anything while it is imported
         raise InputError.one(where, f"{target} cannot be imported: {in_short(error)}") from error
 
 
@@ -627,9 +631,9 @@ def make_importable(folders: Iterable[Path]) -> None:
 
     `inspection` searches them in the same order.
     """
-    first = list(dict.fromkeys(map(str, folders)))
-    if sys.path[: len(first)] != first:
-        sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
+    front = list(dict.fromkeys(map(str, folders)))
+    if sys.path[: len(front)] != front:
+        sys.path[:] = [*front, *(entry for entry in sys.path if entry not in front)]
 
 
 def _import_target(target: str) -> Any:

@@ -69,13 +69,14 @@ class Declaring:
         TypeError if the value is not a whole number.
         """
         keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
+        # a range, because a list of all values may be long
         in_steps = range(_convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1))
         if sampling == "log" and step:
             choices = keys["values"]
         else:
             choices = in_steps
-        first = _convert_scalar(min_value if default is None else default)
-        value = self._declare(name, keys, first, choices, parent_name, parent_values)
+        default_value = _convert_scalar(min_value if default is None else default)
+        value = self._declare(name, keys, default_value, choices, parent_name, parent_values)
         return None if value is None else _check_whole_number(name, value)
 
     def Float(
@@ -94,8 +95,8 @@ class Declaring:
         The arguments, the result for a parameter that does not apply, and the errors are those of `Int`.
         """
         keys = _describe_range(name, float(min_value), float(max_value), step, sampling, whole=False)
-        first = _convert_scalar(min_value if default is None else default)
-        value = self._declare(name, keys, first, (), parent_name, parent_values)
+        default_value = _convert_scalar(min_value if default is None else default)
+        value = self._declare(name, keys, default_value, (), parent_name, parent_values)
         return None if value is None else _check_number(name, value)
 
     def Choice(
@@ -114,12 +115,12 @@ class Declaring:
         """
         plain = [_convert_scalar(value) for value in values]
         if default is None:
-            first = plain[0]
+            default_value = plain[0]
         else:
-            first = _convert_scalar(default)
+            default_value = _convert_scalar(default)
         all_hashable = all(isinstance(value, Hashable) for value in plain)
-        choices = plain if all_hashable else ()
-        return self._declare(name, {"values": plain}, first, choices, parent_name, parent_values)
+        choices = plain if all_hashable else ()  # they are put in sets, which a list cannot be
+        return self._declare(name, {"values": plain}, default_value, choices, parent_name, parent_values)
 
     def Boolean(
         self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
@@ -193,11 +194,12 @@ class Declaring:
             self._declared.append(Declaration(name, keys, default, choices, dict(conditions)))
         applies = self._are_met(conditions)
         value = self.get(name, default if applies else None)
-        # outside trials only: a trial that reuses a compiled program runs none of this code
+        # Not in trials: one that reuses a compiled program does not run this code, so reads elsewhere would lack the
+        # default that they have in the trial that has compiled it.
         if self._declared is not None and applies:
             self._defaults.setdefault(name, default)
         if value is not None:
-            self._declared_values[name] = value
+            self._declared_values[name] = value  # may be the parent of a later parameter
         return value
 
     def _are_met(self, conditions: Sequence[tuple[str, tuple[Value, ...]]]) -> bool:
@@ -226,6 +228,7 @@ def _describe_range(
     step = _convert_scalar(step)
     if sampling not in (None, "linear", "log"):
         raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
+    # steps of 1 leave out no whole number, unless they are factors
     if step is None or (whole and step == 1 and sampling != "log"):
         if sampling == "log":
             if whole:
@@ -306,7 +309,7 @@ def _recording_all_reads(method: Any) -> Any:
     """Wrap a method of dict so that a call records all parameters as read."""
 
     def read_all(watched: RecordedParams, *arguments: Any) -> Any:
-        watched.seen.update(dict.keys(watched))
+        watched.seen.update(dict.keys(watched))  # `watched.keys` is wrapped, and would call this function again
         return method(watched, *arguments)
 
     return read_all
@@ -391,12 +394,13 @@ class Hyperparameters(Declaring):
             self._seen = params.seen
         else:
             self._seen = set[str]()
+        # `dict.items` is not recorded; any other way to copy the parameters would count as reading all of them
         self._set_params(dict(dict.items(params) if isinstance(params, RecordedParams) else params))
         self._records: list[Reads] = []
         # names changed by `with_changes`; reading one does not read the trial's parameter
         self._changed: frozenset[str] = frozenset()
         self._used = set[str]()  # the names in `_changed` that were read
-        self._live: Callable[..., Any] | None = None
+        self._live: Callable[..., Any] | None = None  # see `serve_live`
         self._defaults = dict[str, Value]()
         self._declared_values = dict[str, Any]()
         self._lengths = dict[str, Value]()
@@ -432,7 +436,7 @@ class Hyperparameters(Declaring):
         changed._live = self._live
         changed._defaults = self._defaults
         changed._declared_values = self._declared_values
-        changed._lengths = dict(self._lengths)
+        changed._lengths = dict(self._lengths)  # `set_lengths` of the copy must not change the original
         changed._ends_by_time = self._ends_by_time
         return changed
 
@@ -448,10 +452,10 @@ class Hyperparameters(Declaring):
         return value
 
     def __getattr__(self, name: str) -> Value | NestedParameters:
-        if name.startswith("_"):
+        if name.startswith("_"):  # such as those that `copy` and `pickle` look for, perhaps before `__init__` has run
             raise AttributeError(name)
         if name in self._groups:
-            self._record_read(name, ReadMark.ABSENT)
+            self._record_read(name, ReadMark.ABSENT)  # of a group, it records the presence, not this value
             return NestedParameters(self, name)
         if isinstance(value := self._read(name), ReadMark):
             raise AttributeError(self._describe_missing(name))
@@ -543,7 +547,7 @@ class Hyperparameters(Declaring):
 
         Raises ValueError for any other value, and KeyError if the parameter is absent and no default is passed.
         """
-        if default is ReadMark.ABSENT:
+        if default is ReadMark.ABSENT:  # no default; None may be one
             value = self[name]
         else:
             value = self.get(name, default)
@@ -646,7 +650,7 @@ class Hyperparameters(Declaring):
             return self._list_below(name) == then
         if isinstance(then, ReadMark):
             return (now is not ReadMark.ABSENT or name in self._groups) is (then is ReadMark.PRESENT)
-        return type(now) is type(then) and now == then
+        return type(now) is type(then) and now == then  # True is not 1, and 1 is not 1.0
 
     def _read(self, name: str) -> Value | ReadMark:
         """Return and record the trial's value; `ReadMark.ABSENT` if it has none.

@@ -49,8 +49,8 @@ class Interruption:
         self._heard = 0  # signals seen by the thread; more while the main thread is in a long call
         self._breakable = False
         self._own_signals = 0  # signals sent by this object, not by the user
-        self._before: dict[signal.Signals, Any] = {}
-        self._wakeup = -1
+        self._before: dict[signal.Signals, Any] = {}  # handlers that `install` has replaced
+        self._wakeup = -1  # the wakeup descriptor that it has replaced
         self._ears: tuple[int, int] | None = None  # a pipe
         self.terminal = -1  # original standard error, since it may be redirected later
 
@@ -69,9 +69,10 @@ class Interruption:
         self._main = threading.get_ident()
         self.terminal = os.dup(2)
         self._ears = heard, written = os.pipe()
-        os.set_blocking(written, False)
+        os.set_blocking(written, False)  # as `set_wakeup_fd` requires
         self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
         threading.Thread(target=self._read_signals, args=(heard,), name="sweep-signals", daemon=True).start()
+        # last, because from here on signals come to the handler, the pipe and the thread
         self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
 
     def restore(self) -> None:
@@ -93,7 +94,7 @@ class Interruption:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python code
         if self._ears is not None:
             signal.set_wakeup_fd(self._wakeup)
-            os.write(self._ears[1], _OVER)
+            os.write(self._ears[1], _OVER)  # ends the thread, which closes the other end
             os.close(self._ears[1])
             os.close(self.terminal)
 
@@ -135,9 +136,9 @@ class Interruption:
     def _read_signals(self, heard: int) -> None:
         """Read the signals from the pipe until it is closed, and act on each; runs in a thread."""
         while (number := os.read(heard, 1)) not in (_OVER, b""):
-            if number[0] in _SIGNALS and self._own_signals:
+            if number[0] in _SIGNALS and self._own_signals:  # sent by `_resend_missed_signal`
                 self._own_signals -= 1
-            elif number[0] in _SIGNALS:
+            elif number[0] in _SIGNALS:  # Python also writes other signals, if code has set a handler for them
                 self._act_on_signal()
         os.close(heard)
 
@@ -145,9 +146,10 @@ class Interruption:
         """Call the action for a signal in a thread, and wait for it for up to `_PATIENCE_S` seconds."""
         with self._lock:
             self._heard += 1
+            # the first action, or from the second signal on the second one
             act = threading.Thread(target=self._acts[self._heard > 1], name="sweep-signal", daemon=True)
             act.start()
-            act.join(_PATIENCE_S)
+            act.join(_PATIENCE_S)  # an action that waits for a terminal must not keep the next signal from acting
         if self._breaks and self._heard > 1 and hasattr(signal, "pthread_kill"):  # not on Windows
             self._resend_missed_signal()
 
@@ -161,7 +163,7 @@ class Interruption:
             time.sleep(0.001)
         with self._lock:
             if self._breakable and self._flagged < self._heard:
-                self._own_signals += 1
+                self._own_signals += 1  # so that the thread does not take it for the user's
                 signal.pthread_kill(self._main, signal.SIGINT)
 
     def finish(self) -> None:
@@ -169,7 +171,7 @@ class Interruption:
         deadline = time.monotonic() + _PATIENCE_S
         while self._heard < self._flagged and time.monotonic() < deadline:
             time.sleep(0.001)
-        with self._lock:
+        with self._lock:  # held while an action runs
             pass
 
 
@@ -219,7 +221,7 @@ def handle_signals(
     signals count, and ``breaks`` has no effect. Outside of the main thread, signals are not handled.
     """
     global _active
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # Python allows no handlers to be set there
         yield Interruption(first, second)
         return
     if _active is not None:
@@ -255,6 +257,7 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
     message. `send_exit_code` is called before the end.
     """
     terminal = _active.terminal if _active else 2
+    # ends the process if one of the calls below blocks
     late = threading.Timer(_PATIENCE_S, os._exit, (CODE,))
     late.daemon = True
     late.start()
@@ -278,11 +281,11 @@ def _after_fork(*, child: bool) -> None:
     """Unblock signals after a fork; in the child, also restore Python's default handlers."""
     global _active
     mask = _masks.__dict__.pop("before", None)
-    if mask is None:
+    if mask is None:  # `_before_fork` has blocked nothing
         return
     try:
         if child:
-            signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(-1)  # otherwise the child's signals would be written to its parent's pipe
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _active = None

@@ -72,7 +72,7 @@ class KeeperServer:
         self._is_busy = False
         self._is_over = False
         self._has_run = False
-        self._until = time.monotonic() + FIRST_S
+        self._until = time.monotonic() + FIRST_S  # the end of its time, unless a page is open
 
     def serve(self, listener: socket.socket) -> None:
         """Run the command lines that come in at ``listener`` one after another; return when the keeper has to end."""
@@ -89,7 +89,8 @@ class KeeperServer:
             with self._lock:
                 self._is_busy = False
                 self._is_over = self._is_over or not self._kept.is_running
-            send_exit_code(request.connection, code)  # from now on the next command may come
+            # last, because the next command may come as soon as this one has its exit code
+            send_exit_code(request.connection, code)
             if self._is_over:
                 return
 
@@ -105,7 +106,7 @@ class KeeperServer:
         _set_environment(content["environment"])
         sys.path[:] = content["search_path"]
         sys.argv = [content["program"], *content["arguments"]]
-        self._kept.terminal = content["process"]
+        self._kept.terminal = content["process"]  # the one that the user has started
         interruption.send_exit_code = partial(send_exit_code, request.connection)
         interruption.start_handling_signals()  # before the first one can come
         is_over = threading.Event()
@@ -116,14 +117,14 @@ class KeeperServer:
         except Exception:
             traceback.print_exc()
             code = 1
-        is_over.set()
+        is_over.set()  # before the handlers are removed: a signal would end the keeper then
         interruption.stop_handling_signals()
         interruption.send_exit_code = interruption.ignore_exit_code
         with suppress(OSError):  # the command has removed it
             os.chdir(content["folder"])
         self._clean_up()
         if self._kept.is_running and not self._is_over and not self._kept.is_quiet:
-            _print_line(self._describe_kept())
+            _print_line(self._describe_kept())  # still to the command's standard error
         self._redirect_streams_to_log()
         return code
 
@@ -134,7 +135,8 @@ class KeeperServer:
         """
         _forget_author_modules()
         self._until = time.monotonic() + self._kept.keep_s
-        if "tensorflow" in sys.modules:  # to test the best models, with the devices of this sweep
+        # Testing the best models imports it; it then keeps the devices of this sweep, and a next one may have others.
+        if "tensorflow" in sys.modules:
             self._is_over = True
 
     def _redirect_streams_to_log(self) -> None:
@@ -163,9 +165,10 @@ class KeeperServer:
         It must if no command runs and its time is over with no page open, its Ray has ended, memory is short, or it
         was asked to.
         """
-        is_lost = self._has_run and not self._kept.is_running
+        is_lost = self._has_run and not self._kept.is_running  # before the first command, there is no Ray yet
         is_needed = not is_lost and (time.monotonic() < self._until or places.is_page_open(self._place))
         with self._lock:
+            # busy from the acceptance of a command on, while it may still be in the queue
             if not self._is_busy and (not is_needed or _is_memory_short()):
                 self._is_over = True
             return self._is_over and not self._is_busy
@@ -199,7 +202,7 @@ class KeeperServer:
             return
         connection.settimeout(REQUEST_S)
         received = messages.receive_request(connection)
-        connection.settimeout(None)
+        connection.settimeout(None)  # the connection of a command stays open until the command ends
         if received is None:
             connection.close()
             return
@@ -219,7 +222,7 @@ class KeeperServer:
                 reason = self._find_difference(content)
                 refused = bool(reason)
                 if refused:
-                    self._is_over = True
+                    self._is_over = True  # so that the command can start another keeper in its place
                     self._refuse(connection, reason)
                 else:
                     self._is_busy = True
@@ -280,7 +283,7 @@ def forward_signals(connection: socket.socket, is_over: threading.Event) -> None
     connection, only when the command has closed it, because it may still have to receive the exit code.
     """
     with connection:
-        received = None
+        received = None  # a byte with the number of a signal, or b"" once the connection is closed
         while received != b"":
             try:
                 received = connection.recv(1)
@@ -336,6 +339,7 @@ def _find_free_share() -> float:
     with suppress(OSError, ValueError, KeyError):  # there is none, or it has no limit ("max")
         most = int((_CONTAINER / "memory.max").read_text())
         used = int((_CONTAINER / "memory.current").read_text())
+        # cached files, which count as used, but are given up when memory is needed
         files = _read_numbers(_CONTAINER / "memory.stat")["inactive_file"]
         shares.append((most - used + files) / most)
     return min(shares)
@@ -373,7 +377,7 @@ def main() -> None:
     with place.with_suffix(".lock").open("a") as lock:
         deadline = time.monotonic() + FIRST_S
         while not _try_to_lock(lock):
-            if place.exists() or time.monotonic() > deadline:
+            if place.exists() or time.monotonic() > deadline:  # the other process serves commands, or hangs
                 return
             time.sleep(0.05)  # the one before is about to end
         _serve(place)
@@ -391,10 +395,10 @@ def _try_to_lock(file: IO[str]) -> bool:
 def _serve(place: Path) -> None:
     """Listen on the socket, run commands until the keeper ends, then end Ray and this process; never returns."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    place.unlink(missing_ok=True)
+    place.unlink(missing_ok=True)  # a killed keeper has left its socket
     listener.bind(os.fspath(place))
     listener.listen()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C concerns a command, which passes it on
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     kept = keep_ray()
     code = 0
@@ -406,7 +410,7 @@ def _serve(place: Path) -> None:
     finally:
         place.unlink(missing_ok=True)  # commands that come now do not find it
         kept.close()
-        os._exit(code)
+        os._exit(code)  # without waiting for threads
 
 
 if __name__ == "__main__":

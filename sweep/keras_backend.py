@@ -41,7 +41,7 @@ def find_backend(environ: Mapping[str, str]) -> tuple[str, str]:
         config = json.loads(file.read_text())
     except (OSError, ValueError):  # Keras falls back to its default, too
         return NEEDED, "the default"
-    if isinstance(config, dict):
+    if isinstance(config, dict):  # the file may be any JSON, such as a list
         named = config.get("backend", NEEDED)
     else:
         named = NEEDED

@@ -113,7 +113,7 @@ class _Finder:
         if name not in READERS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
+        if spec is None or spec.loader is None:  # without a loader, it is a folder without code
             return None
         run = spec.loader.exec_module
 
@@ -137,7 +137,7 @@ def _replace_functions(name: str) -> None:
             owner = getattr(owner, part, None)
         original = getattr(owner, function, None)
         if original is not None and not hasattr(original, "observed_by_sweep"):
-            skipped = reader.position + isinstance(owner, type)
+            skipped = reader.position + isinstance(owner, type)  # a method has ``self`` as one more argument
             replacement: Callable[..., Any]
             if reader.is_public_class:
                 replacement = _derive_reader(original, reader)
@@ -156,10 +156,11 @@ def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: in
     @functools.wraps(original)
     def record_and_call(*args: Any, **kwargs: Any) -> Any:
         named = [kwargs[name] for name in names if name in kwargs]
+        # in the order of the parameters, as if all arguments had been passed by position
         given = [*args, *named, *(value for name, value in kwargs.items() if name not in names)][skipped:]
         if reader.use == "process":
             recorder.note_process()
-        elif given:
+        elif given:  # otherwise the path is missing, and the original raises the error
             _note_call(given, reader)
         return original(*args, **kwargs)
 

@@ -54,12 +54,12 @@ def prepare_streams() -> None:
     open_closed_streams()
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
-        if stream is None:
+        if stream is None:  # it was closed when Python started
             encoding = "utf-8"
         else:
             encoding = stream.encoding
         raw = io.FileIO(number, "w", closefd=False)
-        buffered = number == 1 and not raw.isatty()
+        buffered = number == 1 and not raw.isatty()  # as in Python: people see each line at once, pipes get blocks
         kind = _Recorded if number == 1 else io.TextIOWrapper
         made = kind(io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=not buffered)
         setattr(sys, name, made)

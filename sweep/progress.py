@@ -58,7 +58,7 @@ def count_units(epoch: int, share: float | None, length: int) -> int:
     """
     if share is None:
         return epoch
-    return min(math.floor(share * length + _ROUNDING), length)
+    return min(math.floor(share * length + _ROUNDING), length)  # 0.29 * 100 is 28.999999999999996
 
 
 def passes_any(units: Iterable[int], before: int, after: int) -> bool:
@@ -113,7 +113,7 @@ class UnitReports:
         """Yield a copy of the report for each unit that the trial has reached with it."""
         before = self._units.get(event.trial, 0)
         reached = count_units(event.epoch, self._find_share(event), self._length)
-        self._hidden[event.trial] = event
+        self._hidden[event.trial] = event  # stays so if no further unit is reached
         for unit in range(before + 1, reached + 1):
             self._hidden.pop(event.trial, None)
             self._units[event.trial] = unit
@@ -134,6 +134,7 @@ class UnitReports:
         if event.status is not Status.INTERRUPTED:
             hidden = self._hidden.pop(event.trial, None)
             unit = self._units.pop(event.trial, 0) + 1
+            # no unit is left if the trial has reached the last one before
             if hidden is not None and unit <= self._length and event.status in WHOLE:
                 yield structs.replace(hidden, epoch=unit)
         yield event

@@ -93,14 +93,14 @@ class ReadRecorder:
 
     def __init__(self) -> None:
         self._reads = Reads()
-        self._apart = Reads()
-        self._session = ""
+        self._apart = Reads()  # reads inside `apart` blocks
+        self._session = ""  # name of the sweep whose trials run
         self._written: set[str] = set()  # files and folders created by this process
         self._set_variables: dict[str, str] = {}  # digests of variables before the author's code set them
         self._excluded: list[str] = []  # folders of sweep itself
         self._code: dict[str, str] = {}  # digest of each of the author's modules that ran, by file
         self._in_trial = 0  # number of open `in_trial` blocks
-        self._busy = threading.local()
+        self._busy = threading.local()  # whether this thread is handling an event
         self._is_installed = False
         self._is_paused = False
         self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
@@ -156,10 +156,11 @@ class ReadRecorder:
         self._reads = Reads()
         self._written.clear()
         for file in before.by_file:
+            # IPython and ipykernel name cells like this
             is_cell = file.startswith("<") or "ipykernel" in file
             if is_cell or file in modules:
                 self._reads.add(before.by_file[file])
-        self._reads.by_file = before.by_file
+        self._reads.by_file = before.by_file  # of all files: the modules of a later sweep may be others
 
     def continue_session(self, name: str) -> None:
         """Keep all reads so far when trials of the sweep ``name`` begin, because they may use data read earlier.
@@ -287,7 +288,7 @@ class ReadRecorder:
         if handle is None:
             return
         if event in _LOOKUPS and sys._getframe(1).f_code.co_filename.startswith(_IMPORT_SYSTEM):
-            return  # thousands; as `_find_author_line` would find, more slowly
+            return  # a shortcut for thousands of events: `_find_author_line` would return None, but is slow
         with self._ignoring_nested_events() as is_free:
             if is_free:
                 try:
@@ -313,17 +314,18 @@ class ReadRecorder:
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
+        # `os.open`, which has no mode, may get a folder's descriptor, which its event does not name. If it may create
+        # the file, the path is taken as one in the working folder.
         is_by_descriptor = args[1] is None and not flags & os.O_CREAT and not _make_path(path).is_absolute()
-        if is_by_descriptor:  # of `os.open`, whose event does not name the folder
+        if is_by_descriptor:
             if not _is_removal():
                 self._note_unknown("opens a file by a path that may be relative to a folder's descriptor")
             return
         access = flags & os.O_ACCMODE
         is_new = not _make_path(path).exists()
         if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
-            if (
-                is_new or _make_path(path).is_file()
-            ):  # `NamedTemporaryFile` opens a folder in order to create a file in it
+            # not a folder: `NamedTemporaryFile` passes one to `open`, with a function that creates the file in it
+            if is_new or _make_path(path).is_file():
                 self._note_written(path)
         elif access != os.O_WRONLY:  # code that only appends sees nothing of the file
             self._note_read(path, self._add_file)
@@ -372,7 +374,7 @@ class ReadRecorder:
         """Record the listing of a folder."""
         path = "." if args[0] is None else args[0]
         if isinstance(path, int):  # a descriptor
-            if _is_removal():
+            if _is_removal():  # it uses descriptors
                 return
             link = Path(f"/proc/self/fd/{path}")
             if link.is_symlink():
@@ -415,7 +417,7 @@ class ReadRecorder:
         path = os.fsdecode(args[0])
         if path.startswith("file:"):
             path = path.removeprefix("file:").partition("?")[0]
-        if not path or path == ":memory:":
+        if not path or path == ":memory:":  # "" is a temporary database
             return
         if _make_path(path).exists():
             self._note_read(path, self._add_file)
@@ -450,8 +452,9 @@ class ReadRecorder:
         file = Path(code.co_filename)
         if file.is_file():
             place = self._find_author_line(importing=True)
-            if place is not None:  # the module's name may have been computed
+            if place is not None:  # the name of the module may be computed, perhaps from what was read
                 self._add_file(file, place)
+            # after `_add_file`, which leaves out files that are recorded here
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
 
     def note_environment_read(self, name: object) -> None:
@@ -538,10 +541,11 @@ class ReadRecorder:
         thread pools call functions of libraries directly.
         """
         frame: FrameType | None = sys._getframe(1)
+        # whether a frame of sweep or Ray was seen, and whether all so far were of Python's own library
         is_machinery, is_in_library = False, True
         while frame is not None:
             file = frame.f_code.co_filename
-            if file == __file__:
+            if file == __file__:  # the recorder's own frames
                 frame = frame.f_back
                 continue
             if is_in_library and file.startswith(_IMPORT_SYSTEM) and not importing:
@@ -549,7 +553,7 @@ class ReadRecorder:
             is_in_library = is_in_library and _is_of_python(file)
             if is_author_file(file) and self._is_counted(frame):
                 return _make_author_line(frame)
-            if file.endswith(_BOUNDARIES):
+            if file.endswith(_BOUNDARIES):  # it calls the author's code, of which no frame was found
                 return None
             is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
             frame = frame.f_back
@@ -662,6 +666,7 @@ def _is_removal() -> bool:
 
 def _reports_on_machine(args: tuple[Any, ...]) -> bool:
     """Return whether a started program only reports about the machine, such as ``nproc``."""
+    # `subprocess` passes the program and its arguments as a list in second place; `os.system` passes one text
     command = args[1] if len(args) > 1 else None
     if not isinstance(command, list | tuple) or not command:
         return False

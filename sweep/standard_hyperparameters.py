@@ -30,10 +30,10 @@ class Number:
         if not is_number(value) or (self.whole and value != int(value)):
             return False
         if self.above:
-            low = value > self.low
+            is_high_enough = value > self.low
         else:
-            low = value >= self.low
-        return low and (value < self.high if self.below else value <= self.high)
+            is_high_enough = value >= self.low
+        return is_high_enough and (value < self.high if self.below else value <= self.high)
 
     def __str__(self) -> str:
         words = ["a whole number" if self.whole else "a number"]

@@ -63,8 +63,8 @@ def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> s
     ``between`` and ``to`` replace the comma and the word. Return "" for no numbers.
     """
     found = sorted(numbers)
-    row = len(found) > 2 and found[-1] - found[0] == len(found) - 1
-    if row:
+    is_consecutive = len(found) > 2 and found[-1] - found[0] == len(found) - 1
+    if is_consecutive:
         return f"{found[0]}{to}{found[-1]}"
     return between.join(map(str, found))
 
@@ -127,7 +127,7 @@ def format_settings(params: Mapping[str, object], names: Iterable[str]) -> str:
 
 def duration(seconds: float) -> str:
     """Format a duration: ``1.9 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
-    if seconds < 59.95:
+    if seconds < 59.95:  # from there on, one decimal would show 60.0
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
@@ -153,8 +153,9 @@ def shortened(text: str, length: int = 300) -> str:
     if len(text) <= length:
         return text
     room = length - len("...")
-    words = text[: room + 1].rpartition(" ")[0].rstrip()
-    return f"{words if len(words) > room // 2 else text[:room]}..."  # a single word may be longer than that
+    words = text[: room + 1].rpartition(" ")[0].rstrip()  # one character more: a word may end exactly at ``room``
+    # The text is cut within a word if that is so long that less than half of the room would be used otherwise.
+    return f"{words if len(words) > room // 2 else text[:room]}..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -35,6 +35,7 @@ class CifarResNet(KerasTrainable):
         Raises ValueError if ``depth`` is neither 20 nor 50.
         """
         inputs = keras.Input((32, 32, 3), dtype="uint8")
+        # (x / 255 - mean) / stddev for each channel
         x = keras.layers.Rescaling(
             [1 / (255 * s) for s in STDDEV], [-m / s for m, s in zip(MEAN, STDDEV, strict=True)]
         )(keras.ops.cast(inputs, "float32"))
@@ -58,6 +59,7 @@ class CifarResNet(KerasTrainable):
             return x
         padding = tf.convert_to_tensor(hp.live("augmentation", meaning=PADDING))
         changed = augmentation.crop(augmentation.flip(x, draws), draws, padding)
+        # Trials with any value share this graph; with "none", images must not be flipped either.
         return tf.where(padding > 0, changed, x)
 
 
@@ -86,7 +88,7 @@ def resnet20(x: Any) -> Any:
     x = _convolution(x, 16, 3, 1)
     for stage, filters in enumerate((16, 32, 64)):
         for block in range(3):
-            stride = 2 if stage and not block else 1
+            stride = 2 if stage and not block else 1  # each stage after the first one halves the images
             y = _convolution(x, filters, 3, stride)
             y = _convolution(y, filters, 3, 1, activation=None)
             x = _add(x, y, filters, stride)
@@ -101,7 +103,7 @@ def resnet50(x: Any) -> Any:
     x = _convolution(x, 64, 3, 1)
     for stage, (blocks, filters) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
         for block in range(blocks):
-            stride = 2 if stage and not block else 1
+            stride = 2 if stage and not block else 1  # each stage after the first one halves the images
             y = _convolution(x, filters, 1, 1)
             y = _convolution(y, filters, 3, stride)
             y = _convolution(y, 4 * filters, 1, 1, activation=None)

@@ -29,9 +29,11 @@ class ClickThrough(KerasTrainable):
         count = hp.integer("examples", 20000)
         rng = np.random.default_rng(0)
         drawn = rng.power(0.3, (count, FIELDS)) * (rows // FIELDS)  # a few of the numbers occur often
+        # Each field has its own part of the table's rows.
         ids = (drawn.astype(np.int32) + np.arange(FIELDS, dtype=np.int32) * (rows // FIELDS)).astype(np.int32)
-        taste = rng.normal(0, 1, rows)
-        chance = 1 / (1 + np.exp(-1.5 * taste[ids].sum(1) / np.sqrt(FIELDS)))
+        hidden_weights = rng.normal(0, 1, rows)
+        # The square root keeps the variance of the sum independent of the number of fields.
+        chance = 1 / (1 + np.exp(-1.5 * hidden_weights[ids].sum(1) / np.sqrt(FIELDS)))
         clicked = (rng.random(count) < chance).astype(np.float32)[:, None]
         held_out = count // 10
         return (ids[held_out:], clicked[held_out:]), (ids[:held_out], clicked[:held_out])

@@ -63,6 +63,7 @@ class DistilledDigits(KerasTrainable):
         hard = keras.losses.sparse_categorical_crossentropy(batch.y, logits, from_logits=True)
         soft = keras.ops.softmax(self.teacher(batch.x, training=False) / temperature)
         distance = keras.losses.kl_divergence(soft, keras.ops.softmax(logits / temperature))
+        # The square of the temperature makes up for the gradients of the distance, which shrink with it.
         return {"loss": (1 - alpha) * hard + alpha * temperature * (temperature * distance), "distance": distance}
 
 

@@ -223,15 +223,15 @@ def marking_unasked_jit() -> Iterator[None]:
     def compile_unasked(self: Any, config: dict[str, Any]) -> None:
         from_config(self, {name: value for name, value in config.items() if name != "jit_compile"})
 
-    kinds: Any = _trainer.Trainer
-    resolve = kinds._resolve_auto_jit_compile
-    kinds._resolve_auto_jit_compile = lambda self: ChosenByKeras()
-    kinds.compile_from_config = compile_unasked
+    trainer_class: Any = _trainer.Trainer
+    resolve = trainer_class._resolve_auto_jit_compile
+    trainer_class._resolve_auto_jit_compile = lambda self: ChosenByKeras()
+    trainer_class.compile_from_config = compile_unasked
     try:
         yield
     finally:
-        kinds._resolve_auto_jit_compile = resolve
-        kinds.compile_from_config = from_config
+        trainer_class._resolve_auto_jit_compile = resolve
+        trainer_class.compile_from_config = from_config
 
 
 def mark_uncompiled(model: Any) -> None:
@@ -361,9 +361,10 @@ def clearing_names_alone() -> Iterator[None]:
     eager = tensorflow_private.eager_context()
     trackers = _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER
     reset = graphs.reset_default_graph
-    had = vars(eager).get("clear_kernel_cache")
+    own_method = vars(eager).get("clear_kernel_cache")  # None, if no outer block has replaced the class's method
 
     def put_back() -> None:
+        # `clear_session` has made new trackers before it calls this. After another call, there is nothing to put back.
         if _global_state.GLOBAL_STATE_TRACKER is not trackers[0]:
             _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER = trackers
             reset_uids()
@@ -377,7 +378,7 @@ def clearing_names_alone() -> Iterator[None]:
         yield
     finally:
         graphs.reset_default_graph = reset
-        if had is None:
+        if own_method is None:
             del eager.clear_kernel_cache
         else:
-            eager.clear_kernel_cache = had
+            eager.clear_kernel_cache = own_method

@@ -148,6 +148,7 @@ class TrialSession(RankJoining):
             self._begin(assignment)
 
     def _begin(self, assignment: Assignment) -> None:
+        # First undo what the previous trial has left, so that nothing below sees it.
         self._trial = None
         self._author.memory = {}
         self._number = None
@@ -168,17 +169,19 @@ class TrialSession(RankJoining):
             train, validation = self.data.load_splits(self._author, hp, placement, assignment)
         self._trials.begin(self._author, self.data.loaded, trains=assignment.trains)
         stopwatch.lap("data")
-        told: Reads = {}
+        told: Reads = {}  # hyperparameters that `phases` and `callbacks` read
         with hp.recording(told):
             self._spans = phases.plan_spans(self._author.phases(hp), assignment.epochs, self.data.reads)
-            self._number = assignment.trial
+            self._number = assignment.trial  # callbacks() may read it, such as for a file's name
             self._number_read = False
             callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
             ranks = assignment.devices.ranks
             processes = 1 if ranks is None else ranks.workers
             refusals.check_files(callbacks, by_number=self._number_read, processes=processes)
-        before = self.data.reads, told
-        self._setting = TrialSetting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
+        earlier_reads = self.data.reads, told
+        self._setting = TrialSetting(
+            assignment, hp, placement, dtype, train, validation, stopwatch, earlier_reads, callbacks
+        )
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> ReadyTrial:
@@ -191,10 +194,11 @@ class TrialSession(RankJoining):
         stopwatch, train = setting.stopwatch, setting.train
         stopwatch.begin()
         hp = setting.hp
+        # Look up `live` at each call: it is replaced when a program is built or used again.
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.with_changes(span.changes)
         batch_size = global_batch_size(hp, placement, train)
-        compiled_before_s = stopwatch.laps.get("compile", 0.0)
+        compiled_before_s = stopwatch.laps.get("compile", 0.0)  # by earlier phases, whose times the stopwatch adds up
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
         _set_lengths(hp, assignment, per_epoch)
         settings_of_trial = global_settings.trial_settings(setting.dtype, trains=assignment.trains)
@@ -250,6 +254,7 @@ class TrialSession(RankJoining):
         """
         assignment, callbacks, program = trial.assignment, trial.callbacks, trial.program
         if trial.hooks or callbacks:
+            # All phases of a trial share one object, because a checkpoint holds the changes since the trial began.
             self._hook_changes = self._hook_changes or author_globals.HookChanges(self._author)
             self._hook_changes.enter_phase()
             trial.hook_changes = self._hook_changes
@@ -269,7 +274,7 @@ class TrialSession(RankJoining):
         next phase.
         """
         trial = self.trial
-        carried = CarriedWeights(trial.program)
+        carried = CarriedWeights(trial.program)  # copied before the program is reset: the next phase may use it as well
         program_variables.reset_changed_state(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
         carried.assign_to(following.program)
@@ -316,6 +321,7 @@ class TrialSession(RankJoining):
         """
         trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
         self.data.check_fingerprint(data, folder.name)
+        # Without such a phase, `saving.restore` below compares the checkpoint with the present phase's program.
         if phase != trial.span.number and phase < len(self._spans):
             program_variables.reset_changed_state(self._author)
             trial = self._trial = self._enter(self._spans[phase])
@@ -326,6 +332,7 @@ class TrialSession(RankJoining):
     def facts(self) -> Facts:
         """Return where and how the present trial runs, and whether and why another run may differ."""
         trial = self.trial
+        # One reason is enough: the first that there is.
         differs = trial.program.differs or trial.walk.data.differs
         differs = (
             differs
@@ -427,7 +434,7 @@ class TrialSession(RankJoining):
         if not self.trial.assignment.counts_epochs:
             epochs = self._spans[-1].first + TIMED_EPOCHS
         for span in (span for span in self._spans if span.first < epochs):
-            if span.number:
+            if span.number:  # `begin` has entered the first one
                 self._trial = self._enter(span)
                 self._trial.epoch = span.first
             yield min(span.length(epochs), epochs - span.first)
@@ -484,7 +491,7 @@ class TrialSession(RankJoining):
         """
         author = self._author
         trial = self.trial
-        live = self._author.live
+        live = self._author.live  # `rebuild_model` replaces it
         seeded = imports.seed_imports(trial.assignment.data_seed)
         with (
             attributes.attributes_replaced(author, OWN, self.data.bare),
@@ -504,6 +511,7 @@ class TrialSession(RankJoining):
 
         A kept program is used if one fits; otherwise a program is built. Call this inside the strategy's scope.
         """
+        # Not the setting's hyperparameters, which lack the changes of this phase, and not its reads.
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
         fit = assignment.training.get("loop") == "fit"
         accumulate = assignment.accumulate
@@ -512,6 +520,7 @@ class TrialSession(RankJoining):
         compiles = xla.choose_xla(assignment.training, placement)
         check_eager(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
         numerics = assignment.training.get("deterministic") is True, compiles
+        # What graphs depend on besides hyperparameters; a kept program fits only if all of it is equal.
         of_data = shapes, train.changes_shape, validation is not None, self._author.target_traits
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
         key = Structure(environment, *self.data.key)
@@ -521,8 +530,8 @@ class TrialSession(RankJoining):
         if kept is not None:
             return kept
         record = origins.CreatedVariables(seed)
-        used = cache.measure_used_bytes(placement)
-        attributes.replace_all(self._author, OWN, self.data.bare)
+        used = cache.measure_used_bytes(placement)  # before the program, to compute its share of the memory below
+        attributes.replace_all(self._author, OWN, self.data.bare)  # as `data` left them, without those of a model
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
         recording = origins.recording_variables(record, seeds_on_host=not (fit or served))
@@ -541,16 +550,16 @@ class TrialSession(RankJoining):
                 )
                 built = building.build_program(made, wanted)
                 stopwatch.lap("build")
-                built.compile(
-                    train, validation, placement.replicas, loose=may_split_chunks(hp)
-                )  # tracing runs `augment`
+                # Inside the block, because tracing runs `augment`, which reads hyperparameters.
+                built.compile(train, validation, placement.replicas, loose=may_split_chunks(hp))
             refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
+        # Once more, because tracing may have set some. Those of `data` are not the program's, except copies of layers.
         attributes_of_author = attributes.get_author_attributes(self._author, OWN)
         own = {name: value for name, value in attributes_of_author.items() if name not in self.data.left_attributes}
         own |= copies
         drew = made.drew or bool(entropy.seeds or entropy.line)
-        if entropy.line:
+        if entropy.line:  # the author's line whose numbers no seed can set
             built.differs = f"{entropy.line} draws from the machine"
         structure = replace(
             key,
@@ -578,6 +587,7 @@ class TrialSession(RankJoining):
         if kept is None:
             return None
         structure, program = kept
+        # First, because `_begin_as_new` may call the author's methods, which read live numbers.
         self._author.live = program.live
         self._author.live.set(hp)
         if not self._begin_as_new(structure, program, hp, seed):

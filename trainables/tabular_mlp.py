@@ -42,6 +42,7 @@ class TabularMLP(KerasTrainable):
         normalization = hp.choice("normalization", ("none", "batch", "layer"), "none")
         layers: list[Any] = [keras.Input((10,))]
         for _ in range(hp.integer("depth", 2)):
+            # Batch normalization subtracts any bias, and adds an offset of its own.
             layers.append(keras.layers.Dense(width, use_bias=normalization != "batch"))
             if normalization == "batch":
                 layers.append(keras.layers.BatchNormalization())

@@ -81,12 +81,12 @@ def seed_tensorflow(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bo
     with the seed or set another one.
     """
     eager = eager_context()
-    kept = (eager._seed, getattr(eager, "_rng", None))
+    kept = (eager._seed, getattr(eager, "_rng", None))  # without a seed, there is no `_rng` yet
     generator = _stateful_random_ops.global_generator
     eager._seed = seed
-    eager._rng = random.Random(seed)
+    eager._rng = random.Random(seed)  # TensorFlow takes the seed of each operation from it
     if empty_cache:
-        eager.ensure_initialized()
+        eager.ensure_initialized()  # there is no handle before
         _pywrap_tfe.TFE_ContextClearCaches(eager._context_handle)
     with tf.device("/cpu:0"):
         _stateful_random_ops.global_generator = tf.random.Generator.from_seed(seed)
@@ -107,6 +107,7 @@ def call_before_start(function: Callable[[], None]) -> None:
 
     def ensure_initialized(self: Any) -> None:
         if not self._initialized:
+            # First, because `function` may use TensorFlow, which would call this again.
             _context.Context.ensure_initialized = original
             function()
         original(self)
@@ -233,12 +234,12 @@ def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
 
     The new one is ``convert(kind, converter, call)``; ``converter`` is the one before, or None if there was none.
     """
-    before = _pfor._pfor_converter_registry.pop(kind, None)
-    if isinstance(before, tuple):
-        own = before[0]
+    before = _pfor._pfor_converter_registry.pop(kind, None)  # `RegisterPFor` refuses a type that has one
+    if isinstance(before, tuple):  # the converter and its arguments
+        converter = before[0]
     else:
-        own = before
-    _pfor.RegisterPFor(kind)(functools.partial(convert, kind, own))
+        converter = before
+    _pfor.RegisterPFor(kind)(functools.partial(convert, kind, converter))
 
 
 def wrap_tensor(tensor: Any, stacked: bool) -> Any:
@@ -269,5 +270,6 @@ def convert_function(function: Any, call: Any, trials: Any, inputs: list[Any]) -
     """
     count = tf.constant(trials)
     operations = function.graph.get_operations()
+    # False: no loop for operations without a batched form. The range: all trials take part, not a part of them (False).
     each = _pfor.PFor(call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config)
     return _pfor._convert_function_call(function, each, inputs)

@@ -42,7 +42,7 @@ class TransferDigits(KerasTrainable):
         dropout = keras.layers.Dropout(hp.number("dropout", 0.0))
         head = keras.layers.Dense(5, dtype="float32", name="head")
         model = keras.Sequential([keras.Input((100,)), *hidden, dropout, head], name="transfer_digits")
-        if hp.get("pretrained", True):
+        if hp.get("pretrained", True):  # the layers have weights already, because the model has an Input
             for layer, weights in zip(hidden, pretrained(), strict=True):
                 layer.set_weights(weights)
         return model
@@ -60,6 +60,7 @@ def pretrained() -> tuple[list[Any], ...]:
     with threadpool_limits(1):  # the same sums on every machine, and workers do not compete for cores
         for _ in range(20):
             net.partial_fit(x, y, classes=range(5))
+    # Without the output layer, which is for the other five digits.
     return tuple([kernel, bias] for kernel, bias in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True))
 
 
@@ -71,7 +72,7 @@ def _place_digits(classes: range, copies: int) -> tuple[Any, Any]:
     x, y = load_digits(return_X_y=True)
     chosen = np.tile(np.flatnonzero(np.isin(y, classes)), copies)
     canvas = np.zeros((len(chosen), 10, 10), np.float32)
-    corners = np.random.default_rng(0).integers(0, 3, (len(chosen), 2))
+    corners = np.random.default_rng(0).integers(0, 3, (len(chosen), 2))  # 0 to 2: 8 of 10 rows and columns are used
     for image, pixels, (row, column) in zip(canvas, x[chosen].reshape(-1, 8, 8), corners, strict=True):
         image[row : row + 8, column : column + 8] = pixels / 16
     return canvas.reshape(-1, 100), (y[chosen] - classes.start).astype(np.int32)

@@ -51,7 +51,7 @@ def parse_condition(text: str, where: str) -> Condition:
             return Condition(text, "trials", float(found["trials"]))
         if found is not None:
             return Condition(text, "best", float(found["score"]), below=found["sign"] == "<")
-    except ValueError:  # no number behind the sign
+    except ValueError:  # what follows the sign is no number, such as "1e-"
         pass
     raise InputError.one(where, f"{text!r}, expected {EXPECTED}")
 

@@ -116,13 +116,14 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     for key, losses in scores.items():
         if any(map(math.isnan, losses.values())):
             failed.append(key)
-    failed = failed[: rules.finalists]
+    failed = failed[: rules.finalists]  # further ones drop out, but are not replaced, so that replacements end
     ranked = list_candidates(runs, rules)
     racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
     broken = []
     for racer, _ in ranked:
         if racer.key in failed:
             broken.append(_drop_broken(racer))
+    # the epochs of finalists that failed count for the budget of the others
     lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration_key(one.params) in failed)
     if len(racers) < 2:
         if racers:
@@ -182,7 +183,7 @@ def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     for key, group in group_by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
         means = _mean_losses(group, rules)
         if means is not None:
-            epochs = max(one.epochs for one in group) * (rules.folds or 1)
+            epochs = max(one.epochs for one in group) * (rules.folds or 1)  # of one seed, with all its folds
             is_baseline = any(one.role is Role.BASELINE for one in group)
             racer = Racer(key, group[0].params, is_baseline, fmean(means), (), epochs)
             completed.append((racer, means))
@@ -278,6 +279,7 @@ def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
     if len(ranked) < 2 or common < FIRST_SEEDS:
         return ranked
     losses = [losses[:common] for _, losses in ranked]
+    # `FIRST_SEEDS` means a single look, because the search is over
     look = look_at_race(losses, FIRST_SEEDS, equal_tells=rules.equal_tells)
     remaining = []
     for place, candidate in enumerate(ranked):
@@ -306,6 +308,7 @@ def _score_fresh_seeds(
             ended.setdefault((key, one.repeat), {})[one.fold] = loss
     scores: dict[Key, dict[int, float]] = {}
     for (key, repeat), losses in ended.items():
+        # a NaN makes the mean NaN, whatever the folds that are missing
         if len(losses) == (rules.folds or 1) or any(map(math.isnan, losses.values())):
             scores.setdefault(key, {})[repeat] = fmean(losses.values())
     return scores, begun
@@ -393,14 +396,14 @@ def _run_seeds(
         spent += cost
         left, broken = _take_scores(left, repeat, scores)
         left, worse = _split_off_worse(left, rules)
-        out = worse + broken + out
+        out = worse + broken + out  # the last to drop out come first, and among these the failures last
         if len(left) < 2:
             if left:
                 over = "decided"
             else:
                 over = "no finalist completed its fresh seeds"
             break
-    else:
+    else:  # all seeds were trained
         over = f"{len(left)} are not told apart by {rules.seeds} fresh seeds"
     left = _compare_with_leader(left, rules)
     return Race(
@@ -532,6 +535,7 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
     low: float | None = None
     high: float | None = None
     if racer.behind is not None and math.isfinite(racer.half):
+        # a loss is the score or its negative, so differences are converted in the same way
         ends = (racer.behind - racer.half, racer.behind + racer.half)
         low, high = sorted(map(first.from_loss, ends))
     test_values: dict[str, list[float]] = {}
@@ -560,10 +564,11 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
 def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
     """Return the verdict on a racer (best, ties, worse or undecided), and why it is undecided, or "" if it is not."""
     if racer.out:
-        if racer.behind is None:
+        if racer.behind is None:  # its training failed, so it was not compared
             return ("undecided", racer.out)
         return ("worse", "")
     is_first = racer.key == race.racers[0].key
+    # the leader is shown to be better than one that dropped out, even while the race goes on
     if is_first and any(one.out and one.behind is not None for one in race.racers):
         return "best", ""
     reason = _explain_undecided(racer, race)

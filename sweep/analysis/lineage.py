@@ -31,11 +31,11 @@ def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
     last = known[number].epochs
     while True:
         if trial.parent is None or trial.parent_epoch is None:
-            first = 0
+            inherited = 0
         else:
-            first = trial.parent_epoch
-        if last > first:  # otherwise it was replaced before it trained
-            found.append(LineageStep(trial.trial, first + 1, last, trial.params))
+            inherited = trial.parent_epoch
+        if last > inherited:  # otherwise it was replaced before it trained
+            found.append(LineageStep(trial.trial, inherited + 1, last, trial.params))
         if trial.parent is None:
             return tuple(reversed(found))
-        trial, last = known[trial.parent], first
+        trial, last = known[trial.parent], inherited

@@ -63,7 +63,7 @@ class ThinnedCurve:
         if self._count % self._stride == 0:
             self._kept.append(value)
             if len(self._kept) >= MOST:
-                del self._kept[1::2]
+                del self._kept[1::2]  # every second value
                 self._stride *= 2
         self._count += 1
         self._last = value
@@ -75,7 +75,7 @@ class ThinnedCurve:
         """
         if not self._count or most < 1:
             return []
-        if (self._count - 1) % self._stride == 0:
+        if (self._count - 1) % self._stride == 0:  # the latest value is among those that are kept
             values = self._kept
         else:
             values = [*self._kept, self._last]
@@ -162,6 +162,7 @@ class LogReader:
     def __init__(self, folder: ResultsFolder, offset: int = 0) -> None:
         self._folder, self._path = folder, folder.log
         self._offset = offset
+        # by which `more` notices that what was read is not in the log any more
         if offset and self._path.exists():
             self._mark = log.mark(self._path, offset)
         else:
@@ -245,13 +246,14 @@ class Standing:
         self._cost_later: deque[float] = deque(maxlen=RECENT)  # costs of other epochs
         self.measures = False  # whether trials measure their use of resources
         self.confirming: set[int] = set()  # trials with fresh seeds
-        self._earlier_s = 0.0
+        self._earlier_s = 0.0  # duration of the sessions before the current one
         self._failed: dict[int, tuple[Status, str]] = {}  # the kind of failure of trials that may be retried
-        self._reached: Counter[int] = Counter()
+        self._reached: Counter[int] = Counter()  # trials by epoch, in the units of the rungs
         self._lost: Counter[int] = Counter()  # trials that ended early or pause, by their last epoch
         self._pruned: Counter[int] = Counter()
         self._paused: dict[int, int] = {}  # trials paused by a stopping rule, and the epochs where they paused
         rule = outline.rule
+        # whether the rule can be rehearsed: not a user's own, nor one that pauses trials
         acts = not (isinstance(rule, NoTermination | Own) or rule.pauses)
         self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
         self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration
@@ -259,7 +261,7 @@ class Standing:
         self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # pairs [second, epochs that ended in it]
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
         self._overhead_s: deque[float] = deque(maxlen=RECENT)
-        self._at_once: deque[int] = deque(maxlen=32)
+        self._at_once: deque[int] = deque(maxlen=32)  # how many trials ran, at the latest starts of trials
 
     @property
     def best(self) -> Best | None:
@@ -420,6 +422,7 @@ class Standing:
             since = now - RATE_S
         else:
             since = max(now - RATE_S, self.session)
+        # a second that has begun before ``since`` and ends after it counts, too
         count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
         return count / max(now - since, 1.0)
 
@@ -433,7 +436,7 @@ class Standing:
 
         Epochs are in the units in which the rule counts.
         """
-        epochs = sorted({*self.outline.decisions, *+self._pruned})
+        epochs = sorted({*self.outline.decisions, *+self._pruned})  # + leaves out epochs with a count of 0
         statuses = []
         for epoch in epochs:
             statuses.append(RungStatus(epoch, self._reached[epoch], self._pruned[epoch]))
@@ -471,7 +474,7 @@ class Standing:
             overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4]
         else:
             overhead_s = 0.0
-        slots = max(*self._at_once, len(self.running), 1)
+        slots = max(*self._at_once, len(self.running), 1)  # the most trials that have recently run at once
         waiting = self.waiting()
         limits = self.outline.limits
         bounds = []
@@ -488,10 +491,11 @@ class Standing:
         if limits.hours is not None:
             bounds.append(limits.hours * 3600 - self.active_s(now))
         if limits.epochs is not None:
+            # this budget counts epochs, also if `epoch_s` is that of a hundredth of a trial's minutes
             bounds.append((limits.epochs - self.epochs) * fmean(self._epoch_s) / slots)
         if limits.gpu_hours is not None and self._gpu_s:
             left_gpu_s = limits.gpu_hours * 3600 - self._gpu_s
-            bounds.append(left_gpu_s * self._trained_s / self._gpu_s / slots)
+            bounds.append(left_gpu_s * self._trained_s / self._gpu_s / slots)  # GPU-seconds as seconds of one trial
         if limits.money is not None and self.cost:
             bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
@@ -523,6 +527,7 @@ class Standing:
         if self.outline.minutes is None:
             return epoch_s
         unit_s = 60 * self.outline.minutes / self.outline.epochs
+        # a trial with epochs as well ends at the limit that it reaches first
         if self.outline.counts_epochs:
             return min(epoch_s, unit_s)
         return unit_s
@@ -554,8 +559,9 @@ class Standing:
                 each = fmean(self._cost_later)
             else:
                 each = self.cost / max(self.epochs, 1)
-            if self.outline.minutes is not None:
+            if self.outline.minutes is not None:  # `left` counts units, which may be shorter than epochs
                 each *= self._unit_s / fmean(self._epoch_s)
+            # A first epoch costs more than a later one, because of the start-up; the lower quartile, as in `left_s`.
             if self._cost_first:
                 first = sorted(self._cost_first)[len(self._cost_first) // 4]
             else:
@@ -594,6 +600,7 @@ class Standing:
             going[number] = (trial.done, trial.of)
         if self._foresight is None:
             return estimate_survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
+        # without the pruned trials, since the rehearsed rule prunes by itself
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
     def _list_going(self) -> list[tuple[int, Open]]:
@@ -609,9 +616,10 @@ class Standing:
         trial = self.running[state.number] = self.open[state.number]
         trial.heard = event.time
         self._unpause(state.number)
+        # in a sweep with minutes, an epoch may reach several units of the trial, or none
         new_units = range(trial.reached + 1, trial.done + 1)
         for unit in new_units:
-            self._reached[unit] += state.role is not Role.CONFIRM
+            self._reached[unit] += state.role is not Role.CONFIRM  # no rule stops trials with fresh seeds
             if self._foresight is not None:
                 loss = self.outline.objective.loss(event.metrics)
                 self._foresight.hear(state.number, unit, loss, event.time_s / len(new_units))
@@ -653,7 +661,7 @@ class Standing:
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
         trial = self.open[number]
-        # otherwise it waits in a population
+        # without rungs, it only waits for other trials of its population
         if event.pauses and self.outline.decisions:
             self._paused[number] = trial.done
             self._lost[trial.done] += 1
@@ -663,14 +671,14 @@ class Standing:
             took_s = max(event.time - began, 0.0)
         ended = FinishedTrial(number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s)
         if event.status is Status.INTERRUPTED:
-            trial.trained_s = None
+            trial.trained_s = None  # the time until it continues is no overhead
             return ended
         del self.open[number]
         self.ended[event.status] += 1
         if self._foresight is not None:
             self._foresight.end(number, (trial.done, trial.of))
         self.latest.append(ended)
-        if trial.trained_s is not None and trial.state.epoch:
+        if trial.trained_s is not None and trial.state.epoch:  # trained here, and in one go
             self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
         match event.status:
             case Status.COMPLETED:
@@ -704,11 +712,12 @@ class Standing:
         failure.trial = event.trial
         failure.reason = event.reason
         if event.status is Status.FAILED:
-            self._failed[event.trial] = kind
+            self._failed[event.trial] = kind  # for `_reopen`
 
     def _reopen(self, state: TrialState) -> None:
         """Count a failed trial as open again instead of failed."""
         trial = self._add_open_trial(state)
+        # what `_end` has counted is taken back
         kind = self._failed.pop(state.number)
         trial.value = state.last.get(self.outline.metric)
         trial.trained_s = None
@@ -722,7 +731,7 @@ class Standing:
 
     def _begin_session(self, event: SessionStarted, before: float | None) -> None:
         """Begin a session; ``before`` is the time of the last event before it."""
-        if before is not None and self.session is not None:
+        if before is not None and self.session is not None:  # a killed session ended with its last event
             self._earlier_s += max(before - self.session, 0.0)
         self.session = event.time
         self.over = None
@@ -745,7 +754,7 @@ class Standing:
         self._params.setdefault(key, ended.params)
         trials = self._scores.setdefault(key, {})
         trials[ended.trial] = value
-        if not self._averages_repeats:
+        if not self._averages_repeats:  # each trial counts alone
             trials = {ended.trial: value}
         self._compare_with_best(trials, ended.params)
 

@@ -58,7 +58,7 @@ class NoticeWatch:
         What it would have announced, such as a best configuration or a budget that is nearly spent, counts as
         announced.
         """
-        for _ in self._make_notices(event):
+        for _ in self._make_notices(event):  # it observes the event only while it is iterated over
             pass
         self._told_best = self._standing.searched_best
         self._judged = self._standing.finished
@@ -93,7 +93,7 @@ class NoticeWatch:
     def _make_notices(self, event: Event) -> Iterator[Notice]:
         """Observe an event and yield its notices: the end of a session, a failed trial, or a lost worker."""
         ended = self._standing.observe(event)
-        if isinstance(event, SessionStarted):
+        if isinstance(event, SessionStarted):  # such as that of the confirmation, which makes its own notice
             self.withheld = None
         if isinstance(event, SessionEnded):
             yield from self._announce_end(event)
@@ -102,7 +102,7 @@ class NoticeWatch:
         if event.worker_lost:
             yield self._make_notice("worker_lost", f"trial {ended.trial}: {ended.reason}")
             return
-        kind = get_error_type(ended.reason)
+        kind = get_error_type(ended.reason)  # one notice for each kind, because many trials may fail alike
         if kind not in self._failures:
             self._failures.add(kind)
             yield self._make_notice("failed", f"trial {ended.trial} failed: {ended.reason}")
@@ -110,6 +110,7 @@ class NoticeWatch:
     def _announce_end(self, event: SessionEnded) -> Iterator[Notice]:
         """Yield the notice that a session has ended, or withhold it if a confirmation follows."""
         notice = self._describe_end(event)
+        # after a search that has tried everything, the confirmation is part of the same session: this is its end, too
         is_at_limit = self._standing.has_finished and event.reason != "finished"
         if self._is_confirmed_next and is_at_limit:
             self.withheld = notice

@@ -66,6 +66,7 @@ class Numbering:
         at = place - part.first
         if at < len(part.lacking):
             return part.lacking[at]
+        # the configurations that begin in this part, counted from 0: first the skipped ones
         new, within = divmod(at - len(part.lacking), part.trials_each)
         if new < len(part.skipped):
             return Slot(part.skipped[new], within)
@@ -76,6 +77,7 @@ class Numbering:
 
         Raises ValueError if it began in an earlier part.
         """
+        # its number among the configurations that begin in this part, as in `find`
         if configuration < self.beyond:
             new = self.skipped.index(configuration)
         else:
@@ -113,11 +115,11 @@ class Numbering:
         """
         last_place = -1
         last_number = -1
-        baseline = 0
+        baseline_trials = 0
         started: dict[int, set[int]] = {}
         for trial in trials:
             last_number = max(last_number, trial.number)
-            baseline += trial.role is Role.BASELINE
+            baseline_trials += trial.role is Role.BASELINE
             if trial.place is not None:
                 last_place = max(last_place, trial.place)
                 slot = self.find(trial.place)
@@ -130,7 +132,9 @@ class Numbering:
             begun[configuration] = len(started[configuration]) + len(missing)
         beyond = max(started, default=-1) + 1
         skipped = [configuration for configuration in range(beyond) if configuration not in started]
-        lacking_baseline = max(trials_each - baseline, 0) if self.has_baseline else 0
+        lacking_baseline = max(trials_each - baseline_trials, 0) if self.has_baseline else 0
+        # The next trials of the baseline follow the last number, and then those of the search, whose next place follows
+        # the last one.
         return Numbering(
             trials_each=trials_each,
             has_baseline=self.has_baseline,
@@ -140,7 +144,7 @@ class Numbering:
             skipped=tuple(skipped),
             beyond=beyond,
             shift=last_number + lacking_baseline - last_place,
-            baseline_shift=last_number + 1 - baseline,
+            baseline_shift=last_number + 1 - baseline_trials,
             earlier=self,
         )
 

@@ -93,6 +93,7 @@ class PresentSpec:
         if not self.is_steered or self.spec.size is None:
             return self.spec.trials
         found = self.spec.size + len(self._beyond)
+        # the added ones count for limits such as `run_cap`, too
         return min([found, *self.spec.caps])
 
     @property
@@ -100,6 +101,8 @@ class PresentSpec:
         """The number of trials of the search and the baseline; None if only time or epochs limit it."""
         if self.trials is None:
             return None
+        # Configurations that had begun at the last change of `repeats` are counted apart, because they may have more
+        # trials each; without a change, these counts are 0.
         new = max(self.trials - self._begun, 0) * self.spec.trials_each
         return self._trials_of_begun + new + max(self._trials_of_baseline, self.spec.baseline_trials)
 
@@ -112,9 +115,10 @@ class PresentSpec:
             self._beyond.discard(key(params))
         if "repeats" in event.settings:
             self._change_repeats()
-        if not SPACE.isdisjoint(event.settings):  # also if the log is replayed on a later spec
+        # by the changed keys rather than the values: if the log is replayed on a later spec, these do not change
+        if not SPACE.isdisjoint(event.settings):
             self.space_version += 1
-            self.is_steered = False
+            self.is_steered = False  # so that the next line looks at all configurations again, in the new space
             self._begin_steering()
 
     def _change_repeats(self) -> None:

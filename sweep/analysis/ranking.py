@@ -89,6 +89,7 @@ def judge(
             compared = compare_fronts(tables, maximize=goals, front=front, folds=folds)
         else:
             compared = compare_configurations(tables[0], maximize=goals[0], best=front[0], folds=folds)
+    # if the best one cannot be compared, neither can any other: "the first diverged with 1 of 6 seeds"
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
     verdicts = {}
     for row in rows:
@@ -274,6 +275,8 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     losses = _list_losses_behind_finalists(rows, places)
 
     def key(row: RankedConfiguration) -> tuple[float, ...]:
+        # Finalists of a single sweep come first, in the order of their race. Those of several sweeps are ordered by
+        # their losses, which agree with the race; their place only decides between equal ones.
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
         place = places.get((row.sweep, configuration_key(row.params)), math.inf)
@@ -304,7 +307,7 @@ def _find_confirmations(sweeps: Sequence[Sweep]) -> dict[str, Confirmation]:
     found = {}
     for sweep in sweeps:
         if any(trial.role is Role.CONFIRM for trial in sweep.trials):
-            from sweep.analysis import confirmation
+            from sweep.analysis import confirmation  # imports NumPy, for few sweeps
 
             of_sweep = confirmation.of_sweep(sweep)
             if of_sweep is not None:
@@ -323,7 +326,7 @@ def _list_losses_behind_finalists(
     """
     losses: dict[int, float] = {}
     for row in rows:
-        losses[id(row)] = math.inf
+        losses[id(row)] = math.inf  # by id(), because a row has a mapping and so cannot be a key
         if row.scores:
             losses[id(row)] = _list_losses(row)[0]
     for sweep in {sweep for sweep, _ in places}:
@@ -355,6 +358,7 @@ _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
 def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
     """Return a ranking with the verdict on each row; ``folds`` is the number of folds, 0 without a cross-validation."""
     best = {row.rank for row in ranking.best}
+    # without a front, since no configuration has completed all repeats, only the first objective is compared
     several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
     if several:
         objectives = ranking.objectives
@@ -455,7 +459,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
         better = (others < points[index]).any(axis=1)
         return bool((no_worse & better).any())
 
-    for index in map(int, np.lexsort(points.T[::-1])):
+    for index in map(int, np.lexsort(points.T[::-1])):  # reversed, because `lexsort` sorts by the last key first
         free = (number for number, front in enumerate(fronts) if not is_dominated(index, front))
         number = next(free, len(fronts))
         if number == len(fronts):
@@ -484,7 +488,7 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
             interval = compute_mean_interval(values, shared=shared)
             scores.append(Score(metric, goal, values, fmean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
-    if len(scores) == len(objectives):
+    if len(scores) == len(objectives):  # a row has scores of all objectives or of none
         complete = tuple(scores)
     else:
         complete = ()
@@ -728,6 +732,7 @@ def read_deviation(read: Tables, trials: Collection[int]) -> float | None:
     rows = reading.numbers(read.metrics, "trial", missing=-1)
     theirs = np.isin(rows, list(trials))
     values = reading.numbers(read.metrics, DEVIATION, missing=math.nan)
+    # of each trial, the value of the last epoch, which replaces those of the epochs before it
     last = dict(zip(rows[theirs].tolist(), values[theirs].tolist(), strict=True))
     known = []
     for value in last.values():

@@ -240,7 +240,7 @@ class _LiveReplay:
         if curve.place in self._paused.by_place:
             return
         self._decide(curve, event.epoch)
-        while (resumed := self._paused.take_ready()) is not None:
+        while (resumed := self._paused.take_ready()) is not None:  # this epoch may let others go on
             resumed_curve, pause_epoch = resumed
             self._decide(resumed_curve, pause_epoch + 1)
 
@@ -250,13 +250,14 @@ class _LiveReplay:
         It ends with the epoch at which the trial is stopped or pauses.
         """
         while epoch <= self._reached[curve.place]:
+            # after its last epoch, a trial is complete, whatever the rule says
             if self._scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
                 self._stopped[curve.place] = epoch
                 return
             if self._paused.pause(curve, epoch):
                 return
             epoch += 1
-        if epoch > len(curve.reports):
+        if epoch > len(curve.reports):  # the log has no later epoch of it
             self._paused.end(curve)
 
     def _resume_rest(self) -> dict[int, int]:
@@ -284,7 +285,7 @@ class _UnknownEpochs:
                 times.append(report.time_s)
                 if loss is not None:
                     values.setdefault(report.epoch, []).append(loss)
-        choose = min if better else max
+        choose = min if better else max  # a smaller loss is better
         self._losses = {epoch: choose(losses) for epoch, losses in values.items()}
         self._any = choose(self._losses.values(), default=0.0)
         self._time_s = median(times) if times else 1.0
@@ -323,7 +324,7 @@ class _Simulation:
         self._waiting = iter(order)
         self._started = 0
         self._now = 0.0
-        # end of the epoch, order of start, epoch, curve, report
+        # end of the epoch, order of start, epoch, curve, report; no two have the same order, so curves are not compared
         self._clock: list[tuple[float, int, int, Curve, EpochReported]] = []
 
     def run(self) -> ReplayResult:
@@ -339,7 +340,7 @@ class _Simulation:
             if self._scheduler.observe(report) and epoch < curve.length:
                 self._stopped.add(curve.place)
             elif not self._paused.pause(curve, epoch) and self._schedule(number, curve, epoch + 1):
-                continue
+                continue  # its worker goes on with it; in all other cases the worker becomes free
             self._free_workers += 1
 
     def _start_trial(self) -> bool:
@@ -368,7 +369,7 @@ class _Simulation:
         new = next(self._waiting, None)
         if new is not None:
             return new, 0
-        if self._clock:
+        if self._clock:  # a trial that trains may let a paused one go on
             return None
         return self._paused.take_last()
 
@@ -442,7 +443,7 @@ def _choose_best(
         for place, loss in one.losses.items():
             if is_whole(place):
                 losses.append(loss)
-        if not losses or one.place[:2] != winner.place[:2]:
+        if not losses or one.place[:2] != winner.place[:2]:  # without the losses: the share and the status
             continue
         key = (-len(losses) / max(len(one.curves), one.repeats), fmean(losses), one is not winner)
         if best_key is None or key < best_key:  # of equal keys, the first one
@@ -524,9 +525,9 @@ def replay_rule(
     same_as_live = None
     if words == ran[0] and not _has_changed_rule(events):
         same_as_live = pruned == _decide_on_ended(events, known, make)
-    first = _list_curves(configurations[:run_cap])
-    stops = live(events, first, make)
-    numbers = random.Random(0)
+    in_log_order = _list_curves(configurations[:run_cap])
+    stops = live(events, in_log_order, make)
+    numbers = random.Random(0)  # a fixed seed: another rule is replayed in the same orders
     orders = []
     for _ in range(orderings):
         orders.append(numbers.sample(configurations, len(configurations))[:run_cap])
@@ -538,7 +539,7 @@ def replay_rule(
         for order in orders:
             courses.append(simulate_trials(_list_curves(order), make, at_once, beyond))
         extremes.append(_summarize_results(courses, orders, winner))
-        went_on += [float(len(one.unknown)) for one in courses]
+        went_on += [float(len(one.unknown)) for one in courses]  # of both extremes together
     best_in_log_order = _choose_best(configurations[:run_cap], winner, lambda place: place not in stops)
     return Replay(
         rule=words,
@@ -554,7 +555,7 @@ def replay_rule(
         ran_epochs=sum(len(curve.reports) for curve in known),
         same_as_live=same_as_live,
         live_decisions=len(pruned),
-        log_order_epochs=sum(stops.get(curve.place, len(curve.reports)) for curve in first),
+        log_order_epochs=sum(stops.get(curve.place, len(curve.reports)) for curve in in_log_order),
         log_order_kept=best_in_log_order is winner,
         cut=sum(curve.is_cut for curve in known),
         went_on=_measure_spread(went_on),

@@ -95,7 +95,7 @@ def costs_of(sweep: str, read: Tables) -> Costs:
         overhead_s,
         _find_starving_trials(read),
         reading.total(read.trials, COST),
-        Counter(int(text.partition(" ")[0]) for text in fused if text),
+        Counter(int(text.partition(" ")[0]) for text in fused if text),  # "8 trials" is 8
     )
 
 
@@ -112,7 +112,7 @@ def _find_starving_trials(read: Tables) -> dict[int, float]:
     starving = waited > STARVING * trained
     starved = {}
     for at in np.flatnonzero(starving):
-        if trained[at]:
+        if trained[at]:  # a share of 0 s is not defined
             starved[int(at)] = float(waited[at] / trained[at])
     return starved
 
@@ -148,7 +148,7 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
 
     row, epoch = _locate_rows(metrics, trials)
     order = np.lexsort((epoch, row))
-    order = order[row[order] >= 0]
+    order = order[row[order] >= 0]  # without the rows of other trials
     row, epoch = row[order], epoch[order]
     named = []
     for name in metrics.column_names:
@@ -203,11 +203,12 @@ def _sum_up(
     parts = {TRAINING_TIME: columns["time_s"]}
     if "examples_per_s" in columns and np.isfinite(columns["examples_per_s"]).all():
         parts[EXAMPLES] = columns["examples_per_s"] * columns["time_s"]
-    begins = np.flatnonzero(np.diff(row, prepend=-1))
+    begins = np.flatnonzero(np.diff(row, prepend=-1))  # the first row of each trial; positions of trials begin at 0
     lengths = np.diff(begins, append=len(row))
     sums = {}
     for name, part in parts.items():
         total = np.cumsum(part)
+        # minus the sum over all earlier trials
         before = np.concatenate([[0.0], total])[begins]
         sums[name] = total - np.repeat(before, lengths)
     return sums
@@ -222,6 +223,7 @@ def _locate_rows(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[
     number = reading.numbers(metrics, "trial").astype(np.int64)
     if not len(known):
         return np.full(len(number), -1), np.zeros(len(number))
+    # where each number is among the sorted ones, or would be if it is not there, which the comparison below finds
     place = np.minimum(np.searchsorted(known[by_number], number), len(known) - 1)
     row = by_number[place]
     return np.where(known[row] == number, row, -1), reading.numbers(metrics, "epoch")
@@ -239,6 +241,7 @@ def _thin_rows(
     length = np.diff(starts)[row]
     place = np.arange(len(row)) - starts[row]
     step = np.maximum(length / most, 1.0)
+    # the first row of each step
     chosen: npt.NDArray[np.bool_] = np.floor(place / step) != np.floor((place - 1) / step)
     chosen[place == length - 1] = True
     unknown = np.isnan(values)
@@ -255,7 +258,7 @@ def _find_first_smallest(row: npt.NDArray[np.int64], values: npt.NDArray[np.floa
     """
     if not len(row):
         return np.zeros(0, dtype=np.int64)
-    begins = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
+    begins = np.flatnonzero(np.diff(row, prepend=row[0] - 1))  # the first row of each trial
     smallest = np.minimum.reduceat(values, begins)
     lengths = np.diff(begins, append=len(row))
     candidates = np.flatnonzero(values == np.repeat(smallest, lengths))
@@ -308,7 +311,7 @@ def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
         for lane, begin, end, row in placed:
             parts = _remove_pauses(pauses, begin, end)
             for part in parts:
-                is_open = row in running and part[1] == end
+                is_open = row in running and part[1] == end  # only the last part of a trial
                 spans.append(TimelineSpan(row, len(lanes) + lane, *part, is_open))
         name = f"{node} {gpus}".strip()
         if count == 1:
@@ -382,7 +385,7 @@ def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[
     free: list[float] = []
     for begin, end, row in trials:
         lane = next((at for at, until in enumerate(free) if until <= begin + SLACK_S), len(free))
-        free[lane:] = [end, *free[lane + 1 :]]
+        free[lane:] = [end, *free[lane + 1 :]]  # replaces the time at which the lane is free, or adds a lane
         yield lane, begin, end, row
 
 
@@ -391,7 +394,7 @@ def _remove_pauses(pauses: Sequence[tuple[float, float]], begin: float, end: flo
     for paused, resumed in pauses:
         if begin < paused < end:
             yield begin, paused
-        if begin < resumed and paused < end:
+        if begin < resumed and paused < end:  # what follows the pause is still to be yielded
             begin = max(begin, resumed)
     if begin < end:
         yield begin, end
@@ -402,12 +405,12 @@ def _read_pauses(path: Path, history: History) -> tuple[tuple[float, float], ...
     if not path.is_file():
         return ()
     pauses = []
-    before = 0.0
+    earlier_total_s = 0.0
     sessions = log.read_at(path, [position for position, _ in history.pauses])
-    for session, (_, paused) in zip(sessions, history.pauses, strict=True):
-        if paused > before:
-            pauses.append((session.time - (paused - before), session.time))
-        before = paused
+    for session, (_, total_s) in zip(sessions, history.pauses, strict=True):  # all pauses before the session
+        if total_s > earlier_total_s:
+            pauses.append((session.time - (total_s - earlier_total_s), session.time))
+        earlier_total_s = total_s
     return tuple(pauses)
 
 
@@ -441,7 +444,7 @@ class ReportData:
     def question(self) -> tuple[str, ...]:
         """The comment lines at the start of the sweep file, without the #, empty ones and those for editors."""
         lines: list[str] = []
-        for line in self.text.lstrip("\ufeff").splitlines():
+        for line in self.text.lstrip("\ufeff").splitlines():  # some editors begin a file with a byte order mark
             if not line.startswith("#"):
                 break
             text = line.lstrip("#").strip()
@@ -511,7 +514,7 @@ def collect_domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
     from sweep.spec.yaml_reader import make_document
 
     found: dict[str, Domain] = {}
-    for account in reversed(accounts):
+    for account in reversed(accounts):  # so that the first sweep replaces the domains of the others
         document = make_document(account.info.parameters, str(account.info.path))
         entries = parameters.read_parameters(document.data, (), document)
         found |= {entry.name: entry.domain for entry in entries if entry.domain is not None}

@@ -69,8 +69,10 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
             at_rungs = read_metric(read, metric, rungs)
         else:
             at_rungs = read_metric_at_units(read, metric, rungs, length)
+        # the rows of the trials that ended, turned so that each rung has a row
         for rung, values in zip(rungs, at_rungs[[one.trial for one in ended]].T, strict=True):
             known = np.isfinite(values) & np.isfinite(lasts)
+            # at a trial's last epoch, its value would be compared with itself; by units, such values are NaN already
             if length is None:
                 known &= np.array([one.epochs > rung for one in ended])
                 epoch, share = rung, None

@@ -77,7 +77,7 @@ def find_best_by_budget(
     bounds = np.full((2, len(budgets)), np.nan)
     for at in np.flatnonzero(counts):
         bounds[:, at] = np.quantile(known[np.isfinite(known[:, at]), at], [0.025, 0.975])
-    low, high = np.sort(objective.sign * bounds, axis=0)
+    low, high = np.sort(objective.sign * bounds, axis=0)  # a negative sign exchanges them
     found = _find_best(losses, spent, np.arange(len(losses)), budgets)
     found = np.where(np.isfinite(found), objective.sign * found, np.nan)
     columns = (budgets, found, objective.sign * mean, low, high)
@@ -102,7 +102,7 @@ def compute_correlation(one: Sequence[float] | Floats, other: Sequence[float] | 
     covariance = np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean()))
     value = float(covariance / (spreads[0] * spreads[1]))
     value = max(min(value, 1.0), -1.0)
-    if count < 5 or abs(value) > 1 - 1e-12:
+    if count < 5 or abs(value) > 1 - 1e-12:  # atanh(1) is infinite
         return Correlation(count, value, None, None)
     half = Z * math.sqrt((1 + value * value / 2) / (count - 3))
     middle = math.atanh(value)
@@ -116,6 +116,7 @@ def _find_best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budge
     """
     done = np.cumsum(spent[order])
     least = np.concatenate([[math.inf], np.minimum.accumulate(losses[order])])
+    # a little more than the budget, because sums in another order may differ by rounding
     return np.asarray(least[np.searchsorted(done, budgets * (1 + 1e-9), side="right")])
 
 
@@ -194,11 +195,11 @@ def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> Sea
         costs["epochs"].append(float(sum(trial.epochs for trial in row.trials)))
         costs["hours"].append(sum(train_s[trial.trial] for trial in row.trials) / 3600)
     budgets = tuple(find_best_by_budget(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
-    ends = {row.rank: at for at, row in enumerate(rows)}
-    complete = np.array([ends[row.rank] for row in done])
-    # If no epoch comes before the last one, the first is used for the control only.
+    place_of_rank = {row.rank: at for at, row in enumerate(rows)}
+    complete = np.array([place_of_rank[row.rank] for row in done])
+    # If no epoch comes before the last one, `epochs` is empty, and the one column of `means` is for the control only.
     rungs = tuple(_measure_prediction(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
-    control = _measure_control(rows, losses, means[:, 0], complete, one)
+    control = _measure_control(rows, losses, means[:, 0], complete, one)  # column 0 is the first epoch
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
 
@@ -312,6 +313,7 @@ def _average_curves(rows: Sequence[RankedConfiguration], curves: Floats) -> Floa
     if counts.any():
         flat = curves[trials]
         starts = (np.cumsum(counts) - counts)[counts > 0]
+        # the sum over the trials of each configuration, which is NaN if one of them has no value
         means[counts > 0] = np.add.reduceat(flat, starts, axis=0) / counts[counts > 0, None]
     return means
 
@@ -345,7 +347,7 @@ def _measure_control(
     if len(known) < LEAST:
         return None
     chosen = known[np.argmin(first[known])]
-    if np.nanmin(first) < first[chosen]:
+    if np.nanmin(first) < first[chosen]:  # of one that did not train to its end
         return None
     trials = [trial for row in rows for trial in row.trials]
     rest = sum(max(trial.epochs - 1, 0) for trial in rows[chosen].trials)

@@ -36,8 +36,8 @@ def of(folder: ResultsFolder) -> Study:
     """
     from sweep.store import reading
 
-    (first, _), *_ = objectives(folder)
-    return convert_sweep(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first}"]))
+    (first_metric, _), *_ = objectives(folder)
+    return convert_sweep(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first_metric}"]))
 
 
 def convert_sweep(folder: ResultsFolder, read: Tables) -> Study:
@@ -212,7 +212,8 @@ class FollowedSweep:
 
         objective = f"metric.{self.objectives[0][0]}"
         read = reading.read_tables(self._folder, ["trial", "epoch", objective])
-        sweep = make_sweep(self._folder, read, as_logged=True)  # as the events that follow
+        # as the log says, because its later events continue from there
+        sweep = make_sweep(self._folder, read, as_logged=True)
         told = read_studied_trials(sweep, read, self._space)
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
         self._ledger = Ledger(keep_epochs=False)
@@ -227,7 +228,7 @@ class FollowedSweep:
         follower = self._follower
         changed: set[int] = set()
         while (events := follower.more() if follower else None) != []:
-            if events is None:
+            if events is None:  # the log was replaced, or an event was out of order at the last look
                 self._load()
                 return
             self._follower = None  # if an event is out of order, the next look reads everything again
@@ -238,6 +239,7 @@ class FollowedSweep:
         alive = self._folder.is_running()
         if alive != self._alive:
             self._alive = alive
+            # running trials of a sweep that no process runs are WAITING
             changed |= {number for number, told in self._told.items() if told.status is Status.RUNNING}
         self._convert_changed(changed)
 
@@ -245,7 +247,7 @@ class FollowedSweep:
         """Update the trial that an event is about, and add its number to ``changed``."""
         match self._ledger.observe(event):
             case Started(trial, start):
-                known = (start.trial, start.trial_id, start.repeat, start.seed, start.params)
+                described = (start.trial, start.trial_id, start.repeat, start.seed, start.params)
                 self._told[trial.number] = StudiedTrial(
                     params=start.params,
                     status=trial.status,
@@ -255,7 +257,7 @@ class FollowedSweep:
                     metrics={},
                     epochs=0,
                     by_epoch={},
-                    notes=make_trial_attributes(self._space, *known),
+                    notes=make_trial_attributes(self._space, *described),
                 )
             case Reported(trial, report):
                 self._told[trial.number] = self._add_epoch(self._told[trial.number], trial, report)
@@ -276,7 +278,7 @@ class FollowedSweep:
         return replace(
             told,
             status=trial.status,
-            reason="",
+            reason="",  # neither a reason nor an end, because an interrupted trial continues by reporting
             ended=None,
             metrics={**told.metrics, **event.metrics},
             epochs=trial.reported,
@@ -297,7 +299,7 @@ class FollowedSweep:
         for number in changed:
             if number not in self._frozen:
                 new.append(self._told[number].params)
-        if self._space is None and new:
+        if self._space is None and new:  # which parameters vary is found from the trials
             self._convert_all()
             return
         if any(

@@ -65,6 +65,7 @@ class Survival:
         if of <= done:
             return 0.0
         start = self.after(done)
+        # the area below the steps from ``done`` to ``of``: each epoch counts with the share that trains it
         trained, share, at = 0.0, start, done
         for step, value in self.steps:
             if step <= done:
@@ -96,6 +97,7 @@ def estimate_survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Su
     share = 1.0
     for epoch in sorted(epoch for epoch, count in lost.items() if count > 0):
         gone = lost.get(epoch, 0)
+        # epoch 0 was reached by those that trained the first epoch and by those that ended before it
         came = max(reached.get(epoch, 0) if epoch else reached.get(1, 0) + gone, gone)
         # if all ended, a small share instead of 0: the sample is still small
         if came > gone:
@@ -174,7 +176,7 @@ class Foresight:
         self._epochs = epochs
         self._decisions = compute_decision_epochs(rule, epochs)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
-        self._gone: dict[int, tuple[int, int]] = {}
+        self._gone: dict[int, tuple[int, int]] = {}  # of ended trials: epochs trained and epochs to train
         self._timed = 0  # epochs, and the seconds that they took together
         self._timed_s = 0.0
         self._events = 0  # that concern the rule, so far
@@ -214,7 +216,7 @@ class Foresight:
             self._ends = {trial: done + left for (trial, (done, _)), left in of_each}
         new = self._prospect.waiting_left
         left = []
-        for trial, (done, _) in going.items():
+        for trial, (done, _) in going.items():  # one that began after the rehearsal is expected to train as a new one
             left.append(max(self._ends.get(trial, new) - done, 0.0))
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
@@ -226,13 +228,13 @@ class Foresight:
         numbers = random.Random(0)
         started = len(self._gone) + len(going)
         failed = [*lost.elements()]
-        gone = dict([*self._gone.items()][:: len(self._gone) // MOST + 1])
+        gone = dict([*self._gone.items()][:: len(self._gone) // MOST + 1])  # every n-th ended trial, at most `MOST`
         seen = gone | {**going}
-        coming = min(max(waiting, 1), MOST)
+        coming = min(max(waiting, 1), MOST)  # one at least, because the result is about a new trial in any case
         reports = (len(seen) + coming) * max(len(self._decisions), 1)
         rehearsals = max(min(REHEARSALS, REPORTS // reports), 1)
         left = dict.fromkeys(going, 0.0)
-        whole = come = come_whole = 0
+        whole = coming_epochs = coming_whole = 0
         for _ in range(rehearsals):
             scheduler = build_scheduler(self._rule, self._objective, self._epochs)
             losses = self._draw_losses(seen, numbers)
@@ -243,15 +245,15 @@ class Foresight:
                 left[trial] += max(end - done, 0) / rehearsals
                 whole += end >= of
             for trial in range(started, started + coming):
-                if numbers.random() * started < len(failed):
+                if numbers.random() * started < len(failed):  # it fails, as the same share of the real ones did
                     of = numbers.choice(failed)
                 else:
                     of = self._epochs
                 end = self._train(scheduler, trial, numbers.random(), range(1, of + 1))
-                come += end
-                come_whole += end >= self._epochs
+                coming_epochs += end
+                coming_whole += end >= self._epochs
         simulated = coming * rehearsals
-        return Prospect([*left.values()], whole / rehearsals, come / simulated, come_whole / simulated)
+        return Prospect([*left.values()], whole / rehearsals, coming_epochs / simulated, coming_whole / simulated)
 
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
         """Train a simulated trial; return the last epoch in ``epochs`` that it reports, 0 if ``epochs`` is empty.
@@ -269,4 +271,5 @@ class Foresight:
         """Return a random loss from 0 to 1 for each trial, in the order of the observed losses if known."""
         drawn = {trial: numbers.random() for trial in trials}
         known = sorted((trial for trial in trials if trial in self._losses), key=self._losses.__getitem__)
+        # the same draws, exchanged among the trials whose losses are known so that they have the order of these
         return drawn | dict(zip(known, sorted(drawn[trial] for trial in known), strict=True))

@@ -90,7 +90,7 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
         )
         widened = _find_last_widening(sweep)
         without = _count_chosen_before(searched, widened)
-        if widened == sweep.space_changes:
+        if widened == sweep.space_changes:  # all that were chosen before the last change lack its values
             told += ", and had no chance of the new values"
         elif widened:
             told += f", and {without} had no chance of the new values"
@@ -145,9 +145,11 @@ def _is_within(domain: Domain, outer: Domain) -> bool:
         return True
     choices = list_choices(domain)
     if choices is not None:
+        # `contains` is True for all values of a tied domain, whose values depend on other parameters
         return not isinstance(outer, Tied) and all(contains(outer, value) for value in choices)
     if not isinstance(domain, Range) or not isinstance(outer, Range):
         return False
+    # with steps of another size, values may lie between those of the outer range
     is_finer = get_quantum(outer) is not None and get_quantum(outer) != get_quantum(domain)
     (low, high), (lowest, highest) = get_domain_bounds(domain), get_domain_bounds(outer)
     return not is_finer and lowest <= low and high <= highest

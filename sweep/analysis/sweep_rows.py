@@ -96,7 +96,7 @@ def first_failure(sweep: Sweep) -> str:
     "" if there are no trials.
     """
     failed = [trial for trial in sweep.trials if trial.status == Status.FAILED]
-    for trial in failed or sweep.trials:
+    for trial in failed or sweep.trials:  # only the first one
         return f": trial {trial.trial} {trial.status}, {trial.status_reason}"
     return ""
 
@@ -133,12 +133,12 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "", *, as
         _interrupt_open_trials(columns)
     below = []
     for prefix, group in groups.items():
-        if prefix == "param.":
+        if prefix == "param.":  # only parameters may be null
             nulls_of_group = nulls
         else:
             nulls_of_group = None
         below.append(_make_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
-    single = (columns[name] for name in _SINGLE)
+    single = (columns[name] for name in _SINGLE)  # with `below`, the values of a row are in the order of `_FIELDS`
     trials = tuple(_make_trial(row) for row in zip(*single, *below, strict=True))
     info = folder.read_info()
     cost = reading.total(read_tables.trials, COST)
@@ -172,6 +172,7 @@ def _make_trial(row: Sequence[object]) -> Trial:
     """Return the trial in a row of values, which are in the order of `_FIELDS`."""
     known = dict(zip(_FIELDS, row, strict=True))
     known["status"] = _STATUSES[known["status"]]
+    # cells are empty in tables of earlier releases, and some of them in sweeps that nobody has steered
     known["role"] = _ROLES[known["role"] or Role.SEARCH]
     known["space_version"] = known["space_version"] or 0
     known["starred"] = bool(known["starred"])
@@ -187,7 +188,7 @@ def _make_mappings(
     An empty cell means that the trial lacks the parameter, which is left out. If the row's entry in ``nulls``, the
     column `NULL_PARAMS`, names the parameter, its value is None.
     """
-    if not names:
+    if not names:  # `zip` below would yield no rows
         return [{} for _ in range(count)]
     short = [name.partition(".")[2] for name in names]
     found = []

@@ -67,7 +67,7 @@ def _describe_gain_over_baseline(found: Confirmation) -> str:
 
 def _describe_finalists(found: Confirmation, named: str) -> str:
     """Return a sentence on which finalist is best, or how many could be; ``named`` is the first one in words."""
-    left = [row for row in found.rows if not row.reason]
+    left = [row for row in found.rows if not row.reason]  # those that have not dropped out
     why = f" ({found.over})" if found.over else ""
     if not left:
         return f"No finalist is left{why}."
@@ -75,9 +75,9 @@ def _describe_finalists(found: Confirmation, named: str) -> str:
     if broken:
         named_so = f"{counted(broken, 'finalist')} did not complete with a fresh seed"
         why = f"{why}; {named_so}"
-    told = len(found.rows) - 1 - broken
-    if found.decided and told:
-        return f"Best is {named}, told apart from {counted(told, 'other finalist')}{why}."
+    told_apart = len(found.rows) - 1 - broken
+    if found.decided and told_apart:
+        return f"Best is {named}, told apart from {counted(told_apart, 'other finalist')}{why}."
     if found.decided:
         return f"Left is {named}{why}."
     many = f"{len(left)} of {len(found.rows)} finalists could be the best"
@@ -101,7 +101,7 @@ def _describe_overestimate(found: Confirmation) -> str:
         tested = best.tested.get(_remove_val_prefix(found.metric), best.tested.get(found.metric, 0.0))
         told += f", {score(tested)} on the test data"
     gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
-    if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):
+    if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):  # equal, but for rounding
         return f"{told}: the search promised no more."
     if gap >= 0:
         return f"{told}: the search overestimated it by {abs(gap):.2g}."
@@ -166,7 +166,7 @@ def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
     for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
         if one.data is not None and one.data_reads is not None:
             seen.setdefault(one.data_reads, {}).setdefault(one.data, []).append(one)
-    states = max(seen.values(), key=len, default={})
+    states = max(seen.values(), key=len, default={})  # trials by fingerprint, where there are the most fingerprints
     if len(states) < 2:
         return ""
     several = len({one.sweep for found in states.values() for one in found}) > 1
@@ -387,6 +387,7 @@ def _explain_missing_verdict(others: Sequence[RankedConfiguration], ranking: Ran
     else:
         next_one = _name_configuration(follower, ranking)
         told = f"The next, {next_one}, is {abs(top.mean - follower.scores[0].mean):.2g} behind"
+    # trials that go on from one another's weights are no independent trainings
     if any(trial.parent is not None for row in ranking.rows for trial in row.trials):
         return f"{told}. A population is one training: run the sweep with other seeds to see what is luck."
     if len(top.values) < 2:
@@ -511,6 +512,7 @@ def list_summaries(results_dir: Path) -> list[SweepSummary]:
     found = []
     for folder in folders(results_dir):
         found.append(summarize_sweep(folder))
+    # the first item keeps None and numbers apart, which cannot be compared
     return sorted(found, key=lambda one: (one.started is None, one.started, one.name))
 
 

@@ -61,6 +61,7 @@ def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
         hint = f"{guess(metric, known)} there are: {', '.join(known)}".lstrip()
         raise InputError.one("curves", f"no trial has reported {metric!r}", hint)
     by = ["sweep", "trial"] if of_trials["sweep"].nunique() > 1 else "trial"
+    # the pivot has neither the trials nor the epochs in between for which nothing was reported; they are added
     wide = of_epochs.pivot(index="epoch", columns=by, values=column)
     order = of_trials[by] if isinstance(by, str) else pd.MultiIndex.from_frame(of_trials[by])
     wide = wide.reindex(columns=order)

@@ -46,6 +46,7 @@ def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     trials = [one.trials.to_pandas() for one in tables]
     metrics = [one.metrics.to_pandas() for one in tables]
     if len(folders) > 1:  # only then is the column needed
+        # the names come twice: first for the frames of trials, then for those of metrics
         for frame, name in zip((*trials, *metrics), [*name_uniquely(folders)] * 2, strict=True):
             frame["sweep"] = pd.Series(name, frame.index, "str")
     return LoadedSweep(tuple(folders), _join_frames(trials), _join_frames(metrics), tuple(needed))
@@ -82,6 +83,7 @@ def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
     if is_url(name):
         yield ResultsFolder.open(results, str(name))
         return
+    # a folder's own name may have brackets, so it is no pattern if there is such a folder
     if not _PATTERN & set(pattern.name) or (results / pattern).exists() or pattern.exists():
         yield ResultsFolder.open(results, name)
         return

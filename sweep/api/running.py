@@ -171,6 +171,7 @@ def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView
         """Create the view of the sweep, in the notebook or on the terminal, and show notes and opening lines in it."""
         view: View = on_terminal(spec, how)
         if not how.quiet and is_here():
+            # the inner view only follows the events and makes the picture, which the outer one draws
             view = NotebookView(on_terminal(spec, replace(how, quiet=True)), display())
         for note in (*notes, *how.opening(folder)):
             view.say(note)
@@ -233,6 +234,7 @@ def run(
             if given is None and own is not None and not isinstance(own, str):
                 given = trainables.accept_trainable(own)
             what = {**what, "name": name or what.get("name") or _choose_free_name(given, what, place)}
+        # not raised yet, so that the mistakes of the sweep file are reported together with these
         wrong = list(_list_wrong_counts(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
         changes = [*make_assignments(set), *_format_set_options(run_cap=run_cap, name=name)]
         try:

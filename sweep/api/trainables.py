@@ -44,6 +44,7 @@ def accept_trainable(trainable: object) -> NamedTrainable:
     """
     if isinstance(trainable, str):
         return find_resumed_trainable(trainable)
+    # an identifier, as in a sweep file, also for a lambda; an object that can be called has the name of its class
     name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
     try:
         make_trainable_factory(trainable, name)
@@ -51,7 +52,7 @@ def accept_trainable(trainable: object) -> NamedTrainable:
         raise InputError.one("trainable", str(error)) from None
     target = get_import_target(trainable)
     folder = _find_import_folder(target.partition(":")[0]) if target else None
-    if target and folder != Path():
+    if target and folder != Path():  # else a worker could not import it, and it is sent to the workers itself
         return NamedTrainable(target, folders=(folder,) if folder else ())
     return NamedTrainable(f"{HERE}:{name}", trainable)
 

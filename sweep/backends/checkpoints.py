@@ -99,6 +99,7 @@ def ensure_local(results_folder: Path, checkpoint: Path) -> None:
     """
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)
+        # Each step of the iteration copies one checkpoint, later ones first, until this one was copied.
         next((path for path in fetch_checkpoints(results_folder, trial) if path == checkpoint), None)
 
 
@@ -123,7 +124,7 @@ def list_trials(results_folder: Path) -> set[int]:
     if stored is not None:
         return stored.list_trials()
     found = (path.parent.name for path in (results_folder / "checkpoints").glob("[0-9]*/epoch-*"))
-    return {int(name) for name in found if name.isdecimal()}
+    return {int(name) for name in found if name.isdecimal()}  # not a copy that somebody has made, such as 00003-old
 
 
 def list_trials_with_files(results_folder: Path) -> set[int]:
@@ -136,7 +137,7 @@ def list_trials_with_files(results_folder: Path) -> set[int]:
         return stored.list_trials()
     numbers = set()
     for path in (results_folder / "checkpoints").glob("[0-9]*"):
-        if path.name.isdecimal():
+        if path.name.isdecimal():  # not a copy that somebody has made, such as 00003-old
             numbers.add(int(path.name))
     return numbers
 
@@ -170,12 +171,12 @@ def begin_checkpoint(
             if write is not None:
                 write()
             _write_manifest(aside, manifest)
-            shutil.rmtree(final, ignore_errors=True)  # one that could not be restored
+            shutil.rmtree(final, ignore_errors=True)  # an earlier one of this epoch, which could not be restored
             aside.rename(final)
         trim(folder, keep)
         return final
 
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(aside, ignore_errors=True)  # left by a checkpoint that was begun and never completed
     aside.mkdir(parents=True)
     with removed_if_it_fails(aside):
         return partial(finish, save(aside))
@@ -329,11 +330,11 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
             events = [decode(str(line).encode()) for line in lines]
             reports = tuple(event for event in events if isinstance(event, EpochReported))
             inputs = about.get("inputs")  # releases before 0.1 kept none
-            trained_s = about.get("trained_s", 0.0)
+            trained_s = about.get("trained_s", 0.0)  # written only for trials with minutes
             return Manifest(
                 epoch,
                 accumulate,
-                loss if isinstance(loss, float) else math.inf,
+                loss if isinstance(loss, float) else math.inf,  # JSON has no infinity, `_write_manifest` writes null
                 reports,
                 None if inputs is None else msgspec.convert(inputs, Inputs),
                 trained_s if isinstance(trained_s, float) else 0.0,
@@ -400,7 +401,7 @@ class Saver:
         self.best = min([self.best, *losses])
         if since_s >= self.every_s:
             return True
-        is_better = losses[-1] == self.best < before
+        is_better = losses[-1] == self.best < before  # only the state after the last epoch can be saved
         cheap_after_s = max(self.pause_s, self._took_s / SAVING_SHARE)
         return is_better and since_s >= cheap_after_s
 
@@ -421,7 +422,7 @@ class Saver:
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
                 self._writing = pool.submit(_time_writing, write, began)
-                pool.shutdown(wait=False)
+                pool.shutdown(wait=False)  # its thread ends after this task
             else:
                 self._took_s = _time_writing(write, began)
         self.blocked_s += time.monotonic() - began
@@ -435,7 +436,7 @@ class Saver:
             return
         began = time.monotonic()
         writing = self._writing
-        self._writing = None
+        self._writing = None  # before its error is raised, which must be raised only once
         with raising_disk_faults():
             self._took_s = writing.result()
         self.blocked_s += time.monotonic() - began
@@ -523,8 +524,8 @@ class CheckpointKeeper:
         self._past = list_trials_with_files(folder)  # trials that had checkpoints before this session
         self._recalled: dict[int, Ended] = {}  # by trial in `_past`: its last logged end
         self._later: list[tuple[float, int]] = []  # completed trials for which the store was unavailable
-        self._size = 0
-        self._full = False
+        self._size = 0  # bytes of all in `_kept`
+        self._full = False  # whether a further trial is kept only in place of a worse one
 
     def to_beat(self) -> float | None:
         """Return the loss below which a completed trial's checkpoints are kept; None if there is still room for any."""
@@ -568,14 +569,14 @@ class CheckpointKeeper:
         The last and best checkpoints of a trial that has completed and was saved are kept, unless enough others are
         better. Those of any other trial are deleted. Keeping a trial may delete the checkpoints of worse ones.
         """
-        if isinstance(change, Reopened):
+        if isinstance(change, Reopened):  # it will write checkpoints again, which `close` must not delete
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):
             return
         self._retry_later_ones()
         trial = change.trial
         number = change.trial.number
-        loss = self._objective.constrained_loss(trial.last)
+        loss = self._objective.constrained_loss(trial.last)  # None if it is not finite
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
         if not saved or loss is None:
             self._delete(number)
@@ -613,4 +614,5 @@ class CheckpointKeeper:
             self._size -= worst.size
             self._delete(worst.trial)
             self._full = True
+        # With as many trials as allowed, the next one is kept only in place of a worse one.
         self._full = self._full or len(self._kept) >= self._most_trials

@@ -36,14 +36,14 @@ def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
     """
     assignment = order.assignment
     left_s = (assignment.epochs - epoch.epoch) * epoch.time_s
-    used = get_share(epoch.measures)
-    if used is not None and assignment.minutes is not None:
-        left_s = min(left_s, (1 - used) * 60 * assignment.minutes)
+    used_share = get_share(epoch.measures)  # of its minutes, if these are limited
+    if used_share is not None and assignment.minutes is not None:
+        left_s = min(left_s, (1 - used_share) * 60 * assignment.minutes)
     if not order.shares or left_s < MOVE_S:
         return False
     try:
         shares = json.loads(job.share_file.read_text())
     except (OSError, ValueError):  # no new shares were written
         return False
-    share = shares.get(str(assignment.trial))
+    share = shares.get(str(assignment.trial))  # in JSON, keys are texts
     return share is not None and share != assignment.devices.gpus

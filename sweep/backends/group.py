@@ -29,10 +29,10 @@ class WorkerGroup:
         self._free: list[Worker] = []
         self._workers: dict[int, Worker] = {}  # by trial
         self._members: dict[int, Trainable] = {}  # of the group, by trial: a worker drops the trainable of a failed one
-        self._spoilt: str | None = None
+        self._spoilt: str | None = None  # why this process must not be used again after its present trials
         self._has_apart_trial = False  # a trial did not fit together with the present ones
-        self._together = job.together
-        self._notices: list[str] = []
+        self._together = job.together  # number of trials to ask for; lower if so many did not fit
+        self._notices: list[str] = []  # about all trials, to be sent with the next progress
         self._sent_notices: set[str] = set()
 
     def take(self, orders: Iterable[Order]) -> None:
@@ -56,7 +56,7 @@ class WorkerGroup:
         Numbers of trials that are not here are ignored.
         """
         kept_trials = set(trials)
-        for trial in [trial for trial in self._workers if trial not in kept_trials]:
+        for trial in [trial for trial in self._workers if trial not in kept_trials]:  # a copy: the loop removes some
             worker = self._workers.pop(trial)
             worker.release()
             if self._group is not None:
@@ -71,12 +71,12 @@ class WorkerGroup:
         others. An exception of the trainable ends its trial; `StoppedAtOnce` and `WorkerLost` are raised.
         """
         progress = self._train_step()
-        self._note_spoilt(progress)  # before the reason is removed
-        if len(self._workers) > 1:  # the worker still trains the others
+        self._note_spoilt(progress)  # before the next lines remove the reason
+        if len(self._workers) > 1:  # or one that continues elsewhere would wait until this process ends
             for trial in progress:
                 progress[trial] = dataclasses.replace(progress[trial], spoilt=None)
         self.keep([trial for trial in progress if not is_released(progress[trial])])
-        self._note_apart_trials(progress)  # asks which trials are kept
+        self._note_apart_trials(progress)  # after `keep`, because it asks whether any trial is left
         for trial in progress:
             progress[trial] = self._remove_repeated_notices(progress[trial])
         return Steps(progress, self._spoilt, self._together, self._may_join())
@@ -93,6 +93,7 @@ class WorkerGroup:
         """
         new = []
         for text in (*self._notices, *progress.notices):
+            # The workers of a group would all say the same, such as that nothing has read a parameter.
             if self._group is None or text not in self._sent_notices:
                 new.append(text)
         self._sent_notices.update(new)
@@ -126,7 +127,7 @@ class WorkerGroup:
             group = getattr(trainable, "group", None)
             if group is None:
                 self._notices.append(f"{self._job.trainable} has no group(): its trials are trained one at a time")
-                self._job = dataclasses.replace(self._job, together=1)
+                self._job = dataclasses.replace(self._job, together=1)  # so that later calls do not ask again
                 self._together = 1
                 return self._make(None)
             self._group = group()
@@ -135,6 +136,7 @@ class WorkerGroup:
     def _train_step(self) -> dict[int, Progress]:
         """Train one step of each trial, one after another or all together; return the progress by trial number."""
         if self._group is not None:
+            # Any worker will do: folder, streams and settings belong to the process, in which all trials train at once.
             with next(iter(self._workers.values())).surroundings.inside(anyhow=True):
                 return self._train_step_together(self._group)
         progress = {}
@@ -187,7 +189,7 @@ class WorkerGroup:
         except (StoppedAtOnce, WorkerLost):
             raise
         except BaseException as error:  # any error of the user's code
-            if len(trials) == 1:
+            if len(trials) == 1:  # it is this trial's error
                 return {trials[0]: error}
             return self._train_apart(group, trials, error)
         return {trial: raised.get(self._members[trial]) for trial in trials}

@@ -79,19 +79,20 @@ class Inline:
             with interruption.breakable():
                 steps = group.step()
             together = min(together, steps.together)
-            trials = []
+            trials = []  # those that go on
             for trial, progress in steps.found.items():
                 for text in progress.notices:
                     self.notice(text)
                 goes_on = driver.take(trial, progress)
                 if progress.spoilt or isinstance(progress, Outgrown | Crowded):
+                    # The driver waits for this call before it hands the trial out again, to this same process.
                     driver.lose(trial, "replaced")
                 if goes_on and not is_released(progress):
                     trials.append(trial)
-            for trial in driver.tick():  # it took too long; its training could not be interrupted in this process
+            for trial in driver.tick():  # it took too long; its training could not be interrupted during the step
                 driver.lose(trial, "ended")
                 trials = [other for other in trials if other != trial]
-            group.keep(trials)
+            group.keep(trials)  # before new trials are taken, so that they get the places of those that end
             more = refill(driver, "", steps, len(trials), 1)
             group.take(more)
             for order in more:

@@ -53,18 +53,18 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """
     reads = recorder.reads
     folders = _list_folder_names(job.working_folder, job.import_folders)
-    known_as_code = set()
+    module_files = set()
     for file in list_module_files(job).values():
-        known_as_code.add(os.path.realpath(file))
+        module_files.add(os.path.realpath(file))
     read = {}
     for path, value in reads.files.items():
-        if os.path.realpath(path) not in known_as_code:
+        if os.path.realpath(path) not in module_files:
             read[path] = value
     files = {}
     for path, value in read.items():
         files[_make_relative(path, folders)] = value
     for path, value in collect_declared_inputs(job, declared).files.items():
-        files.setdefault(path, value)
+        files.setdefault(path, value)  # the fingerprint from when the file was read counts, not the present one
     if declared is None:
         unknown = (*reads.unknown, *_list_unobserved_imports(job))
     else:
@@ -116,6 +116,7 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
         return None
     if isinstance(paths, Iterable) and not isinstance(paths, str):
         paths = tuple(paths)  # a generator can be read only once
+    # Here it is still no tuple if it is a single string or cannot be iterated over.
     if not isinstance(paths, tuple) or not all(isinstance(path, str) for path in paths):
         raise TrainableError(f"depends_on is {paths!r}, expected a list of paths, such as ['tools/simulate.py']")
     return paths
@@ -131,7 +132,7 @@ def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
     reads.files = {_make_absolute(path, folders): value for path, value in inputs.files.items()}
     reads.folders = {_make_absolute(path, folders): value for path, value in inputs.folders.items()}
     reads.environment = dict(inputs.environment)
-    reads.unknown = dict.fromkeys(inputs.unknown)
+    reads.unknown = dict.fromkeys(inputs.unknown)  # `Reads` keeps the reasons as keys, each once and in order
     recorder.absorb(reads)
 
 
@@ -203,7 +204,7 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
         else:
             base = Path.cwd()
         path = base / Path(named).expanduser()
-        anchor = Path(path.anchor)
+        anchor = Path(path.anchor)  # `Path.glob` takes only relative patterns, so it begins at the root
         matching = sorted(anchor.glob(str(path.relative_to(anchor)))) or [path]
         for match in matching:
             if match.is_dir():
@@ -220,7 +221,7 @@ def list_module_files(job: Job) -> dict[str, str]:
     """Return the files of those modules in `Job.code` that this process has imported, by the name of the module."""
     files = {}
     for name in job.code:
-        files[name] = getattr(sys.modules.get(name), "__file__", None)
+        files[name] = getattr(sys.modules.get(name), "__file__", None)  # None too if it is not imported
     return {name: file for name, file in files.items() if file is not None}
 
 

@@ -62,8 +62,8 @@ class Job:
         """
         if not self.servers:
             return (devices,) * self.workers
-        without = replace(devices, gpus=0.0, simulated=False)
-        return (without, *(devices,) * self.workers, *(without,) * self.servers)
+        without_gpus = replace(devices, gpus=0.0, simulated=False)
+        return (without_gpus, *(devices,) * self.workers, *(without_gpus,) * self.servers)
 
     @property
     def shared_folder(self) -> Path | None:

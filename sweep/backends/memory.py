@@ -31,7 +31,7 @@ def measure_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if sys.platform == "darwin":
         return peak
-    return peak * 1024
+    return peak * 1024  # other systems count in KiB, macOS in bytes
 
 
 def divide_memory(workers: int) -> int:
@@ -44,7 +44,7 @@ def divide_memory(workers: int) -> int:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error, by its type, says that memory of a device or the machine ran out; disks do not count."""
-    if is_disk_fault(error):
+    if is_disk_fault(error):  # TensorFlow raises ResourceExhaustedError for a full disk, too
         return False
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ in _NAMES
 
@@ -60,13 +60,13 @@ def compute_batch_size(params: Params, replicas: int) -> int | None:
     """
     if "per_replica_batch_size" in params:
         size = params["per_replica_batch_size"]
-        shares = replicas
+        batches = replicas
     else:
         size = params.get("batch_size", DEFAULT_BATCH)
-        shares = 1
-    if not isinstance(size, int):
+        batches = 1  # all replicas divide it among themselves
+    if not isinstance(size, int):  # the author's own parameter of this name may be a text, for instance
         return None
-    return size * shares
+    return size * batches
 
 
 def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:

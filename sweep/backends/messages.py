@@ -30,13 +30,13 @@ def sending_messages(job: Job, url: str) -> Iterator[None]:
             store.put(key, now.encode())
             last = now
 
-    job.prepare()
+    job.prepare()  # the driver writes both files into this folder
     stop = repeat(partial(_try_once, send), _SEND_S, "messages to workers")
     try:
         yield
     finally:
-        stop()
-        with suppress(StoreError):
+        stop()  # first, or the thread could write the copy again
+        with suppress(StoreError):  # the store is away: a copy that stays is read by no other session
             store.delete([key])
 
 
@@ -52,7 +52,7 @@ def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
         if stored is None:
             return
         message = json.loads(stored[0])
-        if message["stop"]:
+        if message["stop"]:  # this is never taken back: a stopped session ends
             job.stop_file.touch()
         if message["shares"] != _read_granted_share(job):
             with replacing(job.share_file) as aside:

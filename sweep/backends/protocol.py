@@ -166,6 +166,8 @@ def request_orders(driver: Driver, worker: str, most: int, idle: int) -> list[Or
     """
     left = driver.left
     if left is not None:
+        # Rounded up, so that the workers together can take all. Even if 0 are left, the driver is asked for one:
+        # `Driver.next` itself says whether there is one.
         most = min(most, max(-(-left // max(idle, 1)), 1))
     found: list[Order] = []
     while len(found) < most and (order := driver.next(worker)) is not None:
@@ -181,6 +183,7 @@ def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) 
     continues or no trials may join them.
     """
     room = steps.together - going
+    # A quarter at a time, because trials that join at other epochs cost another trace of the program.
     if going and steps.is_open and room * 4 >= steps.together:
         return request_orders(driver, worker, room, workers)
     return []

@@ -79,8 +79,8 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
     """Return the files of each complete checkpoint of a trial by its name, that of the latest epoch first."""
     checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
     for entry in store.entries(checkpoint_key(trial)):
-        _, _, name, *rest = entry.key.split("/")
-        if rest:
+        _, _, name, *rest = entry.key.split("/")  # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
+        if rest:  # otherwise it is an object directly below the trial, which sweep has not stored
             checkpoint_files[name].append(entry)
     complete = []
     for name, files in checkpoint_files.items():
@@ -103,7 +103,8 @@ def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequenc
         aside = final.with_name(f"fetching-{get_process_name()}")
         shutil.rmtree(aside, ignore_errors=True)
         prefix = f"{checkpoint_key(trial)}/{final.name}/"
-        with suppress(FileNotFoundError), removed_if_it_fails(aside):
+        with suppress(FileNotFoundError), removed_if_it_fails(aside):  # deleted in the store meanwhile: False
+            # Beside the final folder, so that an interrupted download never looks like a checkpoint.
             store.download((file.key, aside / file.key.removeprefix(prefix)) for file in files)
             shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
@@ -117,7 +118,7 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
     Incomplete checkpoints are neither deleted nor returned.
     """
     there = list_checkpoints(store, trial)
-    if len(there) > keep:
+    if len(there) > keep:  # otherwise all are spared, and no manifest has to be read
         keys = []
         for name in there:
             keys.append(f"{checkpoint_key(trial)}/{name}/{MANIFEST}")
@@ -149,7 +150,7 @@ def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
         mine = (path / MANIFEST).read_bytes()
     except OSError:
         return False
-    theirs = store.get(f"{checkpoint_key(trial)}/{path.name}/{MANIFEST}")
+    theirs = store.get(f"{checkpoint_key(trial)}/{path.name}/{MANIFEST}")  # (content, tag)
     return theirs is not None and theirs[0] == mine
 
 
@@ -176,16 +177,17 @@ class Sender:
         Raises `StoreError` if an earlier upload has failed, and then starts none.
         """
         done = [upload for upload in self._uploads if upload.done()]
+        # `done()` is not asked again: an upload that fails just now would be removed without raising its error.
         self._uploads = [upload for upload in self._uploads if upload not in done]
         for upload in done:
-            upload.result()
+            upload.result()  # raises the error of a failed upload
         self._uploads.append(self._pool.submit(self._upload_patiently))
 
     def settle(self) -> None:
         """Wait for all uploads that were started since the last call. Raises `StoreError` if one has failed."""
-        turns, self._uploads = self._uploads, []
-        for turn in turns:
-            turn.result()
+        uploads, self._uploads = self._uploads, []  # emptied before: each error is raised only once
+        for upload in uploads:
+            upload.result()
 
     def close(self) -> None:
         """End the uploads without waiting; nothing can be sent afterwards.
@@ -203,7 +205,7 @@ class Sender:
         """
         try:
             call_patiently(self._upload, AWAY_S, self._check_needed)
-        except _NoLongerNeeded:
+        except _NoLongerNeeded:  # raised by `_check_needed`, to end the attempts early
             pass
         except StoreAway as error:
             raise StoreError(f"checkpoints of trial {self.trial} cannot be stored: {error}") from error
@@ -220,6 +222,7 @@ class Sender:
             here[path.name] = path
         there = list_checkpoints(self.store, self.trial)
         for name, path in sorted(here.items(), key=lambda item: order_by_epoch(item[0])):
+            # One of the same name in the store may be of an earlier attempt of the trial; then it is replaced.
             if name in self._sent or (name in there and _is_same_checkpoint(self.store, self.trial, path)):
                 continue
             files = []
@@ -229,10 +232,11 @@ class Sender:
             prefix = f"{checkpoint_key(self.trial)}/{name}"
             try:
                 self.store.upload((file, f"{prefix}/{file.relative_to(path).as_posix()}") for file in files)
+                # Last, because a checkpoint with a manifest counts as complete.
                 self.store.upload([(path / MANIFEST, f"{prefix}/{MANIFEST}")])
             except FileNotFoundError:  # deleted meanwhile: without a manifest, it does not count
                 continue
             self._sent.add(name)
-            if self._is_closed.is_set():
+            if self._is_closed.is_set():  # whoever trains or ends the trial next deletes what is superseded
                 return
         self.trim()

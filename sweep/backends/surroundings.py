@@ -35,6 +35,7 @@ class Surroundings:
         self._outputs: dict[int, int] = {}  # copies of the file descriptors 1 and 2
         self._close_outputs = weakref.finalize(self, _close_all, ())
         self.keep_outputs()
+        # What a library sets while a trial imports it later belongs to all trials, and is not undone with the trial's.
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
         self._of_import: settings.Values = {}  # settings made by importing the author's code, if the process is shared
         self._of_trial: settings.Values = {}  # settings made by the present trial
@@ -44,6 +45,7 @@ class Surroundings:
     def keep_outputs(self) -> None:
         """Make every later trial begin with the standard output and standard error that this process has now."""
         self._close_outputs()
+        # A process may have been started with closed outputs.
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         self._close_outputs = weakref.finalize(self, _close_all, tuple(self._outputs.values()))
 
@@ -60,15 +62,15 @@ class Surroundings:
         trial's. Raises FileNotFoundError if the trial's folder and the one in which trials begin are gone. With
         ``anyhow``, the block runs in the present folder instead, and the caller must call `check`.
         """
-        back = None if self._alone else _get_current_folder()
-        before = (sys.stdout, sys.stderr)
+        back = None if self._alone else _get_current_folder()  # the caller's folder
+        before = (sys.stdout, sys.stderr)  # the caller's streams
         if not anyhow:
             self.check()
         with suppress(FileNotFoundError, NotADirectoryError):  # `check` reports this
             os.chdir(self._at if self._at.is_dir() else self._start)
         sys.stdout, sys.stderr = self._streams or before
         if not self._alone:
-            self._settings.save_present()
+            self._settings.save_present()  # the caller's, restored below
             settings.apply_settings(self._of_trial)
         self._is_inside = True
         try:
@@ -77,12 +79,13 @@ class Surroundings:
         finally:
             self._is_inside = False
             if not self._alone:
-                self._of_trial = self._settings.find_changed()
+                self._of_trial = self._settings.find_changed()  # before the next line undoes them
                 self._settings.restore()
             with suppress(FileNotFoundError):  # the trial has deleted it
                 self._at = Path.cwd()
             now = (sys.stdout, sys.stderr)
             self._streams = None if now == before else now
+            # The caller gets its own streams back, and usable ones if the trial has closed them.
             sys.stdout = self._open(before[0], 1)
             sys.stderr = self._open(before[1], 2)
             if back is not None and back.is_dir():
@@ -92,7 +95,7 @@ class Surroundings:
         """Return ``file``, or a new file for the descriptor ``stream``, 1 or 2, if the trial has closed ``file``."""
         if not getattr(file, "closed", False) or stream not in self._outputs:
             return file
-        os.dup2(self._outputs[stream], stream)
+        os.dup2(self._outputs[stream], stream)  # closing the file has closed the descriptor, too
         return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
     def keep_import_effects(self) -> None:
@@ -105,7 +108,7 @@ class Surroundings:
             self._imported = True
         if self._alone:
             self._settings.save_present()
-        else:
+        else:  # the saved settings are the caller's, so those of the import are kept as the difference from them
             self._of_import = self._settings.find_changed()
 
     def reset(self) -> None:
@@ -118,7 +121,7 @@ class Surroundings:
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
         self._of_trial = self._of_import
-        if self._alone or self._is_inside:
+        if self._alone or self._is_inside:  # otherwise the settings are now the caller's, with nothing to undo
             self.resisting += self._settings.restore()
             settings.apply_settings(self._of_import)
 

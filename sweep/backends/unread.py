@@ -42,8 +42,8 @@ class UnreadParameters:
         """
         if not error.about:
             return not self.varying
-        about = self._present & {*error.about}
-        return about <= {*self._job.constant} and not self.now & {*self._job.choosing}
+        named_params = self._present & {*error.about}
+        return named_params <= {*self._job.constant} and not self.now & {*self._job.choosing}
 
     def report_unread_settings(self, read: Container[str]) -> list[str]:
         """Return a line for each changed key of `training` that is not in ``read``; later calls return an empty list.
@@ -70,9 +70,9 @@ class UnreadParameters:
         """
         self._seen |= self.now
         due = sorted(self._unreported & set(params))
-        if self.now & {*self._job.choosing}:  # with another choice, these may be read
+        if self.now & {*self._job.choosing}:  # a trial with another choice may read what this one did not
             due = [name for name in due if name not in self._job.sometimes or name in self.now]
-        self._unreported -= set(due)
+        self._unreported -= set(due)  # those that were read need no line, and the others get theirs now
         notices = []
         for name in due:
             if name not in self._seen:
@@ -81,8 +81,8 @@ class UnreadParameters:
 
     def _describe_unread(self, name: str, params: Params) -> str:
         """Return the line that says that a parameter was not read."""
-        if name in self._job.sometimes:
+        if name in self._job.sometimes:  # some choice reads it, so it is not misspelled
             hint = ""
-        else:
+        else:  # it may be a misspelling of a name that was read and that the trial does not have
             hint = guess(name, self._seen - set(params))
         return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

@@ -190,7 +190,7 @@ class Worker:
         make: Callable[[], Trainable] | None = None,
         node: WorkerNode | None = None,
     ) -> None:
-        job.prepare()
+        job.prepare()  # before messages of the driver arrive, which are files in the job's folder
         inputs.record_reads(job, is_own_process=node is not None)
         self._stop_receiving = features.start_receiving_messages(job)
         self.job = job
@@ -234,6 +234,7 @@ class Worker:
         self._trial = _Trial(order, self._create_saver(order.assignment.trial), order.assignment.accumulate)
         if not self._reuse:
             self._trainable = None
+        # After the trainable was discarded, because a new one has had no trials.
         self._has_earlier_trials = contract.may_hold_memory(self._trainable)
 
     def find_hindrance(self, job: Job) -> str | None:
@@ -246,6 +247,7 @@ class Worker:
             return "the code has changed"
         declared = inputs.get_declared_paths(self._trainable)
         read_by_data = inputs.collect_data_inputs(job, declared)
+        # `collect_inputs` has the present fingerprints of declared files, `self._declared` those from the first trial.
         for read in (inputs.collect_inputs(job, declared), read_by_data, self._declared or Inputs()):
             hindrance = inputs.find_hindrance(read, job.working_folder, job.import_folders)
             if hindrance:
@@ -360,10 +362,12 @@ class Worker:
             outcome = self._run_within_memory(trial, part)
             if outcome is None:
                 return None
+            # A running trial goes on while its checkpoint is written. The checkpoints of a diverged one are deleted: an
+            # error of writing them must not end it in another way, and becomes a notice in `_clean_up`.
             if outcome.status not in (Status.RUNNING, Status.DIVERGED):
                 trial.saver.finish()  # the facts name the last checkpoint, and the time that it took
             facts = self._collect_facts(trial, outcome.status)
-        except DiskFault as error:
+        except DiskFault as error:  # it is not the trial's failure: once there is space, the sweep can be resumed
             fault = f"trial {trial.number}: {error}"
             outcome = _Outcome(Status.INTERRUPTED, fault, fault=fault)
         except (_TooLarge, _Crowded, Apart) as error:
@@ -393,7 +397,7 @@ class Worker:
         self._clean_up(trial)
         status = outcome.status
         if status in ERRORED:
-            self._trainable = None
+            self._trainable = None  # the error may have left it in any state
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
         is_early = status is Status.COMPLETED and not trial.is_whole
         end = TrialEnded(
@@ -404,7 +408,7 @@ class Worker:
             error=outcome.traceback,
             at_target=is_early and self._describe_target(trial) is not None,
             facts=facts,
-            regardless=status is Status.FAILED and not self._unread.varying,
+            regardless=status is Status.FAILED and not self._unread.varying,  # then each trial would fail
             incompatible=outcome.incompatible,
         )
         return Ends(
@@ -428,7 +432,7 @@ class Worker:
                 return Outgrown(notices=notices, spoilt=str(cause), accumulate=trial.accumulate)
             case _Crowded():
                 return Crowded(notices=notices, spoilt=str(cause))
-            case _:
+            case _:  # `Apart`: this process can still be used
                 return Moves(notices=notices)
 
     def _report_running(self, trial: _Trial, facts: Facts) -> Progress:
@@ -436,8 +440,9 @@ class Worker:
         epochs = tuple(trial.epochs)
         if trial.moves:
             self._clean_up(trial)
-            leaves = self._node.leaving()
-            return Moves(epochs=epochs, facts=facts, notices=self._take_notices(), spoilt=leaves)
+            # None if the trial moves only because it has another share of a GPU; then other trials may come here.
+            leaving_reason = self._node.leaving()
+            return Moves(epochs=epochs, facts=facts, notices=self._take_notices(), spoilt=leaving_reason)
         notices = self._take_notices()
         if trial.order.known_data is not None and facts.data == trial.order.known_data:
             return SameData(epochs=epochs, facts=facts, notices=notices)
@@ -448,7 +453,7 @@ class Worker:
         if status in ERRORED:
             return f"its trial ended as {status}"
         reason = self._node.leaving() or self._explain_memory()
-        if not reason and self._alone:
+        if not reason and self._alone:  # a process that does not only train cannot be replaced
             return self._describe_stale() or None
         return reason
 
@@ -476,7 +481,7 @@ class Worker:
 
     def _collect_inputs(self) -> Inputs:
         """Return what the trials of this process have read so far, in its other ranks and in earlier processes too."""
-        absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`
+        absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`, which needs Ray to be imported
         if absorb_reads is not None:
             absorb_reads()
         return inputs.collect_inputs(self.job, inputs.get_declared_paths(self._trainable))
@@ -492,7 +497,7 @@ class Worker:
         changed = inputs.list_changed_modules(self.job)
         new = []
         for name in changed:
-            if name not in self._changed_modules:
+            if name not in self._changed_modules:  # otherwise there was a notice already
                 new.append(name)
         self._changed_modules = changed
         if new:
@@ -517,9 +522,9 @@ class Worker:
         try:
             trial.saver.finish(kept=kept)
             checkpoints.delete_local_copy(self.job.folder, trial.number)
-        except Exception as error:  # raised by the trainable's own `save`
+        except Exception as error:  # of the disk or the trainable's own `save`: the trial is over and cannot fail now
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        raised = contract.end_trial(self._trainable)
+        raised = contract.end_trial(self._trainable)  # runs code of the trial, so its changes are undone after that
         if raised:
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
@@ -553,7 +558,7 @@ class Worker:
                     raise
             # No longer in the `except` block, since the error keeps what the trial has allocated.
             self._begin_again(trial, retry)
-            part = self._prepare_training
+            part = self._prepare_training  # whichever part ran out of memory, the trial begins anew
 
     def _choose_retry(self, trial: _Trial) -> _Retry | None:
         """Return how to train a trial again after it ran out of memory; None if nothing is left to try.
@@ -562,15 +567,17 @@ class Worker:
         smaller micro-batches, in a fresh process.
         """
         asked = trial.order.assignment
+        # With `make`, the trainable belongs to several processes or trials, and this worker alone cannot make another.
         if self._has_earlier_trials and self._make is None:
             return _Retry("without what earlier trials left", trial.accumulate)
         if trial.order.shares and asked.devices.gpus < 1:
             raise _Crowded("its trial needs more of a GPU")
+        # Each process trains one replica on each of its GPUs; without a whole GPU, it trains one.
         batch = memory.compute_batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
         parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
         if parts is not None:
             return _Retry(f"with each batch in {parts} parts", parts, elsewhere=self._make is not None)
-        if self._taken == 1 or trial.order.moved:
+        if self._taken == 1 or trial.order.moved:  # this process is fresh, or the trial has come here from another
             return None
         # Memory may be fragmented by earlier use, so the whole batch may fit into a fresh process.
         return _Retry("in a fresh process", asked.accumulate, elsewhere=True)
@@ -587,7 +594,7 @@ class Worker:
         trial.epochs.clear()  # they are trained again in the new way
         self._trainable = None
         self._has_earlier_trials = False
-        gc.collect()
+        gc.collect()  # parts of a model refer to one another, so that their memory is not freed before
         if retry.elsewhere:
             raise _TooLarge("its trial does not fit")
 
@@ -606,7 +613,7 @@ class Worker:
             outcome = self._prepare_trial(trial)
             if outcome is not None:
                 return outcome
-        if self._is_done(trial):
+        if self._is_done(trial):  # its checkpoint is of its last epoch
             return self._conclude_step(trial)
         trial.paused = False
         return None
@@ -620,7 +627,7 @@ class Worker:
         if self.job.stop_file.exists():
             return _Outcome(Status.INTERRUPTED, "stopped before it began")
         if self._node.leaving():
-            trial.moves = True
+            trial.moves = True  # another worker begins or continues it, as nothing was done here
             return _Outcome(Status.RUNNING)
         try:
             self._begin_trial(trial)
@@ -660,7 +667,7 @@ class Worker:
         if trial.epochs:
             self._note_unread_parameters(trial)
         reason = self._describe_divergence(trial.epochs)
-        if reason:
+        if reason:  # first, because a trial whose last epoch is NaN has not completed
             return _Outcome(Status.DIVERGED, reason)
         if not trial.done:
             raise RuntimeError("the trainable returned without having reported an epoch")
@@ -669,11 +676,11 @@ class Worker:
         reached = self._describe_target(trial)
         if reached is not None:
             return self._complete(trial, reached)
-        if not trial.paused:
+        if not trial.paused:  # it has returned although `report` had asked for another epoch
             why = f": {stop_reason}" if stop_reason else ""
             return self._complete(trial, f"the trainable stopped after epoch {trial.done}{why}")
         if self.job.stop_file.exists():
-            self._save(trial)
+            self._save(trial)  # to be resumed from here
             return _Outcome(Status.INTERRUPTED, "the sweep was stopped")
         self._save_if_due(trial)
         return _Outcome(Status.RUNNING)
@@ -686,7 +693,7 @@ class Worker:
         if trial.moves:
             self._save(trial)
             return
-        decided = trial.decided  # it may be pruned, and its checkpoints deleted
+        decided = trial.decided  # it may be pruned, and its checkpoints deleted, which must not be half written then
         if decided and trial.order.waits:
             self._save(trial)
         elif trial.saver.is_due([*map(self._loss, trial.epochs)]):
@@ -701,17 +708,17 @@ class Worker:
         and any other error of the trainable's ``begin``.
         """
         declared = inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
-        if self._declared is None:
+        if self._declared is None:  # only once: the data that the first trial loads from these files are reused
             self._declared = inputs.collect_declared_inputs(self.job, declared)
-        trial.saver.finish(kept=False)
+        trial.saver.finish(kept=False)  # if it begins again here, its last checkpoint may still be being written
         trial.reset()
         kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
         is_restored = False
         while not is_restored:
             with checkpoints.raising_disk_faults():
                 path = next(kept, None)
-            trial.since = time.monotonic()
-            if path is None:
+            trial.since = time.monotonic()  # after the download, and anew for each checkpoint that is tried
+            if path is None:  # none was saved, or all are unusable
                 self._get_trainable().begin(self._make_assignment(trial))
                 break
             is_restored = self._restore(trial, path)
@@ -730,6 +737,7 @@ class Worker:
         except checkpoints.Damaged as error:
             self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
             return False
+        # Before `begin`, which gets this number: with fewer micro-batches, it has run out of memory before.
         trial.accumulate = max(trial.accumulate, manifest.accumulate)
         trainable = self._get_trainable()
         trainable.begin(self._make_assignment(trial))
@@ -737,7 +745,7 @@ class Worker:
             done = trainable.restore(path)
             if done != manifest.epoch:
                 raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
-        except OtherData:  # the logged epochs would not belong to this trial either
+        except OtherData:  # the older checkpoints and the logged epochs are of the other data, too
             raise
         except Exception as error:  # whatever is wrong with it, the one before may work
             if memory.is_out_of_memory(error):
@@ -746,6 +754,7 @@ class Worker:
             return False
         trial.done = done
         trial.trained_s = manifest.trained_s
+        # As in `count`, except that a checkpoint does not say where the epoch before ended: only the last unit counts.
         trial.decided = passes_any(trial.order.decision_epochs, trial.units - 1, trial.units)
         trial.restored_reports = manifest.reports
         self._add_earlier_inputs(manifest.inputs)
@@ -765,13 +774,13 @@ class Worker:
             metrics=as_floats(epoch.metrics),
             measures=as_floats(epoch.measures) | self._cost(trial, epoch),
         )
-        trial.count(epoch)
+        trial.count(epoch)  # first, because `trial.share` includes this epoch
         if trial.order.assignment.minutes is not None:
             epoch = structs.replace(epoch, measures={**epoch.measures, SHARE: trial.share})
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         trial.epochs.append(epoch)
         trial.history.append(epoch)
-        trial.moves = self._must_move(trial, epoch)
+        trial.moves = self._must_move(trial, epoch)  # before the next line, which asks for it
         trial.paused = self._must_pause(trial)
         return not trial.paused
 
@@ -886,7 +895,7 @@ class Worker:
         if not stale and trial.order.assignment.minutes is not None:
             stale = BY_TIME
         if stale:
-            numerics = {"differs": stale, **facts.numerics}
+            numerics = {"differs": stale, **facts.numerics}  # the trainable's own reason takes precedence
             facts = structs.replace(facts, reproducible=False, numerics=numerics)
         if trial.saver.blocked_s:
             facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
@@ -901,7 +910,7 @@ class Worker:
 
     def _make_assignment(self, trial: _Trial) -> Assignment:
         """Return the assignment for the trainable; its parameters are a mapping that records which of them are read."""
-        if self.job.profile and trial.number == 0:
+        if self.job.profile and trial.number == 0:  # one trial is enough for a profile
             profile = self.job.folder / "profile"
         else:
             profile = None

@@ -70,7 +70,7 @@ class _Commands(click.Group):
         """
         try:
             return super().main(*args, **extra)
-        except OSError:
+        except OSError:  # from click, which prints usage errors itself
             if os.environ.get(WHOLE):
                 raise
             sys.exit(WRONG_INPUT)
@@ -90,7 +90,7 @@ class _Commands(click.Group):
         except click.UsageError as error:
             _print_usage_error(error, as_json=as_json)
             raise
-        except OSError as error:
+        except OSError as error:  # --help and --version print here, perhaps into a closed pipe
             _exit_with_os_error(error, as_json=as_json)
         ctx.meta[AS_JSON] = as_json
         ctx.meta[options.ARGUMENTS] = tuple(given)
@@ -107,7 +107,7 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             _print_usage_error(error, as_json=as_json)
-            raise
+            raise  # for click to print it as lines
         except InterruptedByUser as error:
             _exit_with_error(error, [str(error)], as_json=as_json)
         except SweepError as error:
@@ -200,10 +200,11 @@ def _describe_os_error(error: OSError) -> str:
     """Describe an error of the operating system: the files and what is wrong with them."""
     files = []
     for file in (error.filename, error.filename2):
-        if isinstance(file, str | bytes):
+        if isinstance(file, str | bytes):  # it may also be None, or the number of an open file
             files.append(os.fsdecode(file))
     if output.failed_by(error):
         files = ["standard output"]
+    # Without a file, nothing stands before the colon, which is then removed.
     return ": ".join([" and ".join(files), error.strerror or str(error) or type(error).__name__]).removeprefix(": ")
 
 

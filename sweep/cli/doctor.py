@@ -63,6 +63,7 @@ def _print_finding(finding: Finding, target: Console) -> None:
     level = Text(f"{finding.level.value:<9}", STYLES[finding.level.value])
     target.print(Text.assemble(level, f"{finding.check:<15}{finding.found}"), soft_wrap=True)
     if finding.todo:
+        # Below what was found, which begins after 9 + 15 characters.
         target.print(Text.assemble(" " * 24, ("to do: ", "bold"), finding.todo), soft_wrap=True)
 
 
@@ -88,20 +89,20 @@ def examine(given: CheckInputs) -> Iterator[Finding]:
     yield from host_checks.check_versions(machine)
     yield from host_checks.check_disk(host_checks.probe_disk(given.results))
     driver = nvidia.gather_gpus(given.run)
-    shown = nvidia.list_visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
-    yield from host_checks.check_shared_memory(machine, several_gpus=len(shown) > 1)
+    visible = nvidia.list_visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
+    yield from host_checks.check_shared_memory(machine, several_gpus=len(visible) > 1)
     tensorflow = probes.probe_tensorflow(given.run, given.timeout_s)
     yield from host_checks.check_keras(machine, tensorflow)
     if isinstance(tensorflow, probes.ProbeFailure):
         return
-    yield from gpu_checks.check_presence(driver, shown, tensorflow)
-    yield from gpu_checks.check_driver(shown, tensorflow)
-    yield from gpu_checks.check_libraries(shown, tensorflow)
-    yield from gpu_checks.check_capability(shown, tensorflow)
-    yield from gpu_checks.check_health(driver, shown)
-    yield from gpu_checks.check_memory(driver, shown)
+    yield from gpu_checks.check_presence(driver, visible, tensorflow)
+    yield from gpu_checks.check_driver(visible, tensorflow)
+    yield from gpu_checks.check_libraries(visible, tensorflow)
+    yield from gpu_checks.check_capability(visible, tensorflow)
+    yield from gpu_checks.check_health(driver, visible)
+    yield from gpu_checks.check_memory(driver, visible)
     yield from gpu_checks.check_gauges(tensorflow)
-    yield from gpu_checks.check_links(driver, shown)
+    yield from gpu_checks.check_links(driver, visible)
     gpus = len(tensorflow.capabilities)
     if gpus:
         yield from gpu_checks.check_mps(gpu_checks.read_mps_state(given.run, given.environ))
@@ -119,16 +120,17 @@ def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
     from sweep.doctor import host_checks, probes
 
     if given.address is None:
-        folder, name = ray_folder.get_ray_folder(given.environ)
+        folder, name = ray_folder.get_ray_folder(given.environ)  # the name is that of a variable, or empty
         yield from host_checks.check_ray_folder(f"{name} {folder}".strip(), ray_folder.find_fault(folder))
         yield from host_checks.check_ray(here, usable=int(here[1]), address=None)
         return
     answer = probes.probe_cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
     yield from host_checks.check_ray(answer, usable=int(here[1]), address=given.address)
     if not isinstance(answer, probes.ProbeFailure):
+        # For all pairs together, besides the time to join the cluster.
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
-        met = probes.probe_node_pairs(given.run, given.timeout_s, given.address, most_s)
-        yield from host_checks.check_node_pairs(met)
+        pairs = probes.probe_node_pairs(given.run, given.timeout_s, given.address, most_s)
+        yield from host_checks.check_node_pairs(pairs)
 
 
 def _check_devices(given: CheckInputs, gpus: int) -> Iterator[Finding]:
@@ -145,8 +147,8 @@ def _check_devices(given: CheckInputs, gpus: int) -> Iterator[Finding]:
     yield from gpu_checks.check_pace(tried)
     if isinstance(tried.get("gpu:0"), probes.DeviceResult):
         yield from gpu_checks.check_memory_limit("gpu:0", probes.probe_memory_share(given.run, given.timeout_s))
-    count = gpus or 2
-    if gpus == 1:
+    count = gpus or 2  # two logical CPU devices stand in for GPUs
+    if gpus == 1:  # there is nothing to train on together
         several = None
     else:
         several = probes.probe_training(given.run, given.timeout_s, count, simulated=not gpus)

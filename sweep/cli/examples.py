@@ -67,7 +67,8 @@ class Example:
         In the sweep file, the module of the trainable, the name of the sweep and mentions of the module's file are
         changed to the new name. Nothing is written.
         """
-        text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)
+        text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)  # group 2 is the name in the module
+        # Without this key, the name of the file is that of the sweep.
         if re.search(r"^name: ", text, re.MULTILINE):
             text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
         return {
@@ -155,7 +156,8 @@ def init(
     if hypermodel is not None:
         from sweep.cli import hypermodel as hypermodels
 
-        module = hypermodel.partition(":")[0].rpartition(".")[2]
+        module = hypermodel.partition(":")[0].rpartition(".")[2]  # without its packages
+        # By default another name than the module's, because a module of the new name may be written that imports it.
         name = _check_module_name(name or f"{module}_sweep", to)
         written = hypermodels.make_files(hypermodel, name, Path.cwd())
         _write_and_announce(written.files, name, to, written.notes, as_json=as_json)
@@ -181,6 +183,7 @@ def _check_module_name(name: str, to: Path) -> str:
     """
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
+    # `write_files` refuses to replace a file in the folder, and says where it is.
     if not (to / f"{name}.py").exists() and find_spec(name) is not None:
         raise InputError.one(name, "an installed module has this name", "give another one: python -m sweep init NAME")
     return name
@@ -217,7 +220,7 @@ def _write_and_announce(
 @options.as_json
 def examples_command(name: str | None, to: Path, as_json: bool) -> None:
     """List the shipped sweep files, or copy the one called NAME."""
-    if as_json:
+    if as_json:  # NAME is then described, and not copied
         shown = [find_example(name)] if name else list_examples().values()
         click.echo(json.dumps([_example_as_dict(shipped) for shipped in shown], indent=2))
         return

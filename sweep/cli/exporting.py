@@ -51,7 +51,7 @@ def export(
             written = _export_mlflow(folder, target, tracking_uri)
         case "tensorboard":
             written = _export_tensorboard(folder, target)
-        case _:
+        case _:  # wandb, the only other choice
             written = _export_wandb(folder, target)
     if not as_json:
         click.echo(printable("\n".join(written.lines)))
@@ -109,7 +109,7 @@ def _export_mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Wri
     lines = [f"mlflow   {counted(done.new, 'trial')} written, {done.unchanged} there already"]
     if uri is None:
         look = f"mlflow ui --backend-store-uri {shlex.quote(address)}"
-    else:
+    else:  # it may be a server, which shows its runs itself
         look = ""
     lines.append(f"look     {look}" if look else f"at       {address}")
     return _Written(lines=lines, place=address, trials=done.new, next=look)

@@ -73,7 +73,7 @@ def make_files(target: str, name: str, folder: Path) -> WrittenFiles:
         trainable = f"{name}:{_make_class_name(name)}"
     text = _format_sweep_file(name, trainable, target, space)
     try:
-        parse_spec(text, target)
+        parse_spec(text, target)  # only to check that a sweep file can express the space
     except InputError as error:
         raise InputError(replace(problem, where=target) for problem in error.problems) from error
     contents = {f"{name}.yaml": text}
@@ -125,7 +125,7 @@ class _Builds:
         except Exception as error:  # any error of the user's code
             settings = ", ".join(f"{name}={value!r}" for name, value in values.items())
             failure = f"fails{f' with {settings}' if settings else ''}: {errors.reason_of(error)}"
-            if not self.all:
+            if not self.all:  # it fails with the defaults, so there is nothing to start from
                 raise InputError.one(self._where, failure) from error
             self.failed.append(failure)
             return None
@@ -134,7 +134,7 @@ class _Builds:
         for declaration in declarations:
             first = declared.setdefault(declaration.name, declaration)
             self._check_redeclaration(first, declaration)
-        for name, declaration in declared.items():
+        for name, declaration in declared.items():  # what the first build with a parameter declares is kept
             self.space.setdefault(name, declaration)
         chosen = {}
         for name, one in declared.items():
@@ -180,8 +180,8 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
         if inferred is None:
             notes.append(f"{name} is used only for some choices, but `when` cannot express which; all trials have it")
         when = dict(declaration.when)
-        for choice, having in (inferred or {}).items():
-            when[choice] = tuple(value for value in having if value in when.get(choice, having))
+        for choice, inferred_values in (inferred or {}).items():  # of values in both conditions, those that both allow
+            when[choice] = tuple(value for value in inferred_values if value in when.get(choice, inferred_values))
         space[name] = replace(declaration, when=when)
     if skipped:
         notes.append(
@@ -207,9 +207,10 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
         if name in builds.explored or not choices:
             continue
         builds.explored.add(name)
-        tried = {values.get(name, declaration.default)}
+        tried = {values.get(name, declaration.default)}  # in the build that has declared ``declared``
         is_long = isinstance(choices, range) and len(choices) > FEW
         first_choices = (choices[0], choices[-1]) if is_long else choices
+        # Of a long range, the values between its ends are tried only if an end declares other parameters.
         for some_choices in (first_choices, choices):
             changed: list[tuple[dict[str, Value], Space]] = []
             for choice in some_choices:
@@ -217,14 +218,15 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
                     continue
                 tried.add(choice)
                 other_values = {**values, name: choice}
-                others = builds.run(other_values)
-                if others and set(others) != set(declared):
-                    changed.append((other_values, others))
+                declared_then = builds.run(other_values)
+                # None if this build has failed.
+                if declared_then and set(declared_then) != set(declared):
+                    changed.append((other_values, declared_then))
             further += changed
             if not changed:
                 break
-    for other_values, others in further:
-        _explore_from(other_values, others, builds)
+    for other_values, declared_then in further:
+        _explore_from(other_values, declared_then, builds)
 
 
 def _explore_pairs(base: Space, builds: _Builds) -> int:
@@ -242,6 +244,7 @@ def _explore_pairs(base: Space, builds: _Builds) -> int:
             if a != one.default and b != other.default:
                 pairs.append({one.name: a, other.name: b})
     tried = pairs[: min(PAIRS, builds.left)]
+    # Values of single choices are explored already: only parameters that a pair alone declares lead further.
     for values in tried:
         known = set(builds.space)
         declared = builds.run(values)
@@ -258,6 +261,7 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
     having = [built.values for built in builds.all if name in built.declared]
     lacking = [built.values for built in builds.all if name not in built.declared]
     conditions: dict[str, tuple[Value, ...]] = {}
+    # Candidates are the choices that all builds with the parameter have, if they have fewer values in these builds.
     for choice in dict.fromkeys(choice for values in having for choice in values):
         seen = {values[choice] for values in (*having, *lacking) if choice in values}
         if all(choice in values for values in having):
@@ -266,6 +270,7 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
                 conditions[choice] = tuple(value for value in builds.space[choice].choices if value in matters)
     if _is_met_by_any(lacking, conditions):
         return None
+    # Leave out each condition that the others make superfluous.
     for choice in reversed(list(conditions)):
         others = {other: allowed for other, allowed in conditions.items() if other != choice}
         if not _is_met_by_any(lacking, others):
@@ -276,7 +281,7 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
 
 
 def _is_met_by_any(configurations: Iterable[Mapping[str, Value]], conditions: Mapping[str, tuple[Value, ...]]) -> bool:
-    """Return whether one of the configurations meets all conditions."""
+    """Return whether one of the configurations meets all conditions; each does if there are no conditions."""
     for values in configurations:
         if all(values.get(choice) in allowed for choice, allowed in conditions.items()):
             return True
@@ -293,6 +298,7 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
     named = functions.import_target(target, [folder], "--from-hypermodel")
+    # The class: the target itself, or that of an object with a method `build`. Anything else must be a function.
     if isinstance(named, type) or not callable(getattr(named, "build", None)):
         kind = named
     else:
@@ -307,13 +313,13 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
         raise InputError.one(target, "has neither model(self, hp) nor build(self, hp)")
     instance = named
     expression = name
-    if named is kind:
+    if named is kind:  # a class, not an object: it is instantiated, here and in the module that is written
         missing = _list_required_arguments(kind)
         if missing:
             raise InputError.one(target, f"takes {', '.join(missing)} to be made", f"make one: net = {name}(...)")
         instance = kind()
         expression = f"{name}()"
-    build: Build = getattr(instance, methods[0])
+    build: Build = getattr(instance, methods[0])  # a trainable's `model` comes before KerasTuner's `build`
     declare = getattr(instance, "declare_hyperparameters", lambda hp: None)
 
     def declare_and_build(hp: Hyperparameters) -> object:
@@ -337,7 +343,7 @@ def _list_required_arguments(kind: type) -> list[str]:
 
 def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
     """Return a note if a class defines ``fit``, which KerasTuner calls and sweep does not."""
-    owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)
+    owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)  # the class whose ``fit`` it has
     if is_trainable or owner is None or owner.__module__.startswith("keras_tuner"):
         return ()
     return (

@@ -102,6 +102,7 @@ def make_manifests(spec: Spec, command: Sequence[str], package: CodePackage | No
             "backoffLimit": pods.retries,
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": 600,
+            # RAY_JOB_STOP_WAIT_TIME_S: the seconds that a stopped driver has for saving its trials.
             "runtimeEnvYAML": f"env_vars:\n  PYTHONPATH: {folder}\n  RAY_JOB_STOP_WAIT_TIME_S: '300'\n",
             "rayClusterSpec": cluster,
         },
@@ -117,7 +118,7 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     Each pod requests resources for one worker of a trial, or for all trials that share its GPU by a fixed share.
     """
     asked = spec.resources
-    gpus = math.ceil(asked.most_gpus)
+    gpus = math.ceil(asked.most_gpus)  # a share of a GPU needs a whole one, on which several trials fit
     if gpus:
         trials = count_parts(gpus, asked.most_gpus)
     else:
@@ -129,7 +130,8 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     template = _make_pod_template("ray-worker", resources, code, pods)
     within = template["spec"]
     within["terminationGracePeriodSeconds"] = GRACE_S
-    drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}  # Ray's own default is 30
+    # Nearly all of the pod's time, because Ray would drain for 30 s by default.
+    drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}
     within["containers"][0]["env"] = [drains]
     tolerations = []
     if gpus:
@@ -195,6 +197,7 @@ def _pack_code(name: str, package: CodePackage) -> _Code:
         key = f"file-{number:04d}"
         data[key] = base64.b64encode((package.root / path).read_bytes()).decode()
         paths[key] = path.as_posix()
+    # Part of the name, because an immutable ConfigMap cannot be updated: other code needs another one.
     content = repr([*data.items(), *paths.items()])
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     manifest: Manifest = {
@@ -216,7 +219,7 @@ def _make_kubernetes_name(sweep: str) -> str:
     if plain == sweep and len(sweep) <= 40:
         return plain
     digest = hashlib.sha256(sweep.encode()).hexdigest()
-    return f"{plain[:31].strip('-')}-{digest[:8]}"
+    return f"{plain[:31].strip('-')}-{digest[:8]}"  # 40 characters at most
 
 
 @click.command()

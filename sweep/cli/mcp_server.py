@@ -41,7 +41,7 @@ def mcp(ctx: click.Context) -> None:
     """
     from sweep.export.runs import import_extra
 
-    import_extra("mcp.server.lowlevel", "mcp", "mcp")
+    import_extra("mcp.server.lowlevel", "mcp", "mcp")  # for its error, which says how to install the extra
     import anyio
 
     group = ctx.find_root().command

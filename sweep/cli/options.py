@@ -95,7 +95,7 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
         """Convert ``--run-cap`` and the like to assignments, and call the command."""
         short = {}
         for option, key in _KEYS.items():
-            short[key] = given.pop(option, None)
+            short[key] = given.pop(option, None)  # not every command has all of them
         short["notify"] = [_parse_receiver(text) for text in given.pop("notify", ())] or None
         # Quoted, so that --name 12 sets a text and not a number.
         made = []
@@ -129,13 +129,13 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in c
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
+        if isinstance(value, float):  # click may pass a value that is converted already
             return value
         units = {"s": 1.0, "m": 60.0, "h": 3600.0}
         try:
             seconds = float(value[:-1]) * units[value[-1:]]
         except (KeyError, ValueError):
-            seconds = 0.0
+            seconds = 0.0  # refused below, like a duration of 0
         if not 0 < seconds <= LONGEST_WARM_S:
             self.fail(f"{value!r} is not a duration of up to 24 hours, such as 90s, 15m or 2h", param, ctx)
         return seconds
@@ -160,15 +160,15 @@ def _apply_keep_warm(given: dict[str, Any]) -> None:
     seconds = given.pop("keep_warm", None)
     kept = get_kept_ray()
     if kept is not None:
-        kept.keep_s = seconds or kept.keep_s
+        kept.keep_s = seconds or kept.keep_s  # without the option, as long as before
         kept.is_quiet = given["quiet"] or given["as_json"] or given["events"]
         return
-    if seconds is None or given.get("detach"):  # then the process in the background gets the option
+    if seconds is None or given.get("detach"):  # with --detach, the process in the background gets the option
         return
     for name in ("inline", "address", "eager", "profile"):
         if given.get(name):
             raise InputError.one("--keep-warm", f"is given with --{name}", "leave one of them out")
-    if not hasattr(os, "getuid"):
+    if not hasattr(os, "getuid"):  # as on Windows
         raise InputError.one("--keep-warm", "this system cannot do it", "leave it out")
 
 
@@ -184,7 +184,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
         """Collect the options and call the command."""
         if given["events"] and given["as_json"]:
             raise InputError.one("--events", "is given with --json", "leave one of them out")
-        _apply_keep_warm(given)
+        _apply_keep_warm(given)  # first, because it needs options that are removed below
         how = _collect_options(given)
         command(**given, how=how)
 
@@ -214,7 +214,7 @@ def _collect_options(given: dict[str, Any]) -> Options:
     return Options(
         address=given.pop("address"),
         max_concurrent=given.pop("max_concurrent"),
-        simulated_gpus=given.pop("simulate_gpus", None),
+        simulated_gpus=given.pop("simulate_gpus", None),  # those with a default here are options of some commands only
         reuse=not given.pop("no_reuse"),
         inline=given.pop("inline"),
         memo=not given.pop("no_memo"),

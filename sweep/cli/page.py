@@ -62,14 +62,18 @@ def ui(
     from sweep.ui.access import Access, Frames
     from sweep.ui.places import find_folder
 
+    # Beside a process, the sweep may not have begun, so that its folder does not exist yet.
     if sweep and beside is None:
         name = find_folder(results, sweep).name
     else:
         name = sweep
+    # Only the page in a notebook is shown in a frame of another page.
     secrets = Access(read_only=read_only, frames=None if within is None else Frames())
+    # A port that was asked for is not replaced by another one.
     listening = address.listen(PORT if port is None else port, or_next=port is None)
     url = address.find_address(listening, secrets, name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
+    # Such a page starts commands in this folder, for which Ray is kept warm while it is open.
     is_for_a_person = beside is None and within is None and not read_only
     with suppress(KeyboardInterrupt):
         _print_address(url, as_json=as_json)
@@ -97,7 +101,7 @@ def _list_commands() -> Commands:
     The names of arguments are included.
     """
     group = click.get_current_context().find_root().command
-    if isinstance(group, click.Group):
+    if isinstance(group, click.Group):  # always, unless `ui` is called by itself
         commands = group.commands
     else:
         commands = {}

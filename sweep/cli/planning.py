@@ -40,7 +40,7 @@ def _parse_machines(
         try:
             gpus, price, *epoch_s = map(float, rest.split(":"))
             ok = name and len(epoch_s) < 2 and gpus >= 0 and price >= 0 and all(0 < value < inf for value in epoch_s)
-        except ValueError:
+        except ValueError:  # no number, or only one
             ok = False
         if not ok or not isfinite(gpus + price):
             raise click.BadParameter(
@@ -117,6 +117,7 @@ def plan(
     folders = sweep_files.import_folders(file)
     source = checking.check_trainable(spec, str(file), folders, here=address is None)
     spec = checking.adapt_to_source(spec, source)
+    # These train in this process, which is impossible for trials of several processes.
     trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}
     for option in (name for name, is_wanted in trains.items() if is_wanted):
         checking.check_inline(spec, option)
@@ -128,6 +129,7 @@ def plan(
         with runner.silence_libraries():
             return pricing.measure_epoch_times(spec, spec.resources.devices(simulate_gpus), folders, sample)
 
+    # Called before the searcher suggests anything, so that the plan has the configurations that `run` would begin with.
     def learn(searcher: Searcher) -> None:
         taken = methods.record_warm_start(spec.warm_start, results)
         methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec)
@@ -135,7 +137,7 @@ def plan(
     for note in checking.list_notes(spec, source):
         click.echo(note, err=True)
     known = power_analysis.find_earlier_results(results, spec)
-    room = None
+    room = None  # the number of trials that fit on a cluster; None: on this machine, where the plan counts it
     if address is not None:
         with runner.silence_libraries():
             room = connecting.count_trials_that_fit_cluster(
@@ -169,7 +171,7 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
 
     share = spec.resources.devices(simulate_gpus)
     max_replicas = 1
-    if share.gpus >= 1:
+    if share.gpus >= 1:  # a trial with a share of a GPU, or without one, has a single replica
         max_replicas = simulate_gpus or len(sweep_info.gpus())
     with runner.silence_libraries():
         return throughput.measure_throughput(spec, share, folders, params, max_replicas)

@@ -69,26 +69,28 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     from sweep.store.folder import ResultsFolder, name_uniquely
 
     folders = name_uniquely(ResultsFolder.open(results, name) for name in sweeps)
+    # Only these are read of the tables of epochs, which can be large.
     columns = {*report_data.COLUMNS, "epoch", SHARE, *ranking.COLUMNS}
-    read = []
-    for called, folder in folders.items():
+    sweeps_and_tables = []
+    for unique_name, folder in folders.items():
         metrics = []
         for name, _ in folder.read_info().objectives:
             metrics.append(f"metric.{name}")
         tables = reading.read_tables(folder, [*columns, *metrics])
-        read.append((analysis.make_sweep(folder, tables, called), tables))
-    ranked = ranking.rank([sweep for sweep, _ in read])
+        sweeps_and_tables.append((analysis.make_sweep(folder, tables, unique_name), tables))
+    ranked = ranking.rank([sweep for sweep, _ in sweeps_and_tables])
     answer = verdict.summarize_ranking(ranked, running=any(folder.is_running() for folder in folders.values()))
+    # The history of a copy, and the noise of its metrics, are those of a single sweep.
     steps: Sequence[analysis.LineageStep] = ()
     noise = None
-    if len(read) == 1:
-        ((only_sweep, only_tables),) = read
+    if len(sweeps_and_tables) == 1:
+        ((only_sweep, only_tables),) = sweeps_and_tables
         if ranked.best:
             steps = analysis.lineage_of(only_sweep.trials, ranked.best[0].trials[0].trial)
         noise = ranking.find_sampling_error(ranked, only_tables)
-    rungs = {sweep.name: rung_ranks.measure_rungs(sweep, tables) for sweep, tables in read}
+    rungs = {sweep.name: rung_ranks.measure_rungs(sweep, tables) for sweep, tables in sweeps_and_tables}
     efficiencies = []
-    for sweep, tables in read:
+    for sweep, tables in sweeps_and_tables:
         efficiency = search_efficiency.measure_search_efficiency(sweep.name, ranked, tables)
         if efficiency is not None:
             efficiencies.append(efficiency)
@@ -102,7 +104,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     print_table(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
     lines: list[str] = []
-    for sweep, tables in read:
+    for sweep, tables in sweeps_and_tables:
         lines += cost_lines(report_data.costs_of(sweep.name, tables))
     lines += efficiency_lines(efficiencies)
     lines += space_lines(ranked)
@@ -138,6 +140,7 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None, as_json:
     target = output or folders[0].report
     html = page(folders)
     with replacing(target) as aside:
+        # Names of files that are not UTF-8 contain surrogates, which cannot be encoded.
         aside.write_text(html, encoding="utf-8", errors="backslashreplace")
     if as_json:
         click.echo(document(ReportDocument(report=str(target))))
@@ -191,7 +194,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
         what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
         raise InputError.one(sweep, what, "compare shows its Pareto front")
     methods.check_author_methods(other, folders)
-    if reopened.folder.log.exists():
+    if reopened.folder.log.exists():  # otherwise nothing has been trained yet, which is refused below
         events = list(log.read(reopened.folder.log))
     else:
         events = []
@@ -231,7 +234,7 @@ def _replace_rule(spec: Spec, text: str) -> Spec:
     if not kind or "=" in kind or wrong:
         what = f"{text!r}, expected a rule and its keys"
         raise InputError.one("--early-terminate", what, "as in 'asha eta=4', 'median min_iter=2', none or module:Name")
-    resolved = {}
+    resolved = {}  # without the keys that are not set, because not all may be null in a file
     for key, value in spec.to_json_dict().items():
         if value is not None:
             resolved[key] = value
@@ -239,14 +242,14 @@ def _replace_rule(spec: Spec, text: str) -> Spec:
     if own:
         changes = [f"early_terminate={kind}"]
     else:
-        changes = ["early_terminate={}", f"early_terminate.type={kind}"]
+        changes = ["early_terminate={}", f"early_terminate.type={kind}"]  # without the keys of the sweep's own rule
     changes += [f"early_terminate.{key}" for key in keys]
     try:
         return parse_spec(json.dumps(resolved), spec.name, changes)
     except InputError as error:
         problems = []
         for problem in error.problems:
-            what = problem.what.replace("early_terminate.", "")
+            what = problem.what.replace("early_terminate.", "")  # the user has typed the keys without the block
             problems.append(Problem("--early-terminate", what, problem.hint))
         raise InputError(problems) from error
 

@@ -82,6 +82,7 @@ def _run_or_resume(
     spec, text = sweep_files.load_file(file, changes)
     folders = sweep_files.import_folders(file)
     goes_on = or_resume and ResultsFolder.exists(results, spec.name)
+    # Otherwise the process in the background does this, or `go_on` for the sweep as it was resumed.
     if not detach and not goes_on:
         startup.announce(describe_work(spec))
         startup.step(f"checking {spec.trainable}")
@@ -89,6 +90,7 @@ def _run_or_resume(
     from sweep.runner import checking, resuming, session  # these take longer than all of the above
 
     if detach:
+        # Mistakes are reported here, and not only in the output of the process in the background.
         checking.check_trainable(spec, str(file), folders, here=how.address is None)
         driver = _detach(ResultsFolder(results / spec.name), how, as_json=as_json)
         if ui:
@@ -101,6 +103,7 @@ def _run_or_resume(
             click.echo(printable(line), err=True)
         if ui:
             page.start_page_beside(results, spec.name, _find_command_process())
+        # The trainable is taken from where this command is typed, not from where the sweep began.
         here = dataclasses.replace(reopened, import_folders=folders, working_folder=Path.cwd())
         go_on(here, how, startup, as_json=as_json)
         return
@@ -182,6 +185,7 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
         raise InputError.one("--detach", "is given with --events", "leave one of them out")
     interruption.stop_handling_signals()  # until the driver runs, Ctrl-C ends it
     given = click.get_current_context().meta[options.ARGUMENTS]
+    # The page is started by this process, and the document printed here; neither is wanted again in the background.
     driver = detaching.start_detached(folder, [word for word in given if word not in ("--detach", "--json", "--ui")])
     name = folder.address
     found = DetachedDocument(
@@ -224,6 +228,7 @@ def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
     devices = spec.resources.devices(how.simulated_gpus)
     kept = kept_ray.get_kept_ray()
     starting = forking.starting_early(devices.cpus, devices.real_gpus)
+    # The fork server ends with this command or, if a process keeps Ray running, with that process.
     if kept is None:
         click.get_current_context().with_resource(starting)
     elif not kept.is_running:
@@ -241,7 +246,7 @@ def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: 
 
     startup.announce(work or describe_work(reopened.spec))
     startup.step(f"checking {reopened.spec.trainable}")
-    how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
+    how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)  # as in the sweep's earlier sessions
     where = str(reopened.folder.info)
     folders = reopened.import_folders
     _import_early(reopened.spec, folders, how)
@@ -287,7 +292,7 @@ def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
         sys.stdout.flush()
     except OSError as error:
         if not output.failed_by(error):
-            raise
+            raise  # otherwise it is reported below, after what the user must know about the sweep
     folder = outcome.folder
     if outcome.fault:
         click.echo(f"error: {printable(outcome.fault)}", err=True)

@@ -60,6 +60,7 @@ def format_script(batch: SlurmJob) -> str:
     Raises `InputError` if the time limit is invalid or leaves no time to train, or a path cannot be named in the
     script.
     """
+    # Signals may come early by `LATE_S`, and at least as long should remain for training.
     if parse_time_limit(batch.time) <= batch.save_s + 2 * LATE_S:
         what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
@@ -74,7 +75,7 @@ def format_script(batch: SlurmJob) -> str:
         *([f"--partition={batch.partition}"] if batch.partition else []),
         "--requeue",
         "--open-mode=append",
-        f"--signal=B:USR1@{batch.save_s}",
+        f"--signal=B:USR1@{batch.save_s}",  # B: to the script alone, which then stops the sweep
         f'--output="{_escape_path(batch.output)}/slurm-{_replace_special_characters(batch.name)}-%j.out"',
         *batch.options,
     ]
@@ -86,6 +87,7 @@ def format_script(batch: SlurmJob) -> str:
             *(f"#SBATCH {option}" for option in asked),
             f"cd {shlex.quote(str(batch.folder))} || exit 1",
             *batch.setup,
+            # `stop` may take until the limit, less the time for Ray's shutdown and a minute for requeueing.
             *_HEAR.format(stop=stop, patience=batch.save_s - LATE_S - SETTLE_S, settle=SETTLE_S).splitlines(),
             *(_run_on_one_node(sweep, batch) if batch.nodes == 1 else _run_on_all_nodes(sweep, batch)),
             "running=$!",
@@ -145,7 +147,7 @@ exit $code"""
 
 
 def _escape_path(path: str) -> str:
-    """Return a path for use between quotes in a batch script, where Slurm reads "%" as "%%".
+    """Return a path for use between quotes in an option of a batch script, where Slurm reads "%%" as "%".
 
     Raises `InputError` for a path with quotes or unprintable characters.
     """
@@ -220,7 +222,7 @@ def slurm(
             address=f"{where}/{sent.spec.name}",
             python=sys.executable,
             folder=sent.root,
-            output=str(sent.root) if stored else where,
+            output=str(sent.root) if stored else where,  # Slurm cannot write to an object store
             options=more,
             **asked,
         )

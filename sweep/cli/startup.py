@@ -77,6 +77,7 @@ def describe_work(spec: Spec) -> str:
         count = "trials"
     else:
         count = counted(total, "trial")
+    # The sum is known only if all trials train the same number of epochs.
     if total is None or "epochs" in spec.space.names or not spec.counts_epochs:
         together = ""
     else:
@@ -96,7 +97,7 @@ def _find_most_epochs(spec: Spec) -> int:
     for parameter in spec.space.parameters:
         if parameter.name == "epochs":
             counts = [choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)]
-            if parameter.when is not None:
+            if parameter.when is not None:  # trials to which it does not apply train the sweep's epochs
                 counts.append(spec.epochs)
             return max(counts)
     return spec.epochs

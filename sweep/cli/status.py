@@ -82,7 +82,7 @@ def status(
     if summary.cost is not None:
         lines.append(f"cost     {money(summary.cost)}")
     if written is not None:
-        age = duration(max(0.0, time.time() - written))
+        age = duration(max(0.0, time.time() - written))  # the clock of the machine that runs it may be ahead
         lines.append(f"written  {age} ago, after {duration(summary.duration_s or 0.0)} of work")
     if summary.state != "running" and (to_come or _has_work_left(summary, total)):
         lines.append(f"go on    {reopened.folder.to_resume}")
@@ -156,7 +156,7 @@ def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
     if summary.total is None:
         left = None
     else:
-        left = max(summary.total - sum(summary.trials.values()), 0)
+        left = max(summary.total - sum(summary.trials.values()), 0)  # a lower run_cap may allow fewer than were tried
     return describe_to_come(left, summary.queued)
 
 
@@ -186,6 +186,7 @@ def stop(
         return
     if not sweep:
         raise click.UsageError("Missing argument 'SWEEP'.", click.get_current_context())
+    # A whole submitted sweep is stopped through its job; for a trial, and for --now, the request is in the results.
     if address is not None and trial is None and not now:
         result = submitting.stop_submitted_sweep(sweep, address)
     else:
@@ -250,7 +251,8 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
     follower = LogReader(sweep.folder)
     console = render.console(soft_wrap=True)
     view = LiveView(console, Outline.of(sweep.spec))
-    left = False
+    left = False  # whether the user has ended the command
+    # Two levels, so that the view is closed whatever happens, and Ctrl-C while closing it is caught as well.
     try:
         try:
             with naming(sweep.folder.log):
@@ -282,6 +284,7 @@ def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSwee
             view.forget()
             continue
         view.observe(events)
+        # No events, although the log is not read to its end: its last line is still being written.
         if follower.share >= 1 or not events:
             view.state = ""
             return running
@@ -291,7 +294,7 @@ def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSwee
 
 def _read_new_events(view: LiveView, follower: LogReader) -> None:
     """Pass the new events of the log to the view; start again from the beginning if the log was replaced."""
-    while (events := follower.more()) != []:
+    while (events := follower.more()) != []:  # [] if there are no more, None if the log was replaced
         if events is None:
             view.forget()
             continue
@@ -305,7 +308,7 @@ def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None
 
     if view.plain:
         width = PLAIN_WIDTH
-        height = 23
+        height = 23  # as on a terminal of 24 lines, of which one is left free below
     else:
         width = console.size.width
         height = console.size.height - 1

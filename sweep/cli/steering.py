@@ -80,7 +80,7 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
     from sweep.runner import additions
     from sweep.runner.steering import COMMAND, Add, list_added
 
-    if bool(values) == (file is not None):
+    if bool(values) == (file is not None):  # both are given, or neither
         raise InputError.one("add", "expected either NAME=VALUE ... or --from FILE", "such as lr=3e-3 units=64")
     if file is None:
         act = Add.of([additions.read_assignments(values)], COMMAND)
@@ -119,7 +119,7 @@ def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -
     from sweep.runner.steering import Change, list_dropped
 
     dropped = list_dropped(_request_steering(folder, Change(assignments)))
-    last = list_changes(folder)[-1]
+    last = list_changes(folder)[-1]  # the change that was logged just now
     lines = []
     for one in last.differences:
         lines.append(f"{folder.name}: {one.describe()}")
@@ -169,16 +169,16 @@ def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
     Raises InputError for more than two words, a text of more than 10,000 characters, or a trial that is no number;
     whether there is such a trial is not checked.
     """
-    *trial, text = words
-    if len(trial) > 1:
+    *before, text = words
+    if len(before) > 1:
         raise InputError.one("TEXT", f"{len(words)} words, expected one text", "put it in quotes")
     if len(text) > MOST_CHARACTERS:
         raise InputError.one("TEXT", f"{len(text):,} characters, expected at most {MOST_CHARACTERS:,}")
-    if not trial:
+    if not before:
         return None, text
-    if not trial[0].isdecimal():
-        raise InputError.one("TRIAL", f"{trial[0]!r}, expected the number of a trial", "put the text in quotes")
-    return int(trial[0]), text
+    if not before[0].isdecimal():
+        raise InputError.one("TRIAL", f"{before[0]!r}, expected the number of a trial", "put the text in quotes")
+    return int(before[0]), text
 
 
 @click.command()

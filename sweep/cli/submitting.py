@@ -85,7 +85,7 @@ class CodePackage:
             path = (root / name).resolve()
             if not path.exists() or not path.is_relative_to(root):
                 raise InputError.one(f"--include {name}", f"is not below {root}", "give a path below the project")
-            found = path.rglob("*") if path.is_dir() else [path]
+            found = path.rglob("*") if path.is_dir() else [path]  # without rules: what is named is sent as a whole
             files |= {one.relative_to(root) for one in found if one.is_file()}
         package = cls(root, tuple(sorted(files)), tuple(sorted(left_out)))
         package._check_size()
@@ -103,7 +103,8 @@ class CodePackage:
         """
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
-                about = zipfile.ZipInfo(path.as_posix(), _OLD)
+                about = zipfile.ZipInfo(path.as_posix(), _OLD)  # always the same time, so that the bytes are the same
+                # Zip archives keep the mode of a file in the upper 16 bits.
                 about.external_attr = ((self.root / path).stat().st_mode & 0o777) << 16
                 about.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(about, (self.root / path).read_bytes())
@@ -148,6 +149,7 @@ def _read_ignore_rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
     Only those in the same Git repository count; [] if ``root`` is in no repository, or is the root of one.
     """
     above: list[Path] = []
+    # Upwards to the root of the repository, which must be found for any of these rules to count.
     for folder in () if (root / ".git").exists() else root.parents:
         above.insert(0, folder)
         if (folder / ".git").exists():
@@ -179,13 +181,14 @@ def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgno
     ``rules`` are pairs of a folder and its rules, outermost first. Of these, the innermost that matches decides;
     secrets and caches are left out in any case.
     """
-    end = "/" if is_folder else ""
+    end = "/" if is_folder else ""  # by which rules for folders alone, such as build/, know a folder
     if _make_rule_of_unsent_files().match_file(path.name + end):
         return True
     for folder, spec in reversed(rules):
-        verdict = spec.check_file(path.relative_to(folder).as_posix() + end).include
-        if verdict is not None:
-            return verdict
+        # True: ignored; False: named with "!", so that rules of outer folders do not count; None: no rule matches.
+        is_named = spec.check_file(path.relative_to(folder).as_posix() + end).include
+        if is_named is not None:
+            return is_named
     return False
 
 
@@ -354,7 +357,7 @@ def submit(
         basis = planning.Basis(folders=folders, timing=timing)
         click.echo(f"sweep    {spec.name}")
         click.echo("plan     " + price_line(planning.make_plan(spec, None, basis)))
-    about = {"sweep": spec.name, "results": place, "file": command[1]}
+    about = {"sweep": spec.name, "results": place, "file": command[1]}  # the command is ``run FILE ...``
     _submit_job(Jobs(address), command, asked.root, about, sending, as_json=as_json)
 
 
@@ -429,6 +432,7 @@ def resume_submitted_sweep(
     command = ["resume", job.sweep, "--here", "--results", job.results, *_format_options(changes, max_concurrent)]
     if retry_failed:
         command.append("--retry-failed")
+    # The user who has submitted the sweep, and not the one who resumes it: its address stays the same.
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
     _submit_job(jobs, command, Path.cwd(), about, as_json=as_json)
 
@@ -477,6 +481,7 @@ def print_submitted_sweeps(address: str, *, as_json: bool) -> None:
     from sweep.render import console, document
     from sweep.render.tables import jobs_grid, print_table
 
+    # Of the jobs of one sweep, the last one in the list is kept, which is the latest.
     found = [*{job.address: job for job in Jobs(address).sweeps()}.values()]
     if as_json:
         click.echo(document(found))

@@ -27,12 +27,13 @@ def print_output(folder: ResultsFolder, trial: int, *, as_json: bool) -> None:
     from sweep.store.ledger import Ledger
 
     ledger = Ledger(keep_epochs=False)
-    for _ in ledger.follow(folder.log):
+    for _ in ledger.follow(folder.log):  # which brings the ledger up to date
         pass
     if trial not in ledger.trials:
         raise folder.make_no_trial_error(trial, ledger.trials)
     text = log.read_output(folder.log, trial)
     if not as_json:
+        # A last line without an end gets one; a trial that has printed nothing gets no empty line.
         click.echo(printable(text), nl=not text.endswith("\n") if text else False)
         return
     status = ledger.trials[trial].status
@@ -58,7 +59,7 @@ def _iterate_output(folder: ResultsFolder, trial: int) -> Iterator[str]:
     from sweep.store.ledger import Ledger, Printed
 
     ledger = Ledger(keep_epochs=False)
-    offset = 0
+    offset = 0  # where the next look at the log begins
     is_over = False  # at the last look; what a killed worker had printed is logged after its trial's end
     while True:
         running = folder.is_running()  # before the log, so that nothing is missed

@@ -51,6 +51,7 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
     ranking = rankings.rank([analysis.read_sweep(folder)])
     if trial is None:
         rows = ranking.best
+        # Such a configuration is the best of those that have completed some of their repeats.
         if rows and rows[0].completed < 1:
             click.echo("note: no configuration has completed all of its repeats", err=True)
         if not rows:
@@ -127,6 +128,7 @@ def _describe_export(winner: Winner, objective: str) -> list[str]:
     for name, value in winner.exported.metrics.items():
         if name in winner.metrics:
             compared.append(f"{name} {value:.6g}")
+    # False comes before True; the order of the others stays.
     compared.sort(key=lambda text: not text.startswith(f"{objective} "))
     if compared:
         lines.append(f"checked  against the log: {', '.join(compared[:4])}")

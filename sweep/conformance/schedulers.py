@@ -63,34 +63,35 @@ class SchedulerConformance(ABC):
     def test_a_log_replays_to_the_same_verdicts_at_decision_epochs_only(self) -> None:
         for seed in range(20):
             rng = random.Random(seed)
-            waiting = dict.fromkeys(range(6), 1)
+            next_epochs = dict.fromkeys(range(6), 1)  # by trial; above `EPOCHS` once the trial is over
             scheduler = self.build()
             log: list[EpochReported] = []
             verdicts: list[str | None] = []
             for _ in range(60):
                 trial = rng.randrange(6)
-                if waiting[trial] <= EPOCHS:
+                if next_epochs[trial] <= EPOCHS:
+                    # About a third of the values are not finite, which a scheduler must bear.
                     value = rng.choice([rng.uniform(-10, 10)] * 6 + [math.nan, math.inf, -math.inf])
-                    log.append(report(trial, waiting[trial], value))
+                    log.append(report(trial, next_epochs[trial], value))
                     verdicts.append(scheduler.observe(log[-1]))
                     if verdicts[-1]:
-                        waiting[trial] = EPOCHS + 1
+                        next_epochs[trial] = EPOCHS + 1
                     else:
-                        waiting[trial] = waiting[trial] + 1
+                        next_epochs[trial] = next_epochs[trial] + 1
             replayed = self.build()
             assert [replayed.observe(event) for event in log] == verdicts
-            stopped = set()
+            stopping_epochs = set()
             for event, verdict in zip(log, verdicts, strict=True):
                 if verdict:
-                    stopped.add(event.epoch)
-            assert stopped <= set(replayed.decision_epochs(EPOCHS))
+                    stopping_epochs.add(event.epoch)
+            assert stopping_epochs <= set(replayed.decision_epochs(EPOCHS))
 
     def test_replaying_restores_what_comes_next(self) -> None:
         scheduler = self.build()
         resumed = self.build()
         for trial in range(20):
             for epoch in range(1, 5):
-                event = report(trial, epoch, random.Random(trial).random())
+                event = report(trial, epoch, random.Random(trial).random())  # one value for all epochs of the trial
                 assert scheduler.observe(event) == resumed.observe(event)
         assert run(scheduler, {99: 0.99}) == run(resumed, {99: 0.99})
 
@@ -103,7 +104,7 @@ class SchedulerConformance(ABC):
             SessionStarted(time=0.0, resumed=False, version="1"),
             TrialStarted(trial=0, trial_id="t", params={}, seed=0, repeat=0, time=0.0),
             TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0),
-            EpochReported(trial=0, epoch=2, metrics={"other": 1.0}, time=0.0, time_s=1.0),
+            EpochReported(trial=0, epoch=2, metrics={"other": 1.0}, time=0.0, time_s=1.0),  # without the objective
         ]
         scheduler = self.build()
         assert [scheduler.observe(event) for event in events] == [None] * 4
@@ -134,7 +135,7 @@ class _Search:
         self._trials = trials
         self._value = value
         self._log: list[Event] = []
-        self._epochs: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}  # the last epoch of each trial that has started
         self._paused: list[int] = []
 
     def run(self) -> list[Event]:
@@ -213,11 +214,11 @@ class PausingConformance(SchedulerConformance):
         """
 
         def value(trial: int, epoch: int) -> float:
-            rng = random.Random(1000 * seed + trial)
+            rng = random.Random(1000 * seed + trial)  # draws the same curve for each epoch of the trial
             end = rng.uniform(-1, 1)
             height = rng.uniform(-0.2, 1)
             diverges = rng.random() < 0.1
-            noise = random.Random(f"{seed} {trial} {epoch}").uniform(-0.05, 0.05)
+            noise = random.Random(f"{seed} {trial} {epoch}").uniform(-0.05, 0.05)  # the same in every call
             if diverges and epoch > 2:
                 return math.nan
             return end + height / epoch + noise
@@ -256,10 +257,10 @@ class PausingConformance(SchedulerConformance):
     def test_the_same_events_give_the_same_answers(self) -> None:
         log = search(self.build(), 16, self.values(2))
         asked_often = self.build()
-        for place, event in enumerate(log):
+        for index, event in enumerate(log):
             asked_often.observe(event)
-            fresh = self.build()
-            for earlier in log[: place + 1]:
+            fresh = self.build()  # has the same events, and was never asked before
+            for earlier in log[: index + 1]:
                 fresh.observe(earlier)
             assert isinstance(asked_often, Pausing)
             assert isinstance(fresh, Pausing)

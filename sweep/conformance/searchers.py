@@ -114,10 +114,10 @@ def mixed_outcome(number: int, params: Params) -> list[Event]:
     Its number determines its status: two of three trials are completed, and the others are pruned or out of memory.
     """
     if number % 3 == 2:
-        status = STATES[number % 6]
+        status = STATES[number % 6]  # at index 2 or 5
     else:
         status = Status.COMPLETED
-    loss = sum(map(ord, key(params))) % 97 / 97
+    loss = sum(map(ord, key(params))) % 97 / 97  # any function will do that depends on nothing but the parameters
     return trial(number, params, status, [loss + 1, loss + 0.5, loss])
 
 
@@ -165,11 +165,11 @@ class SearcherConformance(ABC):
             batch = []
             for number in range(first, first + 4):
                 params = searcher.suggest(number)
-                begin, *rest = mixed_outcome(number, params or {})
+                begin, *rest = mixed_outcome(number, params or {})  # it is not None: `SPACE` has more points
                 searcher.observe(begin)
                 log.append(begin)
                 batch.append(rest)
-            for events in zip_longest(*reversed(batch)):
+            for events in zip_longest(*reversed(batch)):  # None after the last event of a trial
                 for event in filter(None, events):
                     searcher.observe(event)
                     log.append(event)
@@ -203,7 +203,7 @@ class SearcherConformance(ABC):
 
     def test_a_finite_space_is_tried_completely_once_then_exhausted(self) -> None:
         searcher = self.build(FINITE)
-        log = drive(searcher, 30, mixed_outcome)
+        log = drive(searcher, 30, mixed_outcome)  # more trials than the space has points
         tried = []
         for event in log:
             if isinstance(event, TrialStarted):
@@ -221,7 +221,7 @@ class SearcherConformance(ABC):
     def test_in_a_changed_space_it_goes_on_as_a_replay_does(self) -> None:
         searcher = self.build(SPACE)
         resumed = self.build(SPACE)
-        if not isinstance(searcher, SpaceChanging) or not isinstance(resumed, SpaceChanging):
+        if not isinstance(searcher, SpaceChanging) or not isinstance(resumed, SpaceChanging):  # both, for type checkers
             return
         log = drive(searcher, 14, mixed_outcome)
         searcher.change_space(OTHER)
@@ -247,7 +247,7 @@ class SearcherConformance(ABC):
         log = drive(searcher, 30, mixed_outcome)
         count = sum(isinstance(event, TrialStarted) for event in log)
         searcher.change_space(GROWN)
-        later = drive_on(searcher, count, 30, mixed_outcome)
+        later = drive_on(searcher, count, 30, mixed_outcome)  # again more than there are points
         tried = []
         for event in (*log, *later):
             if isinstance(event, TrialStarted):
@@ -259,4 +259,5 @@ class SearcherConformance(ABC):
         other = self.build(SPACE)
         if one.foresees:
             forwards = [one.suggest(number) for number in range(12)]
+            # The second searcher is asked for trial 11 first; `[::-1]` puts its answers into the order of the trials.
             assert forwards == [other.suggest(number) for number in reversed(range(12))][::-1]

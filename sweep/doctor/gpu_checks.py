@@ -65,7 +65,7 @@ def check_together(several: CollectiveResult | ProbeFailure, *, count: int, simu
     ``several`` is the answer of `probe_training` for ``count`` devices, with the same ``simulated``.
     """
     what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
-    expected = count * (count + 1) / 2
+    expected = count * (count + 1) / 2  # the replicas contribute 1, 2, ... to the sum
     if isinstance(several, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} train {count}{' --simulated' if simulated else ''}"
         if not simulated:
@@ -152,6 +152,7 @@ def check_presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow)
         yield Finding("gpus", Severity.NOTE, found, "install nvidia-smi, which comes with the driver")
     else:
         yield Finding("gpus", Severity.OK, _describe_gpus(nvidia.gpus))
+        # with MIG, `check_health` says what a process can use
         if len(shown) < len(nvidia.gpus) and not nvidia.mig_devices:
             found = f"CUDA_VISIBLE_DEVICES leaves {len(shown)} of {counted(len(nvidia.gpus), 'GPU')} to use"
             yield Finding("gpus", Severity.NOTE, found, "unset it to use all of them")
@@ -170,10 +171,10 @@ def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Findi
         return
     cuda = _parse_version(tensorflow.cuda)[:2]
     installed = _parse_version(shown[0].driver)
-    least = TOOLKIT_DRIVERS.get((cuda[0], 0))
-    own = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
+    least = TOOLKIT_DRIVERS.get((cuda[0], 0))  # serves all toolkits of the same major version
+    nearest = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
     found = f"driver {shown[0].driver}, TensorFlow built with CUDA {tensorflow.cuda}"
-    if least is None or own is None:
+    if least is None or nearest is None:
         yield Finding("driver", Severity.NOTE, f"{found}: no rule is known for this CUDA")
     elif installed < _parse_version(least):
         yield Finding(
@@ -182,10 +183,10 @@ def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Findi
             f"{found}, which needs {least}",
             f"install driver {least} or newer; a GPU that it does not serve is too old for TensorFlow",
         )
-    elif installed < _parse_version(TOOLKIT_DRIVERS[own]) and any(_runs_by_ptx(gpu, tensorflow) for gpu in shown):
+    elif installed < _parse_version(TOOLKIT_DRIVERS[nearest]) and any(_runs_by_ptx(gpu, tensorflow) for gpu in shown):
         # Minor-version compatibility covers machine code, not PTX (NVIDIA, CUDA compatibility, section 2).
         found += ", whose PTX an older driver cannot compile, and these GPUs need it"
-        todo = f"install driver {TOOLKIT_DRIVERS[own]} or newer"
+        todo = f"install driver {TOOLKIT_DRIVERS[nearest]} or newer"
         yield Finding("driver", Severity.ERROR, found, todo)
     else:
         yield Finding("driver", Severity.OK, found)
@@ -204,7 +205,7 @@ def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Fi
             usable.append(gpu)
     expected = len(usable)
     if any(gpu.mig for gpu in usable):
-        expected = 1
+        expected = 1  # a process uses one MIG instance at most
     seen = len(tensorflow.capabilities)
     if seen >= expected:
         return
@@ -285,6 +286,7 @@ def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     if not slow:
         yield Finding("links", Severity.OK, f"pairs of GPUs by link: {counts}")
         return
+    # the worst pair: between two sockets, else between two host bridges, else any
     (a, b), link = max(slow.items(), key=lambda item: (item[1] == "SYS", item[1] == "NODE"))
     way = {"SYS": "from one CPU socket to the other", "NODE": "between two PCIe host bridges"}.get(
         link, "through the CPU's PCIe host bridge"

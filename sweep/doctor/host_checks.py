@@ -223,7 +223,7 @@ def check_node_pairs(pairs: tuple[NodePairResult, ...] | ProbeFailure) -> Iterat
             continue
         found = f"{names} sum up over two ranks: {one.latency_s * 1000:.2f} ms, {one.bytes_per_s / 1e6:.0f} MB/s"
         if one.bytes_per_s < SLOW_BYTES_PER_S:
-            wait_s = 1e8 / one.bytes_per_s
+            wait_s = 1e8 / one.bytes_per_s  # 25 million weights of 4 bytes
             slow = f"{found}; each update of a model of 25 million weights waits {wait_s:.1f} s"
             yield Finding(
                 "nodes", Severity.WARNING, slow, "join the nodes by a faster link, or give each trial one node"

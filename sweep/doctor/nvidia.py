@@ -73,7 +73,7 @@ def gather_gpus(run: Run) -> Nvidia:
         fields.remove(unknown[1])  # not known to an older driver
     if ran.code == MISSING:
         return Nvidia()
-    if "No devices were found" in ran.out:
+    if "No devices were found" in ran.out:  # nvidia-smi ends with an error then, which is none here
         return Nvidia()
     if ran.code != 0:
         return Nvidia(failure=ran.reason)
@@ -106,6 +106,7 @@ def parse_links(matrix: str) -> dict[tuple[int, int], str]:
     links = {}
     for row in rows:
         if row and (a := _parse_gpu_number(row[0])) is not None:
+            # not strict: further columns follow those of GPUs, and the names of some have a space
             for name, link in zip(head, row[1:], strict=False):
                 if (b := _parse_gpu_number(name)) is not None and a < b:
                     links[a, b] = link

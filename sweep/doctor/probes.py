@@ -118,7 +118,7 @@ def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeF
     ran, answer = _run_probe(run, timeout_s, MODULE, "device", name)
     if isinstance(answer, ProbeFailure):
         return answer
-    loaded = ran.logged("Loaded cuDNN version")
+    loaded = ran.logged("Loaded cuDNN version")  # the line ends with the version
     return DeviceResult(
         answer["seconds"], tuple(answer["wrong"]), answer["tflops"], loaded.rsplit(" ", 1)[-1] if loaded else None
     )

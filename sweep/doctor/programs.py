@@ -44,7 +44,7 @@ class CommandResult:
                 steps.append(line.removeprefix("probe: "))
         telling = [line for line in lines if _TELLING.search(line) and not line.startswith("probe: ")]
         words = telling[-1:] or lines[-1:]
-        if words and words[0].startswith("probe: "):
+        if words and words[0].startswith("probe: "):  # the step, which is named in any case
             said = []
         else:
             said = words
@@ -84,7 +84,7 @@ def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
             text=True,
             errors="replace",
             env=environment,
-            start_new_session=True,
+            start_new_session=True,  # a process group of its own, which `_kill_process` ends as a whole
         )
     except FileNotFoundError:
         return CommandResult(MISSING, "")
@@ -96,7 +96,7 @@ def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
         out, err = _kill_process(process)
         return CommandResult(None, out, err)
     finally:
-        if process.poll() is None:
+        if process.poll() is None:  # Ctrl-C, which this process gets alone
             _kill_process(process)
     return CommandResult(process.returncode, out, err)
 

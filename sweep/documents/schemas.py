@@ -129,7 +129,7 @@ def _describe_generic(kind: Any, definitions: dict[str, Json]) -> Json:
         return {"enum": list(parts)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_make_schema(part, definitions) for part in parts]}
-    if origin is tuple and parts[-1] is not Ellipsis:
+    if origin is tuple and parts[-1] is not Ellipsis:  # of fixed length; others are sequences, below
         items = [_make_schema(part, definitions) for part in parts]
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
     if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -67,7 +67,7 @@ def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str]
     warnings.simplefilter("ignore")
     try:
         server = DashboardServer((HOST, port), _Quiet)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError) as error:  # the port is taken, or is above 65535
         why = getattr(error, "strerror", None) or str(error)
         raise InputError.one(
             f"--port {port}", f"cannot listen on {HOST}:{port} ({why})", "give another --port"

@@ -64,6 +64,7 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
     not installed, and `StoreError` if MLflow refuses a run. Sets environment variables of MLflow, and the levels of its
     log messages, in this process.
     """
+    # all addresses but `databricks` have ://, so anything else is taken for the path of a folder
     if re.match(r"^(file:|\.{0,2}/)", uri) or ("://" not in uri and uri != "databricks"):
         hint = "a folder of files is no longer written by MLflow; give sqlite:///PATH.db, http://HOST:PORT, or none"
         raise InputError.one(f"--tracking-uri {uri}", "is no address of a tracking server or database", hint)
@@ -77,7 +78,7 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
         try:
             client = library.MlflowClient(tracking_uri=uri)
             experiment = _get_experiment(client, sweep, uri)
-        except InputError:
+        except InputError:  # of a deleted experiment, which says what to do
             raise
         except Exception as error:  # from a database driver, the network or MLflow
             what = first_line(error)

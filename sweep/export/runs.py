@@ -129,7 +129,7 @@ def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict
             taken.add(name)
     new_names = {name: name for name in taken}
     for name in names:
-        if new_names.get(name):
+        if new_names.get(name):  # allowed as it is, or seen before
             continue
         base = re.sub(pattern, "_", name)[:longest] or "_"
         new_name = base
@@ -165,6 +165,7 @@ class _Epochs:
     def __init__(self, read: Tables) -> None:
         self._table = read.metrics
         trials, first = np.unique(numbers(read.metrics, "trial"), return_index=True)
+        # the table is sorted by trial, so the rows of one end where those of the next begin
         edges = [*first.tolist(), read.metrics.num_rows]
         self._rows = {int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())}
         self._names = name_scalars(read.metrics)

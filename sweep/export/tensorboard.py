@@ -96,6 +96,7 @@ class EventFiles:
                 self._process_change(change)
                 before = self._log_bytes
                 self._log_bytes = end
+                # whenever the log passes a multiple of this size, so that a long log does not pile up in memory
                 if end // FLUSH_BYTES > before // FLUSH_BYTES:
                     self._write_pending()
             self._write_pending()
@@ -125,11 +126,12 @@ class EventFiles:
                     raise ValueError("a file is shorter than it was")
                 if size > one.size:
                     os.truncate(self._get_path(number), one.size)
+            # the ledger and the numbers of configurations are not stored, but follow from the log up to there
             for change, end in self._ledger.follow(self._sweep.log) if self._log_bytes else ():
                 self._follow_numbering(change)
                 if end >= self._log_bytes:
                     break
-        except (OSError, KeyError, TypeError, ValueError):
+        except (OSError, KeyError, TypeError, ValueError):  # also if there is no state yet
             self._start_over()
 
     def _start_over(self) -> None:
@@ -182,7 +184,7 @@ class EventFiles:
                 self._write_pending()
                 one = self._trials[trial.number]
                 one.size, one.end = one.end or one.size, None
-                self._touched.discard(trial.number)
+                self._touched.discard(trial.number)  # so that the next write truncates the file to this size
 
     @property
     def _first_start(self) -> TrialStarted:
@@ -235,6 +237,7 @@ class EventFiles:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
                 with path.open("r+b") as file:
+                    # the recorded size counts what is pending
                     file.truncate(self._trials[trial].size - len(content))
                     file.seek(0, 2)
                     file.write(content)

@@ -141,7 +141,7 @@ def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
         case Uniform(low, high) | LogUniform(low, high) | IntUniform(low, high):
             info.domain_interval.min_value = low
             info.domain_interval.max_value = high
-    return info
+    return info  # without a domain if that has no bounds, or is unknown
 
 
 def _choose_type(domain: Domain | None, example: Value) -> int:

@@ -43,7 +43,8 @@ def write_wandb_runs(sweep: SweepState, target: Path) -> int:
     records: Any = runs.import_extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
     with storing(target):
         found = target.glob(f"offline-run-*-{sweep.identity}-*")
-        earlier = {path.name.split("-", 3)[3]: path for path in found}  # by run id
+        # by run id: a folder's name is offline-run-TIME-ID
+        earlier = {path.name.split("-", 3)[3]: path for path in found}
     count = 0
     for run in sweep.runs():
         identity = make_run_id(sweep, run.trial.trial)
@@ -86,10 +87,10 @@ def frame_records(records: Iterable[bytes]) -> bytes:
     out = bytearray(MAGIC)
     for record in records:
         rest = memoryview(record)
-        kind = 0
+        kind = 0  # of the last part; 0 before the first one, which even an empty record has
         while not kind or rest:
             room = BLOCK - len(out) % BLOCK
-            if room < 7:
+            if room < 7:  # the bytes before each part: checksum, length and type
                 out += bytes(room)
                 room = BLOCK
             part = rest[: room - 7]
@@ -135,6 +136,7 @@ def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: s
     summary = {**_summarize_run(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
     items = [known.SummaryItem(key=encodable(name), value_json=_encode_json(value)) for name, value in summary.items()]
     yield numbered(summary=known.SummaryRecord(update=items))
+    # a run without an exit is one that has not ended
     if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
         exit_code = 1 if run.trial.status in LOST else 0
         yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted_s)))

@@ -262,7 +262,7 @@ def _format_number(value: float | None) -> str:
 
 def _format_section(title: str, parts: Iterable[str]) -> str:
     body = list(parts)
-    if body and body[0].startswith("- "):
+    if body and body[0].startswith("- "):  # the items of one list
         between = "\n"
     else:
         between = "\n\n"
@@ -348,6 +348,7 @@ def export_winner(
     """
     check_export(target, formats)
     kept = restoring.find_checkpoint(folder, trial, epoch)
+    # beside ``target``, which appears only when all of it is written and checked
     aside = target.parent / f".{target.name}.{get_process_name()}"
     try:
         aside.mkdir(parents=True)
@@ -373,7 +374,7 @@ def check_export(target: Path, formats: Sequence[str]) -> None:
 
 
 def _write_export(checkpoint: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
-    log = aside / ".debug.log"
+    log = aside / ".debug.log"  # keeps what TensorFlow says from the terminal
     with runner.redirected(log):
         restored = restoring.begin_trial(checkpoint)
         exported = _export_model(restored, aside, [name for name in formats if name != "checkpoint"])
@@ -381,6 +382,7 @@ def _write_export(checkpoint: KeptCheckpoint, aside: Path, target: Path, formats
     notes = [*restored.notes, *exported.notes]
     _check_metrics(checkpoint, exported, notes)
     if "checkpoint" in formats:
+        # without the file in which sweep describes it, which no trainable reads
         shutil.copytree(
             checkpoint.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST)
         )
@@ -411,7 +413,7 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
     try:
         exported = write(aside, tuple(formats))
     except Exception as error:  # any error of the user's code
-        if type(error).__name__ == "NotExportable":
+        if type(error).__name__ == "NotExportable":  # by name: it belongs to `trainables`, which is not imported here
             what = str(error)
         else:
             what = in_short(error)
@@ -463,11 +465,10 @@ def _format_sweep_file(restored: Restored) -> str:
     else:
         again = "never the same numbers twice"
     file = restored.source.files.get(module)
-    # quoted for a shell
-    if file is None:
+    if file is None:  # only the reader knows where the module is
         root = "FOLDER"
     else:
-        root = shlex.quote(str(find_import_folder(file.absolute(), module)))
+        root = shlex.quote(str(find_import_folder(file.absolute(), module)))  # to be pasted into a shell
     comments = [
         f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: {again}.",
         f"Where {module} cannot be imported: PYTHONPATH={root} python -m sweep run {SWEEP}",

@@ -87,7 +87,7 @@ class Search:
             return None
         file = _get_source_file(spec)
         folders = _list_package_folders(spec)
-        inside = folders[0] if folders else file
+        inside = folders[0] if folders else file  # its parent is the folder on the path
         if inside is None:
             return None
         return PackageLocation(inside.parent, file, folders)
@@ -99,7 +99,7 @@ class Search:
         """
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
-            if spec is not None and spec.loader is not None:
+            if spec is not None and spec.loader is not None:  # a folder without ``__init__`` has no loader
                 return PackageLocation(None, _get_source_file(spec), _list_package_folders(spec))
         return None
 
@@ -157,6 +157,7 @@ class InstalledDistribution:
         """The version; if the distribution was not installed from an index, followed by a hash of its files."""
         if self._origin is None:
             return self.version
+        # Some files have no hash there, such as RECORD itself.
         files = sorted(line for line in self.record.splitlines() if "sha256=" in line)
         digest = hashlib.sha256("\n".join(files).encode()).hexdigest()
         return f"{self.version} {digest[:16]}"
@@ -205,6 +206,8 @@ class Distributions:
             return None
         found = self._by_entry.get(entry, [])
         name = file.relative_to(entry).as_posix()
+        # The distribution with the package's name is tried first: nearly always it is the owner, and reading the file
+        # lists of all others takes long.
         alike = []
         for one in found:
             if one.name == canonicalize_name(name.split("/")[0].partition(".")[0]):
@@ -274,7 +277,7 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
     top-level module, which is in no package.
     """
     parents = module.split(".")
-    if node.level:
+    if node.level:  # the number of dots; a package's ``__init__`` counts as a module within the package
         parents = parents[: len(parents) - node.level + is_package]
     else:
         parents = []
@@ -402,12 +405,13 @@ class _Collector:
             self.visit(base.__name__, base)
         own = {}
         for key, value in vars(kind).items():
-            if not key.startswith("__") or inspect.isroutine(value):
+            if not key.startswith("__") or inspect.isroutine(value):  # not Python's own, such as __module__
                 own[key] = value
         self._visit_all(name, own)
 
     def _visit_function(self, name: str, function: types.FunctionType) -> None:
         """Add a function: its text, and the defaults, closure values and globals that it uses."""
+        # Other lambdas than the target itself are taken to be part of the text of the code that uses them.
         if "<lambda>" not in function.__qualname__ or name == "<lambda>":
             in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
             if not in_class:  # a method's text is part of its class
@@ -420,6 +424,7 @@ class _Collector:
             value = function.__globals__.get(used, _ABSENT)
             if value is not _ABSENT:
                 self.visit(used, value)
+            # Any attribute may be a module below this one: ``os.path.join`` needs os.path as well.
             if isinstance(value, types.ModuleType):
                 parts = (f"{value.__name__}.{word}" for word in sorted(names))
                 self.imports.update(dict.fromkeys(f"import {part}" for part in parts if part in sys.modules))
@@ -475,13 +480,14 @@ def _get_class_source(kind: type) -> str | None:
         try:
             lines, _ = inspect.findsource(code)
             tree = ast.parse("".join(lines))
-        except (OSError, TypeError, SyntaxError):
+        except (OSError, TypeError, SyntaxError):  # another method may have a source
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
-                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-                if first <= code.co_firstlineno <= (node.end_lineno or first):
-                    return textwrap.dedent("".join(lines[first - 1 : node.end_lineno])) + "\n"
+                # Several classes may have the name; the right one has the method within its lines.
+                first_line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                if first_line <= code.co_firstlineno <= (node.end_lineno or first_line):
+                    return textwrap.dedent("".join(lines[first_line - 1 : node.end_lineno])) + "\n"
     try:
         return textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):
@@ -499,7 +505,7 @@ def _list_codes(kind: type) -> Iterator[types.CodeType]:
 def _list_globals(code: types.CodeType) -> Iterator[str]:
     """Yield the global names that a function and the functions within it use."""
     for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):  # LOAD_NAME: in the body of a class
             yield str(step.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

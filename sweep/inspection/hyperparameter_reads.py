@@ -36,7 +36,7 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
         match node:
             case ast.Attribute():
                 dotted = _list_attribute_names(node, holders)
-                names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
+                names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}  # of hp.x.y, x and x.y
             case ast.Subscript(value=owner, slice=key) if get_last_name(owner) in holders:
                 computed |= not _is_partly_known(key)
                 names |= find_text_patterns(key)
@@ -240,8 +240,9 @@ class _Flow:
         for function in self._functions.get(trainable, []):
             if isinstance(self._parents[function], ast.Module):
                 self._held.update((function, arg.arg) for arg in list_positional(function)[:1])
+        # Each pass may find further variables and attributes that hold them, whose uses the next pass records.
         before = -1
-        while before != (before := len(self._held) + len(self._attributes)):
+        while before != (before := len(self._held) + len(self._attributes)):  # compares the new number with the last
             for module, tree in trees.items():
                 self._record_reads(module, tree)
 
@@ -288,7 +289,7 @@ class _Flow:
             owner = queue.pop()
             for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
                 name = get_last_name(base)
-                if name in self._known and name not in self._classes:
+                if name in self._known and name not in self._classes:  # a user's class of the same name counts first
                     return True
                 if name not in seen:
                     queue += self._classes.get(name, [])
@@ -308,7 +309,7 @@ class _Flow:
                 isinstance(node, ast.expr)
                 and self._holds_hyperparameters(node)
                 and not self._record_use(node)
-                and declared is None
+                and declared is None  # otherwise ``READS`` has what cannot be followed
             ):
                 line = shortened(ast.unparse(self._parents[node]).splitlines()[0], 60)
                 self.doubts[f"{module}:{node.lineno}: {line}"] = None
@@ -345,9 +346,9 @@ class _Flow:
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is node:
                 followed = self._record_key(key)
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.Expr():
-                followed = True
+                followed = True  # nothing is read by ``hp is None``, or by a statement that is only ``hp``
             case ast.Assign(targets=targets):
-                bound = [self._mark_target(target) for target in targets]
+                bound = [self._mark_target(target) for target in targets]  # a list, so that all are marked
                 followed = all(bound)
             case ast.AnnAssign(target=target):
                 followed = self._mark_target(target)
@@ -367,14 +368,15 @@ class _Flow:
     def _record_attribute(self, node: ast.Attribute, name: str) -> bool:
         """Record a read by an attribute or a method; return False if it cannot be followed."""
         call = self._parents[node]
+        # No call of a reader: ``hp.aug.kind``, or a method that is passed on, such as ``hp.get``.
         if name not in (*READERS, BELOW) or not (isinstance(call, ast.Call) and call.func is node):
             path = [name]
             while isinstance(node := self._parents[node], ast.Attribute):  # type: ignore[assignment]  # it may be none
                 path.append(node.attr)
             if name in METHODS:
                 return False
-            self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}
-            return name not in dir(dict)
+            self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}  # of hp.x.y, x and x.y
+            return name not in dir(dict)  # the hyperparameters may be a plain dict, and ``items`` reads them all
         key = call.args[0] if call.args else None
         if key is None or not _is_partly_known(key):
             return False
@@ -403,7 +405,7 @@ class _Flow:
         or to a harmless function such as `print`, where nothing needs to be marked.
         """
         name = get_last_name(call.func)
-        origins = self._imported.get(get_first_name(call.func), set())
+        origins = self._imported.get(get_first_name(call.func), set())  # top-level packages; "": a relative import
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
         if origins - self._ours - self._theirs - {""}:  # another library
@@ -411,6 +413,7 @@ class _Flow:
         followed = bool(origins & self._ours) or (
             get_first_name(call.func) in ("self", "super") and name in self._known
         )
+        # Not called as ``module.function``, so that only methods are meant.
         of_an_object = isinstance(call.func, ast.Attribute) and not origins
         for function in self._functions.get(name, []):
             is_method = isinstance(self._parents[function], ast.ClassDef)
@@ -426,11 +429,12 @@ class _Flow:
         constructors = _list_constructors(owner)
         if constructors:
             return self._follow_into_function(constructors[0], position, bound=True)
+        # Without a constructor, the class is taken for a dataclass, whose fields are its arguments in this order.
         fields = _list_annotated_fields(owner)
         if isinstance(position, int):
             if position < len(fields):
                 position = fields[position]
-            else:
+            else:  # no field, which the check below finds
                 position = ""
         if position not in fields:
             return False

@@ -47,6 +47,7 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     search = Search(tuple(folders))
     path = search.find(module)
     if path is None:
+        # Perhaps a package of the user's with the name of one of sweep's is meant, and sweep's has been found.
         for folder in search.folders if get_top_package(module) in OURS else ():
             if (folder / get_top_package(module)).is_dir() and folder != _HOME:
                 raise InputError.one(
@@ -108,6 +109,7 @@ def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search
     Other sources are returned unchanged. ``optimizers`` are given as ``module:Name``. Raises InputError if one of them
     does not exist.
     """
+    # The module is among the files of each `KerasTrainable`, which takes optimizers by name.
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
         return source
     for one in optimizers:
@@ -118,7 +120,7 @@ def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search
             raise InputError.one("parameters.optimizer", what, "expected one of Keras's by name, or module:Name")
         if path.suffix == ".py":
             names = _list_candidates(_parse(path))
-        else:
+        else:  # an extension module, whose names are unknown
             names = [name]
         if name not in names:
             what = f"{path} defines no {name!r}"
@@ -161,6 +163,7 @@ class _Closure:
         """Return the source of a trainable that is in no module: its definitions, and all that they import."""
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
+        # `HERE` itself is not in the queue, because it has no file to read.
         source = self.follow_queue(
             trainable, [*filter(self._add, dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE))))]
         )
@@ -168,6 +171,7 @@ class _Closure:
 
     def add_module(self, module: str) -> bool:
         """Add a module and its parent packages, unless added before; return whether their imports must be followed."""
+        # A list, so that all of them are added.
         return module not in self._files and any([*map(self._add, _list_parent_packages(module)), self._add(module)])
 
     def follow_queue(self, trainable: str, queue: list[str]) -> Source:
@@ -183,6 +187,7 @@ class _Closure:
         for one in needed.values():
             if one.is_editable:
                 self._unknown[f"{one.name}, which an installed package needs, is a folder that is worked on"] = None
+        # The versions by name; None for those that are not installed.
         packages = {**dict.fromkeys(self._absent), **{name: one.identity for name, one in needed.items()}}
         return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
 
@@ -226,6 +231,7 @@ class _Closure:
         Raises InputError if a user's package has the name of one of sweep's, so that one of them hides the other.
         """
         top = get_top_package(name)
+        # Of sweep, its modules that are imported count, but not the package itself: its version is enough.
         if name == "sweep" or self._search.is_standard(top):
             return False
         place = self._search.locate_top(top)
@@ -236,15 +242,17 @@ class _Closure:
         if path is None:  # a folder, or a name defined in a module
             if name == top and not place.folders:
                 self._unknown[f"{name} is imported, and lies in no file"] = None
+            # Sweep has such a module, but a package of the same name was found first.
             if top in OURS and name != top and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file():
                 raise InputError.one(
                     "trainable", *_describe_name_clash(top, place.folders[0] if place.folders else place.file)
                 )
             return False
-        if place.entry is None:
+        if place.entry is None:  # found by an import hook, as of an editable installation
             owner = None
         else:
             owner = self._distributions.find_owner(place.entry, path)
+        # Code that can change without a new version counts by its content.
         if owner is None or owner.is_editable or top in OURS:
             self._files[name] = path
             return True

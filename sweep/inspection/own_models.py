@@ -36,6 +36,7 @@ def find_idle_hyperparameters(
     """
     for method, names in table.OF_METHODS.items():
         module, definition = unconditional.find_method(trainable, method, trees)
+        # With ``super()``, the method that reads them may still be called.
         if module in theirs and isinstance(definition, Function) and not _calls_super(definition):
             yield IdleHyperparameters(
                 names, f"{method}() of {trainable} takes the place of what reads it, and does not"
@@ -50,8 +51,10 @@ def find_idle_hyperparameters(
     name = model[1]
     if "compile" in methods and _calls_method(definition, "compile"):
         why = f"{name}, which model() returns, has a compile() of its own, with optimizers that sweep does not make"
+        # These are refused in a trial as well, even if the author's code reads them.
         yield IdleHyperparameters(table.SHAPING, why, unless_read=False)
         yield IdleHyperparameters(("learning_rate", "optimizer", *table.OF_OPTIMIZERS), why)
+    # If the author's trainable has a training step, that of the model is not used.
     trains_itself = (
         "train_step" in methods and unconditional.find_method(trainable, "train_step", trees)[0] not in theirs
     )
@@ -76,9 +79,9 @@ def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module])
             case ast.Attribute(attr="optimizer" | "_optimizer", ctx=ast.Load()):
                 return True
             case ast.Attribute(attr="train_step", value=owner) if _is_super(owner):
-                return True
+                return True  # Keras's own step uses it
             case ast.Call(func=ast.Name(id="getattr" | "vars")):
-                return True
+                return True  # any attribute may be meant
     return False
 
 
@@ -87,7 +90,7 @@ def _find_returned_class(module: str, function: Function, trees: Mapping[str, as
 
     ``module`` is the module that contains the function.
     """
-    made: dict[str, list[str]] = {}
+    made: dict[str, list[str]] = {}  # the classes that each variable is assigned an instance of; "": something else
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             made.setdefault(node.targets[0].id, []).append(_get_called_class(node.value))
@@ -99,7 +102,7 @@ def _find_returned_class(module: str, function: Function, trees: Mapping[str, as
     for value in returned:
         if isinstance(value, ast.Name):
             classes = made.get(value.id, [""])
-            names.add(classes[0] if len(classes) == 1 else "")
+            names.add(classes[0] if len(classes) == 1 else "")  # after several assignments, any may apply
         else:
             names.add(_get_called_class(value))
     if len(names) != 1 or "" in names:

@@ -51,7 +51,7 @@ def list_used_definitions(trainable: ast.stmt, author_trees: Mapping[str, ast.Mo
             if isinstance(node, Function | ast.ClassDef):
                 definitions.setdefault(node.name, []).append(node)
     used: list[ast.AST] = [trainable]
-    for node in used:  # the list grows during the loop
+    for node in used:  # the list grows during the loop; each definition is taken out, and so added once
         for part in ast.walk(node):
             if isinstance(part, ast.Attribute):
                 used += definitions.pop(part.attr, [])
@@ -145,7 +145,8 @@ def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> 
             continue
         match parents[node]:
             case ast.Attribute() | ast.Expr():
-                pass
+                pass  # an attribute of it is used, or nothing
+            # Passed to a function in ``author_trees``, whose code the caller searches as well: nothing is hidden.
             case ast.keyword() as keyword if _get_callee_name(parents[keyword]) in known:
                 pass
             case ast.Call(func=called) as call if called is node or _get_callee_name(call) in known | HARMLESS:

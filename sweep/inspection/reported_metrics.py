@@ -64,12 +64,13 @@ def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | N
 
     Returns None if the source of the function does not show all names, or shows none.
     """
-    if function.decorator_list:
+    if function.decorator_list:  # a decorator may report, too
         return None
     arguments = list_positional(function)
     report = arguments[1].arg if len(arguments) > 1 else ""
     found: list[str | None] = []
     if report:
+        # Passed on to any other function, also of the author: what that reports is not searched.
         if report_reads.is_passed_on(function, {}) or _hides_reports(function, report):
             return None
         for call in _list_calls(function, report):
@@ -169,6 +170,7 @@ def list_possible_metrics_of_class(
     ``train_step`` or ``callbacks``, make the result None. Keras may put names of outputs before those of metrics; they
     are not included.
     """
+    # `KerasTrainable` has each of these methods; None means that it is uncertain which definition applies.
     for method in _MAY_ADD:
         module, definition = unconditional.find_method(trainable, method, trees)
         if definition is None or module in theirs:
@@ -213,12 +215,12 @@ def _returns_plain_model(function: Function) -> bool:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 made.setdefault(name, set()).add(_get_called_name(value))
-            case ast.Name(id=name, ctx=ast.Store()):
+            case ast.Name(id=name, ctx=ast.Store()):  # such as the variable of a loop: what it holds is unknown
                 made.setdefault(name, set())
     returned = list(_list_returned(function))
     for value in returned:
         if isinstance(value, ast.Name):
-            makers = made.get(value.id, set())
+            makers = made.get(value.id, set())  # of all its assignments
         else:
             makers = {_get_called_name(value)}
         if not makers or not makers <= _MODEL_MAKERS:
@@ -239,6 +241,7 @@ def _may_add_metrics(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
     if owner is None:
         return True
     for node in _list_used_definitions(owner, theirs):
+        # The methods of the trainable and of its bases are not those of a model, though some have the same names.
         is_base = isinstance(node, ast.ClassDef) and unconditional.derives_from(
             trainable, _find_qualified_name(node, theirs), theirs
         )
@@ -270,7 +273,7 @@ def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) ->
             if isinstance(node, Function | ast.ClassDef) and node not in methods:
                 definitions.setdefault(node.name, []).append(node)
     used = [owner]
-    for definition in used:  # the list grows during the loop
+    for definition in used:  # the list grows during the loop; each definition is taken out, and so added once
         for part in ast.walk(definition):
             if isinstance(part, ast.Attribute):
                 used += definitions.pop(part.attr, [])
@@ -304,7 +307,7 @@ def _list_names_in_compile(call: ast.Call) -> list[str | None]:
         return [None]
     names: list[str | None] = []
     for keyword in call.keywords:
-        if keyword.arg is None:
+        if keyword.arg is None:  # ``**options``, which may have metrics
             names.append(None)
         elif keyword.arg in ("metrics", "weighted_metrics"):
             names += _list_names_of_metrics(keyword.value)
@@ -334,7 +337,7 @@ def _get_name_of_metric(call: ast.Call) -> str | None:
     for keyword in call.keywords:
         if keyword.arg == "name":
             return _get_text(keyword.value)
-        if keyword.arg is None:
+        if keyword.arg is None:  # ``**options``, which may have a name
             return None
     owner, _, made = ast.unparse(call.func).rpartition(".")
     if owner not in _KERAS_METRICS or not made[0].isupper():  # another module's, or a function such as `get`

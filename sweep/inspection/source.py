@@ -178,9 +178,8 @@ class Source:
         `KerasTrainable`. Returns [] if the trainable may have code that the source does not show.
         """
         definition = unconditional.find_definition(self.trainable, self.trees)
-        if definition is None or not self.list_lacking_methods(
-            "a method that no class has"
-        ):  # a base class may be out of sight
+        # A name that no method can have is certainly lacking, unless the trainable may have methods out of sight.
+        if definition is None or not self.list_lacking_methods("a method that no class has"):
             return []
         return report_reads.list_surely_unread(definition, self._author_trees, names, group)
 
@@ -254,6 +253,7 @@ class Source:
                 content = self.texts[name].encode()
             else:
                 content = self.files[name].read_bytes()
+            # With the length, so that no other division into files gives the same bytes.
             total.update(f"{name}\0{len(content)}\0".encode())
             total.update(content)
         return total.hexdigest()

@@ -59,7 +59,7 @@ def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> t
     while queue:
         module, _, owner = queue.pop(0).partition(":")
         module, node = _resolve_name(module, owner, trees, seen)
-        if not isinstance(node, ast.ClassDef):
+        if not isinstance(node, ast.ClassDef):  # unknown, and it may have the method
             break
         definitions = []
         for one in node.body:
@@ -67,6 +67,7 @@ def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> t
                 definitions.append(one)
         if definitions:
             return module, definitions[0] if len(definitions) == 1 else None
+        # In front, so that the bases of a base come before its siblings, as Python searches them.
         queue[:0] = [":".join(_find_base_class(module, one, trees)) for one in node.bases]
     return "", None
 
@@ -125,7 +126,7 @@ def _collect_methods(
         return not node.decorator_list  # a decorator may turn it into anything
     if not isinstance(node, ast.ClassDef):
         return False
-    sure = not node.decorator_list and not node.keywords
+    sure = not node.decorator_list and not node.keywords  # a decorator or a metaclass may add methods
     for one in node.body:
         match one:
             case ast.FunctionDef(name=method) | ast.AsyncFunctionDef(name=method):
@@ -136,7 +137,7 @@ def _collect_methods(
                 names.add(method)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
-            case _:
+            case _:  # any other code in the body may define methods, such as ``if``
                 sure = False
     for base in node.bases:
         owner, its = _find_base_class(module, base, trees)
@@ -167,6 +168,7 @@ def _resolve_name(
         if not isinstance(node, ast.ImportFrom):
             return module, node
         original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
+        # A top-level module can have a relative import only if it is a package.
         is_package = "." not in module or any(other.startswith(f"{module}.") for other in trees)
         module = resolve_relative_import(module, node, is_package=is_package)
         name = original
@@ -274,7 +276,7 @@ def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Modul
     for node in trees[module].body if module in trees else ():
         match node:
             case ast.Assign(targets=[ast.Subscript(value=owner, slice=ast.Constant(value=key))], value=value):
-                if key == name and ast.unparse(owner).endswith("environ"):
+                if key == name and ast.unparse(owner).endswith("environ"):  # ``environ`` or ``os.environ``
                     if isinstance(value, ast.Constant) and isinstance(value.value, str):
                         return value.value
                     raise ValueError(name)
@@ -337,6 +339,8 @@ def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
                 yield from _walk_executed(statement.body)
         else:
             yield from _walk_evaluated(statement)
+        # After a statement that may leave the function or the loop, nothing is certain; in ``try``, an error may be
+        # handled.
         if isinstance(statement, _TRIES) or any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
             return
 
@@ -375,7 +379,7 @@ def _walk_evaluated(node: ast.AST) -> Iterator[ast.AST]:
             yield from _walk_evaluated(test)
         case ast.BoolOp(values=[first, *_]):
             yield from _walk_evaluated(first)
-        case ast.Compare(left=left, comparators=[first, *_]):
+        case ast.Compare(left=left, comparators=[first, *_]):  # in ``a < b < c``, c only if a < b
             yield from _walk_evaluated(left)
             yield from _walk_evaluated(first)
         case _:

@@ -49,7 +49,7 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
     """
     if not starts_local_ray(arguments):
         return None
-    output.open_closed_streams()
+    output.open_closed_streams()  # 0, 1 and 2 are sent to the keeper, and must not be free for its socket
     try:
         return _run_in_keeper(arguments)
     except KeyboardInterrupt:
@@ -70,19 +70,19 @@ def _run_in_keeper(arguments: Sequence[str]) -> int | None:
         if _asks_to_be_kept(arguments):
             _print_line("nothing is kept warm: there is no folder that only you can enter for the keeper's socket")
         return None
-    wants = _asks_to_be_kept(arguments) or places.is_page_open(place)
+    wants_keeper = _asks_to_be_kept(arguments) or places.is_page_open(place)
     keeper = Keeper.find(place)
     if keeper is not None:
         refusal = keeper.request(arguments)
-        if refusal is None:
+        if refusal is None:  # the keeper runs the command now
             return keeper.follow()
         if refusal["is_busy"]:
             _print_line(f"the warm Ray of this folder is not used: {refusal['reason']}")
             return None
         _print_line(f"the warm Ray of this folder ends: {refusal['reason']}")
-        if refusal["process"]:
+        if refusal["process"]:  # a new keeper can only listen here after the one before has ended
             _wait_for_end(int(refusal["process"]))
-    return _run_in_new_keeper(place, arguments) if wants else None
+    return _run_in_new_keeper(place, arguments) if wants_keeper else None
 
 
 def _run_in_new_keeper(place: Path, arguments: Sequence[str]) -> int | None:
@@ -110,7 +110,7 @@ def stop_keeper() -> str:
     from sweep.keeper import place as places
 
     place = places.find_place()
-    keeper = None if place is None else Keeper.find(place)
+    keeper = None if place is None else Keeper.find(place)  # without a place, there can be no keeper
     if keeper is None:
         return "nothing is kept warm for this folder"
     answer = keeper.ask("end")
@@ -133,7 +133,7 @@ def _wait_for_end(process: int) -> bool:
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         try:
-            os.kill(process, 0)
+            os.kill(process, 0)  # sends no signal, only checks that there is such a process
         except OSError:
             return True
         time.sleep(0.05)
@@ -172,7 +172,7 @@ class Keeper:
         listens after `START_S` seconds, in which case the process is killed, or if the process ends and no other
         command has started a keeper meanwhile. Raises OSError if the file cannot be written.
         """
-        home = os.fspath(Path(__file__).parents[2])
+        home = os.fspath(Path(__file__).parents[2])  # the folder that contains sweep, see `_PROGRAM`
         with place.with_suffix(".log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, *_list_interpreter_options(), "-P", "-c", _PROGRAM, home, os.fspath(place)],
@@ -225,7 +225,7 @@ class Keeper:
         if "reason" in answer:
             self.close()
             return answer
-        self._connection.settimeout(None)
+        self._connection.settimeout(None)  # the command may take any time
         return None
 
     def ask(self, question: str) -> dict[str, Any] | None:
@@ -239,7 +239,7 @@ class Keeper:
 
         self._connection.settimeout(ANSWER_S)
         try:
-            messages.send_request(self._connection, {"question": question}, (0, 1, 2))
+            messages.send_request(self._connection, {"question": question}, (0, 1, 2))  # every request has streams
             return self._read_answer()
         except OSError:
             return None
@@ -266,7 +266,7 @@ class Keeper:
             self.close()
         if answer is not None:
             return int(answer["exit"])
-        if self._signals:
+        if self._signals:  # the keeper may end with the command that it was asked to interrupt
             return interruption.CODE
         _print_line(
             "error: the process that kept Ray warm and ran this command has ended; see the sweep with sweep status"
@@ -285,7 +285,7 @@ class Keeper:
         Raises OSError if the connection has a timeout, which is then over.
         """
         line = self._answers.readline()
-        if not line.endswith(b"\n"):
+        if not line.endswith(b"\n"):  # the connection was closed before or within the answer
             return None
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -311,10 +311,10 @@ def _list_interpreter_options() -> list[str]:
     words = iter(sys.orig_argv[1:])
     options = []
     for word in words:
-        if word in ("-m", "-c") or not word.startswith("-"):
+        if word in ("-m", "-c") or not word.startswith("-"):  # the program, whose own arguments follow
             break
         options.append(word)
-        if word in ("-X", "-W"):
+        if word in ("-X", "-W"):  # their value is the next word
             options.append(next(words, ""))
     return options
 

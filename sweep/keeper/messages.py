@@ -36,6 +36,7 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
     if the connection is lost or its timeout is over.
     """
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, _STREAMS)
+    # An incomplete head counts as a size that is too large, of which nothing is received.
     size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LARGEST + 1
     content = _receive(connection, size) if size <= _LARGEST else b""
     try:

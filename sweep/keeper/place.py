@@ -42,7 +42,7 @@ def find_place(folder: Path | None = None) -> Path | None:
     home = Path(tempfile.gettempdir()) / f"sweep-keepers-{os.getuid()}"
     try:
         home.mkdir(mode=0o700, exist_ok=True)
-        about = home.lstat()
+        about = home.lstat()  # of a link itself, because anybody can make one in the temporary folder
     except OSError:
         return None
     if about.st_uid != os.getuid() or about.st_mode & 0o077 or home.is_symlink():
@@ -51,6 +51,7 @@ def find_place(folder: Path | None = None) -> Path | None:
         place = os.path.realpath(folder or Path.cwd())
     except FileNotFoundError:  # the working folder has been deleted
         return None
+    # A command of another Python, or with other flags such as -O, has a keeper of its own.
     parts = (place, sys.executable, sys.prefix, repr(sys.flags))
     digest = hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()
     socket = home / f"{digest[:16]}.socket"
@@ -67,7 +68,7 @@ def describe_installation() -> dict[str, int]:
     """
     changed = {}
     home = Path(__file__).parents[2]
-    modules = [*(home / "sweep").rglob("*.py"), *(home / "trainables").rglob("*.py")]
+    modules = [*(home / "sweep").rglob("*.py"), *(home / "trainables").rglob("*.py")]  # they change in a checkout
     for path in [*map(Path, sys.path[1:]), *modules]:
         if path.is_absolute() and path != Path.cwd():
             try:
@@ -85,7 +86,7 @@ def describe_process() -> dict[str, Any]:
     """
     import resource  # only on systems that have keepers
 
-    mask = os.umask(0)
+    mask = os.umask(0)  # the umask can only be read by setting it
     os.umask(mask)
     folder = Path.cwd().stat()
     limits = [resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)]
@@ -122,6 +123,7 @@ def opening_page(folder: Path) -> Iterator[None]:
     if place is None:
         yield
         return
+    # The system releases the lock when this process ends, even if it is killed. Several pages can share it.
     with _get_page_file(place).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         yield
@@ -135,8 +137,8 @@ def is_page_open(place: Path) -> bool:
         return False
     with _get_page_file(place).open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the file is closed
+        except OSError:  # a page has locked it
             return True
     return False
 

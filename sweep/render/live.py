@@ -188,7 +188,7 @@ class LiveView(Closing):
         """
         self._over.set()  # so that a later event does not start the thread again
         thread, self._thread = self._thread, None
-        self._stdout.give_back()
+        self._stdout.give_back()  # queues an unfinished line, for the last turn of the thread
         if thread is not None:
             thread.join(PATIENCE_S)
 
@@ -240,7 +240,7 @@ class LiveView(Closing):
             ended = self.standing.observe(event)
         if ended is None or not isinstance(event, TrialEnded):
             return
-        if event.pauses:
+        if event.pauses:  # the trial goes on later
             return
         if self._lines:
             self._write(self._line(ended))
@@ -281,6 +281,7 @@ class LiveView(Closing):
         """Draw the picture repeatedly until the view is closed."""
         try:
             while True:
+                # asked first, so that the last turn writes all lines that were queued before the close
                 over = self._over.is_set()
                 size = self._console.size
                 frame = Frame(width=size.width, height=size.height - 1, ascii_only=self.ascii_only)

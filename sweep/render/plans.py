@@ -54,6 +54,7 @@ def _draw_curve(curve: RateCurve) -> list[str]:
     first = math.log10(curve.rates[0])
     last = math.log10(curve.diverged or curve.rates[-1])
     low = min(curve.smoothed)
+    # of the first half, and half as much more: the losses of a divergence would make all others look equal
     high = max(curve.smoothed[: max(len(curve.smoothed) // 2, 1)])
     high = max(high + (high - low) * 0.5, low + 1e-12)
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
@@ -120,7 +121,7 @@ def show_throughput(found: Throughput, params: Params, target: Console) -> None:
 
     ``params`` are the parameters of the measured configuration.
     """
-    file, fastest = found.tried[0], found.fastest
+    file, fastest = found.tried[0], found.fastest  # the setting of the sweep file is measured first
     target.print("examples a second, from what the file says, changed step by step", soft_wrap=True)
     names = ("batch_size", "precision", "micro_batches", "replicas", "examples_per_s", "times", "memory")
     print_table(Grid(names, tuple(_make_measured_row(one, file) for one in found.tried)), target)
@@ -626,7 +627,7 @@ def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: 
     """
     width = max(cell_len(one.name) for one in found)
     for one in found:
-        if one.bins[0].high is None:
+        if one.bins[0].high is None:  # a choice, whose bins are single values
             text = _format_shares(one, counts=counts)
         else:
             text = _draw_bars(one.bins, ascii_only=ascii_only)
@@ -642,7 +643,7 @@ def _draw_bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
     heights = _BARS[ascii_only]
     bars = ""
     for bin in bins:
-        height = -(-bin.count * (len(heights) - 1) // highest)
+        height = -(-bin.count * (len(heights) - 1) // highest)  # rounded up, so that only an empty bin has no bar
         bars += heights[height]
     return f"{format_setting(bins[0].low)} {bars} {format_setting(bins[-1].high)}"
 

@@ -117,6 +117,7 @@ def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", ru
     lines = [(weight, line) for weight, head in heads for line in head]
     by_priority = sorted(range(len(lines)), key=lambda at: lines[at][0])
     shown = []
+    # the most important ones, in display order again
     for at in sorted(by_priority[: frame.height]):
         shown.append(lines[at][1])
     shown += _format_lower_lines(standing, frame, frame.height - len(shown), running=running)
@@ -153,7 +154,7 @@ def _format_progress(standing: Standing, now: float, frame: Frame, *, running: b
         times.append(f"{roughly(left_s)} left")
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
-    trials_done = standing.trained_trials
+    trials_done = standing.trained_trials  # with the trained shares of open trials, so that the bar moves evenly
     text = f"{done:,}/{counted(total, 'trial')}"
     text_with_times = GAP.join([text, *times])
     one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
@@ -177,7 +178,7 @@ def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Pa
     for status, count in standing.ended.items():
         if count:
             counts.append((f"{count:,} {status}", STYLES.get(status, "")))
-    waiting = len(standing.open) - at_work - standing.paused
+    waiting = len(standing.open) - at_work - standing.paused  # interrupted ones, or all if the sweep does not run
     if standing.paused:
         counts.append((f"{standing.paused:,} paused", ""))
     if standing.queued:
@@ -299,7 +300,7 @@ def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running:
     room -= 1  # an empty line between; small terminals have it too
     if room < 1:
         return []
-    least = 1 if room > 2 or not at_work else 0
+    least = 1 if room > 2 or not at_work else 0  # with two lines or fewer, running trials come first
     of_failures = failures[: min(FAILURES, max(room // 3, least))]
     room -= len(of_failures)
     of_running = min(len(at_work), room)
@@ -323,7 +324,7 @@ def _format_running_trials(standing: Standing, running: Sequence[Open], frame: F
     numbers = max((len(str(trial.state.number)) for trial in shown), default=0)
     epochs = max((len(trial.position) for trial in shown), default=0)
     values = max((len(score(trial.value)) for trial in shown), default=0)
-    sparks = max(min((frame.width - 20) // 3, 24), 0)
+    sparks = max(min((frame.width - 20) // 3, 24), 0)  # columns of a curve; a narrow terminal needs all for numbers
     lines = []
     for trial in shown:
         if sparks:

@@ -159,7 +159,7 @@ def ranking_grid(
     else:
         rows = tuple(only)
     sweeps = [row.sweep for row in rows]
-    if len({row.sweep for row in ranking.rows}) == 1:
+    if len({row.sweep for row in ranking.rows}) == 1:  # `print_table` leaves out columns without text
         sweeps = [""] * len(rows)
     ranks = [""] * len(rows)
     for place, row in enumerate(rows):
@@ -178,7 +178,7 @@ def ranking_grid(
     for at, (metric, _) in enumerate(ranking.objectives):
         scores = [_get_score(row, at) for row in rows]
         columns[metric] = [_format_mean(one) for one in scores]
-        if at:
+        if at:  # columns need different names; the one of the first objective stays short
             interval_column = f"95 % of {metric}"
         else:
             interval_column = "95 %"
@@ -457,6 +457,7 @@ def cost_lines(costs: Costs) -> Iterator[str]:
     """
     overhead = sum(costs.overhead_s.values())
     parts = sorted(costs.overhead_s.items(), key=lambda part: -part[1])
+    # less than 0.05 s would be shown as 0.0 s
     listed = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts if seconds >= 0.05)
     line = f"{costs.sweep}: trained {duration(costs.train_s)}, overhead {duration(overhead)}"
     if listed:
@@ -489,10 +490,11 @@ def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
     for one in efficiencies:
         if one.budgets and one.budgets[0].unit == "epochs":
             in_epochs.append(one.budgets[0])
-    common = min((spent.budgets[-1] for spent in in_epochs), default=0.0)
+    # the whole budget of the smallest sweep, which all have spent, so that half of it compares them
+    smallest = min((spent.budgets[-1] for spent in in_epochs), default=0.0)
     for one in efficiencies:
         if one.budgets and one.budgets[0].unit == "epochs":
-            yield f"{one.sweep}: {_describe_budget(one, one.budgets[0], common / 2)}"
+            yield f"{one.sweep}: {_describe_budget(one, one.budgets[0], smallest / 2)}"
         if one.control is not None:
             control = one.control
             if control.behind:
@@ -566,7 +568,7 @@ def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: 
     """
     at = min(range(len(spent.budgets)), key=lambda index: abs(spent.budgets[index] - budget))
     head = f"{spent.budgets[at]:.0f} of {spent.budgets[-1]:.0f} epochs found"
-    if math.isnan(spent.expected[at]):
+    if math.isnan(spent.expected[at]):  # in no order has a configuration a score by then
         return f"{head} nothing"
     if math.isnan(spent.found[at]):
         own = "nothing"
@@ -603,6 +605,7 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
 
     ``metric`` is the name of the objective.
     """
+    # all parameters of the winner: compared with a configuration that has none, each of them varies
     named = format_settings(replay.winner_params, list_varying_parameters([replay.winner_params, {}]))
     if replay.run_cap is None:
         capped = ""

@@ -73,6 +73,7 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
     ``source`` is the name of the file in messages. Raises `InputError` if there is no such line, or for the first
     mistake in one.
     """
+    # Spreadsheets begin their files with a byte order mark, which would become a part of the first name.
     lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # all line ends become \n
     reader = csv.DictReader(lines, strict=True)  # or else a quotation that is not closed would be accepted
     configurations = []
@@ -93,12 +94,13 @@ def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> d
     messages. Raises `InputError` if the row has more cells than there are names, or for the first cell that is no valid
     value.
     """
-    if None in row:
+    if None in row:  # the key under which `DictReader` puts the cells without a name
         raise InputError.one(where, "has more cells than there are names")
     cells = {}
     for name, cell in row.items():
-        if isinstance(cell, str) and cell != "":
+        if isinstance(cell, str) and cell != "":  # a line with too few cells has None in place of the missing ones
             cells[str(name)] = cell
+    # by the names, not by the cells that are filled, so that all rows of a table are read alike
     if any(str(name).startswith(PREFIX) for name in row):
         cells = {name.removeprefix(PREFIX): cell for name, cell in cells.items() if name.startswith(PREFIX)}
     configuration = {}

@@ -51,7 +51,7 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
     Otherwise return ``spec`` itself.
     """
     rule = spec.early_terminate
-    was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
+    was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])  # its lines: on the method, then on the rule
     if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
         return spec
     if "restored" not in source.list_unread_trial_facts(["restored"]):
@@ -62,11 +62,11 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
 
 def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
     """Return the user's own optimizers (``module:Name``) among the values of parameter ``optimizer``; () if none."""
-    domains = []
+    optimizer_domains = []
     for parameter in spec.space.parameters:
         if parameter.name == "optimizer":
-            domains.append(parameter.domain)
-    values = [value for domain in domains for value in list_choices(domain) or ()]
+            optimizer_domains.append(parameter.domain)
+    values = [value for optimizer_domain in optimizer_domains for value in list_choices(optimizer_domain) or ()]
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
 
 
@@ -127,7 +127,7 @@ def check_inline(spec: Spec, where: str) -> None:
     """
     workers = spec.resources.workers
     servers = spec.resources.servers
-    if servers:
+    if servers:  # first, because servers are further processes even if a trial has one worker
         what = (
             f"trains in a single process, but a trial has {servers} servers and {workers} workers (resources.servers)"
         )
@@ -187,6 +187,7 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return
+    # a constraint of the space may keep the values of its parameters within their bounds
     constrained = frozenset[str]().union(*(one.names for one in spec.space.constraints))
     names = [name for name in spec.space.names if _is_bound(name, source)]
     bound = {name: standard_hyperparameters.get_standard_bounds(name) for name in names}
@@ -218,15 +219,15 @@ def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator
     ``epochs`` and ``updates`` are never missing. A parameter such as ``group.name`` counts as ``group`` too. ``where``
     names the sweep file in messages.
     """
-    there = spec.space.names
-    first: dict[str, NameUse] = {}
+    names = spec.space.names
+    first_reads: dict[str, NameUse] = {}
     for place in source.list_certain_reads():
         if place.name not in standard_hyperparameters.LENGTHS:
-            first.setdefault(place.name, place)
-    for place in first.values():
-        if not any(name == place.name or name.startswith(f"{place.name}.") for name in there):
+            first_reads.setdefault(place.name, place)
+    for place in first_reads.values():
+        if not any(name == place.name or name.startswith(f"{place.name}.") for name in names):
             what = f"no {place.name!r}, which {source.where(place)} reads in every trial without a default"
-            hint = guess(place.name, there) or f'add it, or read it as hp.get("{place.name}", ...)'
+            hint = guess(place.name, names) or f'add it, or read it as hp.get("{place.name}", ...)'
             yield Problem(f"{where}: parameters", what, hint)
 
 
@@ -262,11 +263,12 @@ def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bo
                 None,
             )
     low, high = (domains.snap(domain, end) for end in domains.get_finite_bounds(domain, SIGMAS))
+    # the values of a range are numbers, and of `Names`, which take a name or a number, only the number matters here
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.get_quantum(domain)
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):
         return "numbers that are not whole"
-    if bounds.accepts(low) and bounds.accepts(high):
+    if bounds.accepts(low) and bounds.accepts(high):  # then all numbers in between are accepted too
         return None
     return f"numbers from {low:g} to {high:g}"
 

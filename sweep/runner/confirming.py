@@ -48,20 +48,21 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     spec = sweep.spec
     rules = confirmation.make_rules(spec.confirm or Confirm(), spec)
     found = read_sweep(sweep.folder)
-    first = objective(spec.objectives[0].name, spec.objectives[0].goal)
-    runs = [confirmation.make_run(trial, first) for trial in found.trials]
+    first_objective = objective(spec.objectives[0].name, spec.objectives[0].goal)
+    runs = [confirmation.make_run(trial, first_objective) for trial in found.trials]
     race = confirmation.run_race(runs, rules)
     if race.out_of_budget:
         _refuse_budget(sweep, rules, runs, race)
     seeds = _count_seeds(race, rules)
     left = [racer for racer in race.racers if not racer.out]
-    done = len(left[0].losses) if left else 0
-    epochs = seeds * sum(racer.epochs for racer in left)
+    done = len(left[0].losses) if left else 0  # all that are left have the same number of seeds
+    epochs = seeds * sum(racer.epochs for racer in left)  # which include all folds
     trials = seeds * len(left) * (rules.folds or 1)
+    # the next seed begins when all finalists have trained the present one, so no more than these train at once
     at_once = max(min(count_concurrent_trials(spec, sweep.simulated_gpus), len(left)), 1)
     hours = _predict_hours(sweep, trials, epochs)
     limited = not race.over and done + seeds < rules.seeds
-    too_few = limited and done + seeds < FIRST_SEEDS
+    too_few = limited and done + seeds < FIRST_SEEDS  # with fewer, finalists cannot be compared
     return ConfirmingPlan(
         finalists=len(left),
         seeds=seeds,
@@ -69,7 +70,7 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
         epochs=epochs,
         minutes=spec.minutes,
         hours=None if hours is None else hours / at_once,
-        cost=_predict_cost(spec, hours),
+        cost=_predict_cost(spec, hours),  # of all hours: it does not matter how many trials run at once
         budget=_get_budget(spec) if limited else "",
         larger=_find_larger_budget(rules, runs, FIRST_SEEDS) if too_few else "",
         over=race.over,
@@ -86,7 +87,7 @@ def _count_seeds(race: Race, rules: Rules) -> int:
     if race.over or not each:
         return 0
     seeds = rules.seeds - len(left[0].losses)
-    if math.isinf(race.allowed):
+    if math.isinf(race.allowed):  # its quotient below would be NaN, which `int` refuses
         return seeds
     return min(seeds, int((race.allowed - race.epochs) // each))
 
@@ -108,7 +109,7 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     share = f"{_get_budget(sweep.spec)} of the search's {searched:,} epochs"
     finalists = counted(len(left), "finalist")
-    if race.epochs:
+    if race.epochs:  # a part of the budget was used
         rest = max(race.allowed - race.epochs, 0)
         what = f"{share} is spent: one more fresh seed for each of {finalists} takes {each:,}, with {rest:.0f} left"
     else:
@@ -118,7 +119,7 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
     if larger != "none":
         budgets += ", or --budget none"
     hint = f"allow more: python -m sweep confirm {sweep.folder.address} {budgets}"
-    search_on = f"or search on: {sweep.folder.to_resume} --run-cap N"
+    search_on = f"or search on: {sweep.folder.to_resume} --run-cap N"  # the budget is a share of the search, and grows
     raise RefusedError.one(f"{sweep.folder.name}: confirm.budget", what, f"{hint}; {search_on}")
 
 
@@ -132,6 +133,7 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
     share = rules.share
     if share is None or not searched:
         return "none"
+    # a larger budget may let more finalists take part, which then need a larger one again: hence the repetition
     for _ in range(MOST_TRIES):
         race = confirmation.run_race(runs, replace(rules, share=share))
         left = [racer for racer in race.racers if not racer.out]
@@ -141,7 +143,7 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
         ):
             return f"{round(100 * share)}%"
         needed = race.epochs + (wanted - done) * sum(racer.epochs for racer in left)
-        share = max(math.ceil(100 * needed / searched), round(100 * share) + 1) / 100
+        share = max(math.ceil(100 * needed / searched), round(100 * share) + 1) / 100  # in whole percent, always rising
     return "none"
 
 
@@ -154,7 +156,7 @@ def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | N
     spec = sweep.spec
     timing = pricing.measure_sweep(sweep.folder)
     if spec.minutes is not None:
-        timing = pricing.time_units(spec, timing)
+        timing = pricing.time_units(spec, timing)  # never None; it counts units, of which a trial has `Spec.length`
         epochs = trials * spec.length
     if timing is None:
         return None

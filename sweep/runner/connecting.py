@@ -47,6 +47,7 @@ def connect_to_ray(
         view.step(f"connecting to Ray at {options.address}")
         connected = _join_cluster(options.address, options, job, say)
     with connected as found:
+        # imported only now: the start of Ray has imported it meanwhile (`_import_ray_tune`)
         from sweep.backends.ray_tune.backend import OPEN_PORT, RayTune
 
         devices = spec.resources.devices(options.simulated_gpus)
@@ -61,7 +62,7 @@ def connect_to_ray(
             notice=say_once(say),
             sweep_status=lambda: sweep_status(view.standing),
         )
-        if job.workers + job.aside > 1:
+        if job.workers + job.aside > 1:  # the processes of a trial talk to one another over the network
             say(OPEN_PORT)
         with found.shared(job, devices), features.sending_messages(job):
             view.step("starting workers: they import the code, load the data, and build the first model")
@@ -84,6 +85,7 @@ def _connect_locally(
     if kept is None:
         connection = start(say, lost, make_metadata)
     else:
+        # the Ray may outlive this session, so it reports to the object that keeps it, which tells its present listener
         begin = partial(start, kept.say, kept.report_loss, make_metadata)
         listener = kept_ray.Listener(say, lost)
         connection = kept.lend((devices, options.simulated_gpus), make_metadata, listener, begin)
@@ -159,8 +161,8 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
 
     workers = asked.workers
     aside = asked.processes - asked.workers
-    with cluster.connect(address, None, lambda text: None) as found:
-        found.require(devices, workers, aside)
+    with cluster.connect(address, None, lambda text: None) as found:  # real GPUs, and no lines for the user
+        found.require(devices, workers, aside)  # raises the error if not even one trial fits
         return cluster.count_allowed_trials(found.fits(devices, workers, aside), asked.max_share)
 
 
@@ -173,7 +175,7 @@ def sweep_status(standing: Standing) -> SweepStatus:
     best = standing.best
     waiting = len(standing.open) - len(standing.running)
     counts = {}
-    for status in Status:
+    for status in Status:  # also those that no trial has: their number is 0
         counts[status.value] = standing.ended[status]
     left_s = standing.left_s(now)
     return SweepStatus(

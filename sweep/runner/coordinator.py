@@ -115,7 +115,7 @@ class Coordinator:
         log: Log,
         hooks: Hooks | None = None,
     ) -> None:
-        self._spec = self._first_spec = spec
+        self._spec = self._first_spec = spec  # only the former follows the changes in the log
         self._numbering = Numbering.of(spec)
         self._terms = Terms(spec)
         self._objective = spec.objectives[0]
@@ -142,6 +142,7 @@ class Coordinator:
         self._to_resume_later: set[int] = set()  # interrupted trials to resume once their last workers are gone
         self._to_resume: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
+        # after `_limits` and `_numbering`, by which the end of the places is found
         self._upcoming = Upcoming(searcher, self._find_end_of_places(), self._present.is_added)
         self._population = searcher if isinstance(searcher, CopyingSearcher) else None
         reword = str if self._unit_reports is None else self._unit_reports.reword
@@ -235,11 +236,12 @@ class Coordinator:
         self._confirming = confirming
         for event in events:
             self.recall(event)
+        # checked while `_spec_at_start` is None: no session runs yet, so keys that it reads once may change
         change = self._make_change(settings or {})
-        self._is_replayed = True
+        self._is_replayed = True  # the events from here on are new
         self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION), *change])
         self._spec_at_start = self._spec
-        ends = []
+        ends = []  # all are computed before the first is logged, which takes its trial out of `_open`
         for trial in self._open.values():
             ends.append(self._recover_end(trial))
         self._emit([end for end in ends if end])
@@ -301,10 +303,11 @@ class Coordinator:
             self._use_earlier_result(trial, answer)
             answer = None
         number = trial.started.trial
+        # using the result may have ended the trial or paused it, or shown that the sweep must stop
         if number not in self._open or number in self._to_resume or self.stopping:
             return None
         trial.stage = Stage.TRAINING
-        known_data = answer.data if answer else None
+        known_data = answer.data if answer else None  # only of a result that is still to be used
         devices = self._sharing.devices(number, trial.started.params)
         return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
 
@@ -329,7 +332,7 @@ class Coordinator:
             return ResumeTrial(last)
         if not self._end_given_up_trials(rest=True):
             return None
-        return self._choose_new(worker)
+        return self._choose_new(worker)  # the search may be over now, so that the confirmation begins
 
     def _choose_new(self, worker: str) -> StartTrial | None:
         """Return the next new trial; None if there is none to start now.
@@ -340,7 +343,8 @@ class Coordinator:
         started = self._auxiliary.start_baseline_trial()
         if started is None and not self._confirming:
             started = self._choose_from_search(worker)
-        self._all_started = started is None
+        self._all_started = started is None  # before a trial of the confirmation, which does not belong to these
+        # open trials also wait or pause; only once all have ended is it known which configurations are the best
         searching = not self._confirming and any(not self._auxiliary.contains(trial) for trial in self._open)
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
@@ -383,6 +387,7 @@ class Coordinator:
         """Return how many trials of earlier configurations still have to start because `repeats` was raised."""
         count = len(self._numbering.lacking)
         for trial in self._ledger.trials.values():
+            # places before `first` are of earlier parts of the numbering, for which `is_lacking` is always true
             if trial.place is not None and trial.place >= self._numbering.first:
                 count -= self._numbering.is_lacking(trial.place)
         return count
@@ -400,8 +405,8 @@ class Coordinator:
         """
         if isinstance(event, SweepChanged):
             self._apply_change(event, self._present.spec)
-        elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):
-            self._upcoming.forget()
+        elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):  # the spec stays as it is
+            self._upcoming.forget()  # what was suggested before may come later now
 
     def _apply_change(self, event: SweepChanged, after: Spec) -> None:
         """Use ``after``, the sweep with a logged change, in everything that depends on the sweep file.
@@ -415,7 +420,7 @@ class Coordinator:
         if self._target != before.metrics[0].target:
             for trial in self._open.values():
                 self._terms.decide_about_target(trial)
-        if after.trials_each != before.trials_each:
+        if after.trials_each != before.trials_each:  # first, as all of the following use the new numbering
             self._change_numbering(after.trials_each)
         self._auxiliary.change(after, self._terms, self._numbering)
         self._limits.change(after)
@@ -427,7 +432,7 @@ class Coordinator:
             self._change_rule(after)
         asks_anew = after.space != before.space or after.stop_when != before.stop_when
         if asks_anew or after.trials_each != before.trials_each:
-            self._change_gain_rule(after)
+            self._change_gain_rule(after)  # after the searcher, which it asks for configurations
         if self._is_replayed:
             self._hooks.changed(after)
 
@@ -450,7 +455,7 @@ class Coordinator:
     def _make_changeable_searcher(self) -> Repeated:
         """Return a new `Repeated` searcher, whose number of repeats can change, that has observed all events so far."""
         searcher = Repeated(self._make_searcher(), Numbering.of(self._first_spec), self._make_searcher)
-        present = PresentSpec(self._first_spec)
+        present = PresentSpec(self._first_spec)  # follows the replayed changes; `_present` is past all of them
         for change, events in self._iterate_changes():
             for event in events:
                 searcher.observe(event)
@@ -468,8 +473,9 @@ class Coordinator:
         self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
         for event in self._iterate_search():
             self._scheduler.observe(event)
-        self._pauses = self._make_pauses()
+        self._pauses = self._make_pauses()  # no pause is forgotten: only rules without pauses can be changed
         for trial in self._open.values():
+            # the scheduler does not decide about reopened trials, and not about those outside of the search
             if trial.state.place is not None and not trial.state.reopened:
                 trial.decisions = self._scheduler.decision_epochs(trial.epochs)
 
@@ -481,7 +487,7 @@ class Coordinator:
         self._gain_rule = features.build_gain_rule(after, self._searcher, self._numbering)
         if self._gain_rule is None:
             return
-        self._gain_rule.asks = False
+        self._gain_rule.asks = False  # it decides again when the next trial ends, not about the past
         for event in self._iterate_search():
             self._gain_rule.observe(event)
         self._gain_rule.asks = True
@@ -497,7 +503,8 @@ class Coordinator:
         if self._spec.minutes is None:
             units = None
         else:
-            units = UnitReports(self._spec.length)
+            units = UnitReports(self._spec.length)  # it remembers what it has converted, so not `_unit_reports`
+        # events are logged before they are processed, so the log may have later ones than those observed so far
         for event in islice(store_log.read(self._log.path), self._observed):
             change = ledger.observe(event)
             yield change, [*_translate_for_search(change, renumber_for_search(change), units)]
@@ -538,7 +545,7 @@ class Coordinator:
         A trial that a worker still has is left out. With ``rest``, which means that nothing else is left to run, the
         remaining paused trials end too.
         """
-        ends = []
+        ends = []  # all of them first: an end that is logged changes what the rule says
         for end in self._pauses.list_given_up(rest=rest):
             if not self._has_worker(end.trial):
                 ends.append(end)
@@ -580,7 +587,7 @@ class Coordinator:
         self._hooks.look(self)
         if self._timeouts.is_due():
             self._hooks.tick(self)
-            self._limits.set_times(self._timeouts.session_s, self._timeouts.under_way_s)
+            self._limits.set_times(self._timeouts.session_s, self._timeouts.under_way_s)  # no event tells of these
             self._check_limits()
             for trial, reason in self._timeouts.list_overdue():
                 self._end_now(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
@@ -662,12 +669,12 @@ class Coordinator:
         if end is not None:
             end = self._terms.apply_retries(end, trial.state.retries)
         if not self._log_result(trial, epochs, end):
-            trial.stage = Stage.WAITING
+            trial.stage = Stage.WAITING  # its worker is released, and the sweep stops
             return False
         number = trial.started.trial
         if self._has_worker(number):  # neither an end nor a pause was logged, either of which changes its stage
             return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(epochs))
-        if trial.stop_requested and number in self._open:
+        if trial.stop_requested and number in self._open:  # it was interrupted, but a user wants it to end for good
             self._end_on_request(trial, progress.facts)
         elif end is not None and end.again:
             self._queue_again(number, spoilt=progress.spoilt is not None)
@@ -680,6 +687,7 @@ class Coordinator:
             self._emit([structs.replace(overdue, facts=facts)])
         elif trial.stop_requested:
             self._end_on_request(trial, facts)
+        # a trial that resumes although its rule holds it (`Pauses.find_last`) must train before it can pause again
         elif has_new_epochs and self._pauses.explain_pause(trial):
             self._pause_if_held(trial, facts)
         else:
@@ -722,7 +730,7 @@ class Coordinator:
             self._to_resume_later.discard(trial)
             if trial in self._open:  # it may have been stopped on request since
                 self._to_resume.append(trial)
-            return False
+            return False  # the worker was not lost, but had to be replaced
         open_trial = self._open.get(trial)
         if open_trial is None or not open_trial.has_worker:
             return False
@@ -747,7 +755,7 @@ class Coordinator:
 
         If `retries` are left, the trial is interrupted and queued again instead. Return whether it is queued again.
         """
-        times = trial.restarts + trial.lost_nodes - 1
+        times = trial.restarts + trial.lost_nodes - 1  # the last loss is not followed by a restart
         end = trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
         end = structs.replace(end, worker_lost=True)
         end = self._terms.apply_retries(end, trial.state.retries)
@@ -819,15 +827,17 @@ class Coordinator:
         self.stopping = None if late else self.stopping
         unfinished = []
         for trial in self._open:
+            # once the confirmation has begun, open trials of the search stay as they are
             if self._auxiliary.contains(trial) or not self._confirming:
                 unfinished.append(trial)
         finished = late or (not self.stopping and not unfinished and self._all_started)
-        reason = self.stopping or "the backend gave up"
+        reason = self.stopping or "the backend gave up"  # a backend may return while trials are left
         if finished:
             reason = self.enough or "finished"
         running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
         why = "the sweep failed" if self.error else reason
         ends = [trial.end(Status.INTERRUPTED, why, Facts()) for trial in running]
+        # stopped, but not by a user or a problem: a limit of the sweep file was reached, which is a regular end
         at_limit = self.stopping is not None and not (asked or self.fault or self.error)
         self._emit([*ends, SessionEnded(time=time.time(), reason=reason, finished=finished or at_limit)])
         return finished or not (asked or self.stopping is None)
@@ -860,7 +870,7 @@ class Coordinator:
         if number in self._to_resume:
             self._to_resume.remove(number)
         if self._emit([end]) and end.again:
-            self._queue_again(number, spoilt=had_worker)
+            self._queue_again(number, spoilt=had_worker)  # a worker that it had must be gone before it resumes
         if trial.has_worker:  # the log could not be written
             trial.stage = Stage.WAITING
         self._timeouts.end(number)
@@ -886,12 +896,13 @@ class Coordinator:
         epochs, failure = self._terms.fresh(trial, answer.epochs, answer.facts)
         if not self._log_result(trial, epochs, failure):
             return False
-        if trial.started.trial not in self._open:
+        if trial.started.trial not in self._open:  # ``failure`` has ended it
             return True
         if self._pauses.explain_pause(trial):
             return self._pause_if_held(trial, Facts())
         end = trial.make_due_end()
         facts = answer.facts
+        # trained to its end, as the earlier trial was, and not pruned, diverged or at the target of this sweep
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
             end = trial.end(Status.COMPLETED, answer.reason, Facts())
             facts = structs.replace(facts, checkpoint=kept)
@@ -926,7 +937,7 @@ class Coordinator:
         parts: list[list[EpochReported]] = [[]]
         for epoch, decided in trial.find_decisions(epochs):
             parts[-1].append(epoch)
-            is_last = epoch is epochs[-1]
+            is_last = epoch is epochs[-1]  # no part begins after it, so that the end is logged together with it
             if not is_last and (decided or self._ends_trial(epoch)):
                 parts.append([])
         return parts
@@ -962,16 +973,16 @@ class Coordinator:
         """
         if not self._spec.constraints:
             return events
-        last = {}
+        last_metrics = {}
         for number, trial in self._open.items():
-            last[number] = trial.state.last
+            last_metrics[number] = trial.state.last
         judged: list[Event] = []
         for event in events:
             if isinstance(event, EpochReported):
-                last[event.trial] = event.metrics
+                last_metrics[event.trial] = event.metrics
             if isinstance(event, TrialEnded):
                 event = self._terms.apply_constraints(
-                    event, last.get(event.trial, {})
+                    event, last_metrics.get(event.trial, {})
                 )  # a failed trial that is reopened has none
             judged.append(event)
         return judged
@@ -995,7 +1006,7 @@ class Coordinator:
         change = self._ledger.observe(event)
         self._present.observe(change)
         self._auxiliary.observe(change)
-        event_in_search = renumber_for_search(change)
+        event_in_search = renumber_for_search(change)  # None for baseline, confirmation and what persons do
         verdict = self._inform_search(change, event_in_search)
         if event_in_search is not None:
             self._limits.observe(change)
@@ -1019,7 +1030,7 @@ class Coordinator:
         verdict = None
         for event in _translate_for_search(change, event_in_search, self._unit_reports):
             self._searcher.observe(event)
-            verdict = self._scheduler.observe(event) or verdict
+            verdict = self._scheduler.observe(event) or verdict  # with minutes, a report may be several events
             if self._gain_rule is not None:
                 self._gain_rule.observe(event)
         if verdict and self._unit_reports is not None:
@@ -1036,10 +1047,10 @@ class Coordinator:
         trial = self._open[state.number]
         trial.note_epoch()
         trial.early_end = self._terms.find_early_end(report, verdict, in_search=in_search)
-        if trial.stage is Stage.INTERRUPTED:
+        if trial.stage is Stage.INTERRUPTED:  # an epoch that follows an interruption resumes the trial in the log
             trial.stage = Stage.WAITING
         self._pauses.record(state.number, paused=False)
-        if not self._is_replayed:
+        if not self._is_replayed:  # epochs of this session are timed as they are trained
             self._timeouts.recall(state.number, report.time_s)
 
     def _update_open_trials(self, change: Change) -> None:
@@ -1047,7 +1058,7 @@ class Coordinator:
         match change:
             case Started(state):
                 epochs = self._spec.trial_length(state.params)
-                if state.place is None:
+                if state.place is None:  # of the baseline or the confirmation, which no rule stops or pauses
                     self._open[state.number] = OpenTrial(state, epochs, ())
                 else:
                     self._upcoming.record_start(state.place)
@@ -1078,7 +1089,7 @@ class Coordinator:
             return False
         if end is None or not end.incompatible or epochs:
             return True
-        if any(one.reported for one in self._ledger.trials.values()):
+        if any(one.reported for one in self._ledger.trials.values()):  # so it can train other configurations
             return True
         self.error = TrainableError(end.reason)
         self.stop(f"{FAILED}{end.reason}")
@@ -1107,7 +1118,7 @@ class Coordinator:
         facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))
         if end is None and not state.paused:
             return self._pauses.make_pause(trial, facts)
-        if end and end.status is Status.COMPLETED:
+        if end and end.status is Status.COMPLETED:  # others keep no checkpoint
             return structs.replace(end, facts=facts)
         return end
 

@@ -19,9 +19,10 @@ def redirected(path: Path) -> Iterator[TextIO]:
     Yields a stream to the original standard error, for output meant for the user; it is closed after the block. Raises
     OSError if the file cannot be opened, as when its folder is missing.
     """
-    sys.stderr.flush()
+    sys.stderr.flush()  # what was written before the block does not belong in the file
     kept = os.dup(2)
     encoding = getattr(sys.stderr, "encoding", None)  # what it cannot encode is escaped, as Python does
+    # a duplicate of its own, because closing the stream closes its descriptor, and ``kept`` is restored at the end
     terminal = os.fdopen(os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace")
     with path.open("a", encoding="utf-8") as log, redirect_stderr(_to_file_descriptor_2()):
         os.dup2(log.fileno(), 2)
@@ -47,6 +48,6 @@ def _to_file_descriptor_2() -> TextIO:
     try:
         if sys.stderr.fileno() == 2:
             return sys.stderr
-    except (OSError, ValueError, AttributeError):  # it has no file descriptor
+    except (OSError, ValueError, AttributeError):  # it has no file descriptor, as in a notebook
         pass
     return io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="replace", write_through=True)

@@ -24,6 +24,7 @@ class NotStarted(InputError):
         for line in output.splitlines():
             if line.startswith("error: "):
                 lines.append(line.removeprefix("error: "))
+        # the last line of a traceback says what has happened; a process that was killed may have printed nothing
         lines = lines or output.strip().splitlines()[-1:] or [f"the driver ended with exit code {exit_code}"]
         super().__init__(Problem("", line) for line in lines)
         self.exit_code = exit_code
@@ -49,6 +50,7 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
         StoreError: if the file for its output cannot be created.
     """
     earlier_bytes = _find_size(folder.log)
+    # beside the sweep's folder, which the process may still have to create; it is moved there in the end
     output = folder.path.parent / f".{folder.name}.{get_process_name()}.driver.log"
     with storing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -64,10 +66,12 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     try:
         while _find_size(folder.log) <= earlier_bytes:
             code = driver.poll()
+            # a short session may have begun and ended since the size was read above, so that is read again
             if code is not None and _find_size(folder.log) <= earlier_bytes:
+                # below 0: a signal has killed it; 0: it has ended without a session, which is an error here
                 raise NotStarted(output.read_text(encoding="utf-8", errors="replace"), code if code > 0 else 2)
             time.sleep(LOOK_S)
-    except BaseException:
+    except BaseException:  # also Ctrl-C
         if driver.poll() is None:
             driver.terminate()
             driver.wait()

@@ -70,7 +70,7 @@ class GainSetting:
         if spec.confirm is None:
             seeds = spec.trials_each
         else:
-            seeds = spec.confirm.seeds
+            seeds = spec.confirm.seeds  # finalists are compared by their fresh seeds alone
         return cls(spec.space, spec.objectives[0], spec.seed, wanted, seeds)
 
 
@@ -104,7 +104,7 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> Exp
     else:
         searcher = methods.searcher(spec, (), numbering)
     rule = GainRule(setting, searcher, numbering, enumerates=spec.search_method.enumerates)
-    rule.asks = False
+    rule.asks = False  # `compute` asks once, after all events
     if spec.minutes is None:
         units = None
     else:
@@ -148,7 +148,7 @@ class GainRule:
         self._model = GaussianProcessSearcher(setting.space, (setting.objective,), setting.seed)
         self._configurations = _Configurations(self._model)
         self._listener: Searcher = self._configurations
-        if not numbering.is_plain:
+        if not numbering.is_plain:  # the model then sees each configuration as one trial, with mean metrics
             self._listener = Repeated(self._configurations, numbering)
         self._fewest = FEWEST_ENDED + len(setting.space.varying)
         self._asked = 0  # configurations that had ended when the model was asked last
@@ -192,6 +192,7 @@ class GainRule:
             upcoming = list(self._list_upcoming(self._searcher))
             if not upcoming:
                 return None
+        # a method that learns and a grid, which is tried whole, reach the most promising ones; others try any next
         is_chosen = self._searcher is None or self._enumerates
         modelled = self._model.expected_gain(NEXT, upcoming, chosen=is_chosen)
         if modelled is None:
@@ -201,7 +202,7 @@ class GainRule:
         else:
             count = NEXT
         bounds = self._records.list_bounds(count, modelled.noise)
-        least, why = max(bounds)
+        least, why = max(bounds)  # the search ends at whichever bound the gain falls below first
         return ExpectedGain(modelled.gain, least, why, count)
 
     def _list_upcoming(self, searcher: Searcher) -> Iterator[Params]:
@@ -266,6 +267,7 @@ class _Records:
         """Record the time of a reported epoch, or the score of a trial that has ended; ignore other events."""
         if isinstance(event, EpochReported):
             self._last[event.trial] = event
+            # only the first epoch of a trial reports this number
             self._examples = int(event.measures.get("validation_examples", self._examples))
             self._trained_s += event.time_s
             self._trained.add(self._numbering.find(event.trial).configuration)
@@ -278,7 +280,7 @@ class _Records:
             loss = None
         else:
             loss = self._setting.objective.loss(last.metrics)
-        if loss is None or last is None:
+        if loss is None or last is None:  # the second is for the type checker: without ``last`` there is no loss
             return
         self._scores.setdefault(self._numbering.find(event.trial).configuration, []).append(loss)
         if loss < self._best_loss:
@@ -296,6 +298,7 @@ class _Records:
         elif wanted.gain is not None:
             bounds.append((wanted.gain, "stop_when.gain"))
         if wanted.gain_per_hour is not None:
+            # the next configurations are taken to train as long as those before did on average
             hours = count * self._trained_s / max(len(self._trained), 1) / 3600
             bounds.append((wanted.gain_per_hour * hours, f"stop_when.gain_per_hour, for {hours:.2g} h of training"))
         return bounds

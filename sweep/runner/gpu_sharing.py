@@ -85,7 +85,7 @@ def gain(before: Level, after: Level) -> float:
         speed = geometric_mean(after.speeds[name] / before.speeds[name] for name in alike)
     else:
         speed = geometric_mean(after.speeds.values()) / geometric_mean(before.speeds.values())
-    return speed * after.at_once / before.at_once
+    return speed * after.at_once / before.at_once  # from the speed of one trial to that of all
 
 
 def count_fitting_trials(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
@@ -135,6 +135,7 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
     first = before.ended - before.begun
     second = after.ended - after.begun
     examples = before.examples_per_s * first + after.examples_per_s * second
+    # the time between the two epochs counts as well, and the merged one covers it
     return replace(after, begun=before.begun, examples_per_s=examples / (after.ended - before.begun))
 
 
@@ -145,7 +146,7 @@ def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -
     the GPUs were in use on average are counted. Return {} until there are ``at_once`` of them that took ``at_once``
     times `MEASURED_S` seconds in total. The caller must leave out warm-up epochs.
     """
-    own = []
+    own = []  # those on the share of a GPU that each of ``trials`` trials gets
     for epoch in epochs:
         if math.isclose(epoch.gpus * trials, 1) and epoch.examples_per_s > 0:
             own.append(epoch)
@@ -154,7 +155,7 @@ def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -
     for epoch in own:
         if _average_gpus_in_use(epoch, epochs) >= full:
             counted.append(epoch)
-    seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)
+    seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)  # in total; below, of one epoch
     if len(counted) < at_once or seconds < MEASURED_S * at_once:
         return {}
     examples: dict[str, list[tuple[float, float]]] = {}
@@ -177,7 +178,7 @@ def _average_gpus_in_use(epoch: EpochsOnShare, all_of_them: Sequence[EpochsOnSha
     length = epoch.ended - epoch.begun
     if length <= 0:
         return 0.0
-    together = (
+    together = (  # the share of each other epoch, times the seconds in which it ran at the same time as this one
         other.gpus * max(min(other.ended, epoch.ended) - max(other.begun, epoch.begun), 0.0)
         for other in all_of_them
         if other.trial != epoch.trial
@@ -248,7 +249,8 @@ class Sharing:
         match change:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
-                self._change_remaining(trial.reopened)
+                self._change_remaining(trial.reopened)  # 1 more if it had ended before; new trials count already
+            # with ``memo``, another sweep has trained the epoch, perhaps on other GPUs
             case Reported(trial, event) if event.memo is None and "gpus" in event.measures:
                 self._record_epoch(event, self._trials[trial.number])
             case Interrupted(trial, event) | Ended(trial, event):
@@ -308,6 +310,7 @@ class Sharing:
         measures = event.measures
         self._memory_bytes = measures.get("gpu_memory_bytes", self._memory_bytes)
         trial.peak_bytes = max(trial.peak_bytes, measures.get("gpu_memory_peak_bytes", 0.0))
+        # in a worker that has trained a trial of the same structure, even the first epoch compiles nothing
         is_warm = gpus in trial.seen or (event.epoch == 1 and measures.get("compile_s") == 0.0)
         if is_warm and event.examples_per_s:
             begun = event.time - event.time_s
@@ -348,20 +351,21 @@ class Sharing:
         enough = math.inf if self._left is None else self._left  # a level that is never full cannot be measured
         tried = {}
         for trials, count in at_once.items():
-            if trials <= now or count <= enough:
+            if trials <= now or count <= enough:  # also the levels up to now, which were measured before
                 tried[trials] = count
         if now not in self._speeds and (found := measure_speeds(self._epochs, now, at_once[now])):
             self._speeds[now] = found
+        # as many as the smallest structure allows: trials of larger ones get more than the decided share
         most = max(count_fitting_trials(peak, self._compute_memory_shares()) for peak in peaks.values())
         levels = []
         for trials in list_levels_to_try(tried, most):
             levels.append(Level(trials, at_once[trials], self._speeds.get(trials, {})))
         self._decision = decide(levels)
         if self._decision != before:
-            self._epochs.clear()
+            self._epochs.clear()  # the next speeds are measured from new epochs alone
             for trial in self._trials.values():
                 trial.begun = None
-            if self._decision.compared or self._decision.trials != now:
+            if self._decision.compared or self._decision.trials != now:  # else only one number is possible: no news
                 self._say(describe_decision(self._decision, max(peaks.values()), self._memory_bytes))
         if self._decision.trials != now:
             self._announce_shares(dict(self._list_changed_shares()))
@@ -394,6 +398,7 @@ class Sharing:
         known = self._known_peaks()
         own = []
         for name in known:
+            # the name "" stands for trials whose structure is not known yet
             if name == trial.structure or (name and fits_structure(trial.params, name)):
                 own.append(known[name])
         return max(own or known.values(), default=None)

@@ -135,7 +135,7 @@ class Limits:
                 self._is_timed, self._last_time = False, now
                 self._failures.clear()  # the code may have been corrected
                 self._alike = 0
-                return
+                return  # without `_clock`, which counts the time of events within a session
             case Reported(_, report):
                 self._count_epoch(report)
             case Ended(trial, end):
@@ -204,7 +204,7 @@ class Limits:
         a completed one can be better.
         """
         if event.waits or event.status not in JUDGED:
-            return  # trials that wait until the search is over end with it
+            return  # paused trials that are pruned when the search is over do not show that it makes no progress
         completed = event.status is Status.COMPLETED
         loss = self._objective.loss(trial.last)
         if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):
@@ -256,12 +256,12 @@ class Limits:
         running trials have trained since their last reports is included, at the highest price.
         """
         budget = self._budget
-        under_way_s = self._under_way_s * self._bounds.gpus
+        under_way_gpu_s = self._under_way_s * self._bounds.gpus
         for limit, spent, unit in (
             (budget.hours, (self._earlier_s + self._session_s) / 3600, "hours"),
-            (budget.gpu_hours, (self._gpu_s + under_way_s) / 3600, "GPU hours"),
+            (budget.gpu_hours, (self._gpu_s + under_way_gpu_s) / 3600, "GPU hours"),
             (budget.epochs, self._epochs, "epochs"),
-            (budget.money, self._cost + under_way_s / 3600 * self._highest_price, "in money"),
+            (budget.money, self._cost + under_way_gpu_s / 3600 * self._highest_price, "in money"),
         ):
             if limit is not None and spent >= limit:
                 return f"budget of {limit:g} {unit}"
@@ -369,7 +369,7 @@ class Timeouts:
         trial.together = together
         if not epochs:
             return
-        if trial.longest_s is None:
+        if trial.longest_s is None:  # the first report of this worker, whose time includes loading and compiling
             self._longest_first_s = max(self._longest_first_s or 0.0, took_s)
         trial.longest_s = max(trial.longest_s or 0.0, took_s / epochs)
 
@@ -385,7 +385,7 @@ class Timeouts:
         The limits are `trial_hours` and `epoch_minutes` or, without the latter, a bound by the epochs measured so far.
         """
         now = self._clock()
-        for number, trial in list(self._running.items()):
+        for number, trial in list(self._running.items()):  # a copy: the caller ends trials in between
             waited_s = now - trial.since
             if self._hours is not None and trial.spent_s + waited_s > self._hours * 3600:
                 yield number, f"took more than {self._hours:g} hours (resources.trial_hours)"

@@ -97,18 +97,19 @@ def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateC
     rates = list[float]()
     losses = list[float]()
     smoothed = list[float]()
-    mean, lowest, diverged = 0.0, math.inf, None
+    moving_mean, lowest, diverged = 0.0, math.inf, None
     for rate, loss in tried:
         if math.isfinite(loss):
-            mean = MEMORY * mean + (1 - MEMORY) * loss
-            now = mean / (1 - MEMORY ** (len(losses) + 1))
+            moving_mean = MEMORY * moving_mean + (1 - MEMORY) * loss
+            corrected = moving_mean / (1 - MEMORY ** (len(losses) + 1))  # corrects for the start at 0, which is no loss
             rates.append(rate)
             losses.append(loss)
-            smoothed.append(now)
-            lowest = min(lowest, now)
-        floor = min(smoothed[:1], default=0.0)
-        limit = (DIVERGED - 1) * max(abs(lowest), abs(floor) / 10)
-        if not math.isfinite(loss) or now - lowest > limit:
+            smoothed.append(corrected)
+            lowest = min(lowest, corrected)
+        first_smoothed = min(smoothed[:1], default=0.0)
+        # a tenth of the first loss at least: near a lowest loss of 0, every loss would be a multiple of it
+        limit = (DIVERGED - 1) * max(abs(lowest), abs(first_smoothed) / 10)
+        if not math.isfinite(loss) or corrected - lowest > limit:
             diverged = rate
             break
     return RateCurve(params, tuple(rates), tuple(losses), tuple(smoothed), _find_steepest(rates, smoothed), diverged)
@@ -122,11 +123,11 @@ def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float |
     """
     if len(rates) < 10:
         return None
-    least = FALLS * max(abs(loss) for loss in smoothed)
+    least = FALLS * max(abs(loss) for loss in smoothed)  # smaller falls are rounding errors
     if smoothed[0] - min(smoothed) < least:
         return None
     end = min(range(len(smoothed)), key=smoothed.__getitem__)
-    falls = [
+    falls = [  # (slope, index): over five updates, because one by one the losses are noisy
         ((smoothed[i + 2] - smoothed[i - 2]) / math.log(rates[i + 2] / rates[i - 2]), i)
         for i in range(5, min(end, len(rates) - 2))  # the first few are hardly smoothed
     ]

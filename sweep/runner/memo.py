@@ -72,6 +72,7 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
     for event in store_log.read(folder.log):
         if isinstance(event, EpochReported) and event.trial == parent and event.epoch <= epoch:
             source_of_epoch = event.memo or f"{folder.name}/{parent}"
+            # ``driven_s`` is the time in the session that trained the epoch
             epochs.append(structs.replace(event, trial=started.trial, memo=source_of_epoch, driven_s=None))
     try:
         if checkpoints.list_names(folder.path, started.trial):
@@ -111,7 +112,7 @@ def _take_over_checkpoint(
         if is_last:
             raise
         return
-    if (manifest.epoch == len(epochs)) is not is_last:
+    if (manifest.epoch == len(epochs)) is not is_last:  # the last one is of the last epoch, and no other one is
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranking_loss(taken[-1].metrics), reports=taken)
@@ -158,7 +159,7 @@ class Memo:
                     text = "their minutes ended them, and how far these lead depends on the machine"
                     self._notify_once(other.name, "minutes", f"no results of {other.name} are reused: {text}")
                     continue
-                if doubt := info.doubt:
+                if doubt := info.doubt:  # told only if there are results of the same code that could be used
                     self._notify_once("", doubt, f"no results of earlier sweeps are reused: {doubt}")
                     continue
                 if doubt := about.doubt:
@@ -180,9 +181,10 @@ class Memo:
         """
         hindrances: list[tuple[_TrialLocation, str]] = []  # reasons not to continue, of the longest shorter trial first
         entries = self._entries.get(_make_memo_key(started, self._folds), [])
+        # first those of the same length, then shorter ones, the longest first, then longer ones, which only explain
         for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
             if entry.length != epochs and done and not done < entry.length < epochs:
-                continue
+                continue  # a trial that has begun gains only by a shorter result with more epochs than it has
             try:
                 end = entry.read_end()
                 if end.facts.data is None:
@@ -225,6 +227,7 @@ class Memo:
         if source is None:
             return None
         try:
+            # the path is FOLDER/checkpoints/TRIAL/epoch-N
             kept = checkpoints.fetch_checkpoints(source.parent.parent.parent, int(source.parent.name))
             for path in sorted({*kept, source}):
                 _take_over_checkpoint(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
@@ -248,7 +251,7 @@ class Memo:
             return None
         if entry.length > epochs:
             return "they went on after that epoch, and a schedule may depend on the number of epochs"
-        if len(entry.epochs) < entry.length:
+        if len(entry.epochs) < entry.length:  # completed all the same, as by `training.patience`
             return "they ended early"
         if not end.facts.extends:
             schedule = params.get("lr_schedule")
@@ -269,6 +272,7 @@ class Memo:
         for epoch in store_log.read_at(entry.log, entry.epochs):
             if isinstance(epoch, EpochReported):
                 epochs.append(structs.replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None))
+        # this sweep has spent no time on it, and `hand_over` has yet to copy the checkpoint
         facts = structs.replace(end.facts, started=None, lived_s=None, train_s=0.0, overhead_s={}, checkpoint=None)
         return Answer(source, tuple(epochs), facts, entry.checkpoint(end), whole)
 
@@ -288,7 +292,7 @@ class Memo:
         ledger = Ledger(keep_epochs=False)
         start = 0
         for change, end in ledger.follow(folder.log):
-            start, begun = end, start
+            start, begun = end, start  # an event begins where the one before it ends
             match change:
                 case Started(trial) if trial.start.parent is None:  # a copy began with other parameters
                     entries[trial.number] = _TrialLocation(folder.log, folder.name, trial.number)
@@ -309,7 +313,8 @@ class Memo:
 def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
     """Return a key that is equal for trials with equal parameters except ``epochs``, equal seeds and equal folds.
 
-    Folds are equal only if the number of folds, ``folds``, is the same too.
+    A trial with the parameter ``epochs`` and one without it have different keys, whatever its value. Folds are equal
+    only if the number of folds, ``folds``, is the same too.
     """
     rest = {}
     for name, value in started.params.items():

@@ -116,7 +116,7 @@ class PlannedPoints:
     def _plan_next(self, points: Iterable[Params]) -> None:
         """Plan ``points``, in order, for the next trials that have not started and have no planned configuration."""
         free = (trial for trial in count() if trial not in self._started and trial not in self._planned)
-        for trial, point in zip(free, list(points), strict=False):
+        for trial, point in zip(free, list(points), strict=False):  # ``free`` never ends
             self._planned[trial] = point
 
 
@@ -249,6 +249,7 @@ class Repeated:
         self._numbering = numbering
         for configuration, trials in self._members.items():
             end = trials[-1].end
+            # whole only because fewer trials are asked for now; the results of the others are observed already
             if configuration not in were_whole and self._is_whole(configuration) and end is not None:
                 self._observe_result(configuration, end)
 
@@ -274,6 +275,7 @@ class Repeated:
                     self._let_inner_observe([structs.replace(start, trial=configuration, repeat=0)])
             case Ended(trial, end) | Interrupted(trial, end):
                 configuration = self._numbering.find(trial.number).configuration
+                # trials that were interrupted otherwise go on, and then end or pause
                 if (trial.paused or trial.ended is not None) and self._is_whole(configuration):
                     self._observe_result(configuration, end)
             case _:
@@ -321,7 +323,7 @@ class Repeated:
         events = list(_summarize_repeats(configuration, trials, end, 0))
         first, *others = self._results[configuration].places
         for place in others:
-            self._history[place] = []
+            self._history[place] = []  # emptied, not removed: the other results know their places by index
         self._history[first] = events
         self._results[configuration] = _Result(places=[first])
         self._results[configuration].record(trials, events)
@@ -352,6 +354,7 @@ def _summarize_repeats(
 
     Metrics are averaged over its trials, none of which is running. ``last`` is the last event of these.
     """
+    # a failed repeat says nothing about the configuration, unless all have failed
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
     common = set(counted[0].epochs)
     for trial in counted[1:]:
@@ -424,7 +427,7 @@ def _build_without_repeats(
                 others.append(one.name)
         raise InputError.one("method", f"{used.name} optimizes one objective only", f"method: {', or '.join(others)}")
     make_searcher = used.load_searcher()
-    if used.learns:
+    if used.learns:  # such a method takes no starting points, so they are suggested before it is asked
         inner: Searcher = make_searcher(space, objectives, seed)
         return PlannedPoints(inner, complete_starting_points(space, start_with, seed))
     if used.enumerates:
@@ -522,6 +525,7 @@ def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep
             folder = ResultsFolder.open(results, sweep)
             log_bytes = 0
             if folder.log.exists():
+                # the end of the last whole event, not of the file: a running sweep may be writing another one
                 for _, end in store_log.read_with_ends(folder.log):
                     log_bytes = end
             if folder.store is None:
@@ -557,7 +561,7 @@ def learn_warm_start(
         else:
             folder = ResultsFolder(Path(path))
         log = folder.log
-        if log_bytes and not log.exists():
+        if log_bytes and not log.exists():  # with 0, the earlier sweep had no log yet when this one began
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
         with ledger.naming(log):
             events = _read_first_events(log, log_bytes)

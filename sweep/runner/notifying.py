@@ -62,7 +62,7 @@ def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
     """
     watch = NoticeWatch(Outline.of(spec), is_confirmed_next=True)
     for event in log.read(folder.log):
-        watch.skip(event)
+        watch.skip(event)  # makes no notice, but keeps the end of the search in ``withheld``
     if watch.withheld is None:
         return
     receivers = [Receiver(receiver) for receiver in spec.notify]
@@ -81,7 +81,7 @@ class Notifier(Follower):
         self._skip_bytes = folder.log.stat().st_size if folder.log.exists() else 0
         self._receivers = [Receiver(receiver) for receiver in spec.notify]
         self._asks_for_verdict = any("verdict" in receiver.kinds for receiver in spec.notify)
-        super().__init__("notices", PERIOD_S)
+        super().__init__("notices", PERIOD_S)  # last, because it starts the thread that calls `update`
 
     def update(self) -> None:
         """Read the new events of the log, and queue the notices that follow from them for the receivers.
@@ -93,7 +93,7 @@ class Notifier(Follower):
         new: list[Event] = []
         for event, end in log.read_with_ends(self._folder.log, self._offset):
             self._offset = end
-            if end <= self._skip_bytes:
+            if end <= self._skip_bytes:  # an earlier session has sent the notices of this event
                 self._watch.skip(event)
             else:
                 new.append(event)
@@ -115,7 +115,7 @@ class Notifier(Follower):
         """
         try:
             super().close()
-        except Exception:
+        except Exception:  # without its last notices, the sweep has still ended well
             logging.getLogger(__name__).exception("the last notices could not be made")
         _close_receivers(self._receivers)
 
@@ -144,15 +144,15 @@ class Receiver:
         """Accept no more notices, and wait until the queued ones are sent, for about ``timeout_s`` seconds."""
         deadline = time.monotonic() + timeout_s
         try:
-            self._queue.put(None, timeout=timeout_s)
-        except queue.Full:
+            self._queue.put(None, timeout=timeout_s)  # ends `_work`, after the notices before it
+        except queue.Full:  # the thread is a daemon, which does not keep the process from ending
             return
         self._thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _work(self) -> None:
         """Send the queued notices, with up to three attempts each, until the queue is closed; runs in the thread."""
         while (notice := self._queue.get()) is not None:
-            for pause_s in (*PAUSES_S, None):
+            for pause_s in (*PAUSES_S, None):  # None: no pause follows the last attempt
                 try:
                     self._send(notice)
                     break
@@ -192,7 +192,7 @@ def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> S
         return partial(_post_notice, asked.webhook, headers)
     if asked.slack is not None:
         return partial(_post_to_slack, environment.get(asked.slack, ""))
-    return partial(_send_mail, asked, environment.get(asked.password or "", ""))
+    return partial(_send_mail, asked, environment.get(asked.password or "", ""))  # the only kind that is left
 
 
 def _log(text: str) -> None:

@@ -110,7 +110,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     searcher = methods.searcher(spec, basis.folders)
     basis.learn(searcher)
     began = time.monotonic()
-    first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))
+    first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))  # None: without a limit
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
     feasible_share = _estimate_feasible_share(spec)
     is_thin = feasible_share is not None and feasible_share < THIN
@@ -118,14 +118,15 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     lengths = [spec.trial_length(params) for params in seen]
     alike = len(set(lengths)) == 1
     mean_length = lengths[0] if alike else fmean(lengths)
-    members = None if spec.population is None else spec.population.size  # copies inherit epochs
+    members = None if spec.population is None else spec.population.size
+    # a population trains the epochs of its members once: copies have those of their parents and train only the rest
     trials_priced = members or (ENDLESS * spec.trials_each if spec.endless else trials)
     timing = basis.timing(first)
     course = rehearse_course(
         spec,
         basis.folders,
         max(lengths),
-        trials_priced if alike else None,
+        trials_priced if alike else None,  # with several lengths, there is no telling how many reach a rung
         max(concurrent, 1),
         _find_epoch_s(spec, timing),
     )
@@ -134,10 +135,12 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     else:
         epochs_per_trial = course.epochs / trials_priced
     all_epochs = None
+    # known only if trials have epochs, and either all have the same number or all configurations were looked at
     if trials is not None and (alike or len(seen) == configurations) and spec.counts_epochs:
         all_epochs = round((members or trials) * mean_length)
     compute_price = pricing.price if spec.minutes is None else pricing.price_units
     price = compute_price(spec, trials_priced, epochs_per_trial, timing, max(concurrent, 1))
+    # for the confirmation, whose budget is a share of it: in the same units as ``lengths``, unlike `Price.epochs`
     if spec.minutes is None or price.trials is None:
         epochs_searched = price.epochs
     else:
@@ -215,11 +218,12 @@ def rehearse_course(
         return methods.scheduler(rehearsed, folders)
 
     def method(number: int) -> tuple[Searcher, Sequence[Landscape]]:
+        # another seed and another landscape for each rehearsal, since their results are averaged
         searcher = methods.searcher(replace(rehearsed, seed=number), folders, spec.trials_each)
         return searcher, [Landscape(spec.space, f"{number} {metric.name}") for metric in spec.metrics]
 
     objective = rehearsed.objectives[0]
-    own = isinstance(spec.early_terminate, Own)
+    own = isinstance(spec.early_terminate, Own)  # may look at every epoch, and fail where built-in rules cannot
     used = spec.search_method
     if used.learns and not used.is_own:  # a user's own method may be slow
         learning = method
@@ -232,13 +236,14 @@ def rehearse_course(
         )
 
     def expect_all_epochs(*, lacks_times: bool) -> pricing.Course:
-        rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs
-        return pricing.Course(rungs, trials and float(trials * epochs), lacks_times)
+        rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs  # without trials, none is rehearsed
+        return pricing.Course(rungs, trials and float(trials * epochs), lacks_times)  # None without ``trials``
 
     if not own:
         return rehearse(epoch_s or SHORT_EPOCH_S)
     try:
         course = rehearse(epoch_s or SHORT_EPOCH_S)
+        # equal if repeated, so the rule does not decide at random, and another course with other times: it needs them
         if epoch_s is None and rehearse(SHORT_EPOCH_S) == course != rehearse(LONG_EPOCH_S):
             return expect_all_epochs(lacks_times=True)
     except SweepError:
@@ -278,6 +283,7 @@ def _sample_configurations(
             description = f"the first {len(seen)} configurations"
         return description, seen
     if thin:
+        # random search also looks for points that meet the constraints when none of its draws does
         points = _iterate_suggestions(random_search(spec.space, spec.seed), enough)
     else:
         draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
@@ -352,7 +358,7 @@ def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[B
     counts: dict[str, int] = {}
     numbers = sorted(value for value in values if isinstance(value, int | float))
     order = [*(list_choices(parameter.domain) or ()), *numbers, *values]
-    for value in order:
+    for value in order:  # a dict keeps this order, which is that of the bins
         counts.setdefault(key(value), 0)
     for value in values:
         counts[key(value)] += 1
@@ -378,7 +384,7 @@ def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
         inner_edges.append(scaled[0] + (scaled[1] - scaled[0]) * step / BINS)
     if log:
         inner_edges = [math.exp(edge) for edge in inner_edges]
-    edges = [low, *inner_edges, high]
+    edges = [low, *inner_edges, high]  # the ends as they are, without rounding, so that both numbers are in a bin
     for index, (left, right) in enumerate(pairwise(edges)):
         last = index == BINS - 1
         yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))

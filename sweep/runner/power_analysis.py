@@ -58,9 +58,9 @@ def detectable(
     count = configurations or 2
     if len(spec.metrics) < 2:
         needed = LEAST
-    else:
+    else:  # each pair is compared by a p-value of its own, which is adjusted for the number of pairs
         needed = count_seeds_needed(count * (count - 1) // 2)
-    if spec.confirm is not None and count > 1:
+    if spec.confirm is not None and count > 1:  # then only finalists are compared, by a test of the race
         configurations = count = min(spec.confirm.finalists, count)
         seeds = spec.confirm.seeds
         needed = FIRST_SEEDS
@@ -70,13 +70,13 @@ def detectable(
             count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
-        tells = compute_detectable_difference if spec.confirm is None else _compute_race_difference
-        by_seeds = tells(known.spread, seeds, count)
+        compute_difference = compute_detectable_difference if spec.confirm is None else _compute_race_difference
+        by_seeds = compute_difference(known.spread, seeds, count)
     examples = needed_examples = None
     if spec.metrics:
         metric = spec.metrics[0].name
     else:
-        metric = ""
+        metric = ""  # not used: without a metric, no earlier sweep is known (`find_earlier_results`)
     if known is not None:
         examples = ranking.compute_sampling_error(metric, known.level, known.examples, known.loss_deviation)
         if examples and by_seeds and by_seeds < examples.difference:
@@ -115,6 +115,7 @@ def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
 
     info = folder.read_info()
     metric = spec.metrics[0].name
+    # the slice is empty if sweep.json names no objective; then the metric differs as well
     if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
         return None
     read = reading.read_tables(folder, ranking.COLUMNS)
@@ -137,5 +138,5 @@ def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float
 
     freedom = (finalists - 1) * (seeds - 1)
     level = compute_race_level(finalists, seeds)
-    errors = float(stdtrit(freedom, 1 - level / 2))
-    return errors * spread * math.sqrt(2 / seeds)
+    standard_errors = float(stdtrit(freedom, 1 - level / 2))
+    return standard_errors * spread * math.sqrt(2 / seeds)

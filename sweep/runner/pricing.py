@@ -109,7 +109,7 @@ def rehearse_scheduler(
         workers: number of trials at once.
     """
     decisions = build().decision_epochs(epochs)
-    if trials is None or not decisions:
+    if trials is None or not decisions:  # nothing to count, or no trial is ever stopped
         return Course(
             tuple(ExpectedRung(epoch, None) for epoch in decisions), None if trials is None else trials * epochs
         )
@@ -117,6 +117,7 @@ def rehearse_scheduler(
         reported = tuple(range(1, epochs + 1))
     else:
         reported = (*decisions, epochs)
+    # as many trials and rehearsals as take a moment: reports take the time or, if a method learns, its suggestions
     if method is None:
         tried = min(trials, MOST_REHEARSED, max(REPORTED // len(reported), FEWEST_REHEARSED))
         rehearsals = max(min(REHEARSED // tried, REPORTED // (tried * len(reported))), 1)
@@ -131,15 +132,15 @@ def rehearse_scheduler(
         workers=min(workers, tried),
         epoch_s=epoch_s,
     )
-    numbers = random.Random(0)
+    numbers = random.Random(0)  # of all rehearsals; the seed is fixed, so that a plan is always the same
     reached = Counter[int]()
-    begun = 0
+    begun = 0  # fewer than ``tried`` times ``rehearsals`` if the space has no more configurations
     for number in range(rehearsals):
         searcher, landscapes = (None, numbers) if method is None else method(number)
         rehearsal = Rehearsal(setting, build(), landscapes)
         reached.update(rehearsal.run(searcher))
         begun += rehearsal.begun
-    lengths = zip(reported, (0, *reported), strict=False)
+    lengths = zip(reported, (0, *reported), strict=False)  # each report with the one before it
     trained = sum((epoch - before) * reached[epoch] for epoch, before in lengths)
     return Course(
         tuple(ExpectedRung(epoch, reached[epoch] * trials / begun) for epoch in decisions), trained * trials / begun
@@ -161,7 +162,7 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
         return None
     share = spec.confirm.share()
     each = longest * (spec.folds or 1)
-    baseline = []
+    baseline = []  # takes part in addition to the finalists
     if spec.baseline is not None:
         baseline.append(each)
     finalists = min(spec.confirm.finalists, configurations or spec.confirm.finalists)
@@ -170,7 +171,7 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
     else:
         allowed = share * epochs
     racers = confirmation.count_affordable([each] * finalists, baseline, allowed) + len(baseline)
-    if math.isinf(allowed):
+    if math.isinf(allowed):  # the quotient below would be infinite, which `int` refuses
         seeds = spec.confirm.seeds
     else:
         seeds = min(spec.confirm.seeds, int(allowed // (racers * each)))
@@ -200,7 +201,8 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
     seconds, at_once = math.inf, float(concurrent)
     if trials_left is not None:
         at_once = max(min(concurrent, trials_left), 1)
-        seconds = timing.start_s + max(trials_left * each_s / at_once, each_s)
+        seconds = timing.start_s + max(trials_left * each_s / at_once, each_s)  # a whole trial at least
+    # budgets as seconds of the sweep; those of GPU hours and money are spent by all concurrent trials together
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
         limits.append(budget.gpu_hours * 3600 / (gpus * at_once))
@@ -245,7 +247,7 @@ def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timi
     timing = time_units(spec, measured)
     epochs = None
     if measured is not None and spec.budget.epochs is not None:
-        epochs = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)
+        epochs = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)  # the budget in units
     in_units = replace(spec, budget=spec.budget.model_copy(update={"epochs": epochs}))
     found = price(in_units, trials, per_trial, timing, concurrent)
     if measured is None or found.trained_s is None:
@@ -321,7 +323,7 @@ def find_earlier_times(
     Only sweeps with the same number of simulated GPUs are considered, and only epochs whose ``steps_per_epoch`` occurs
     in ``sample``. Damaged sweeps are skipped.
     """
-    lengths = [params.get(EPOCH_LENGTH) for params in sample]
+    lengths = [params.get(EPOCH_LENGTH) for params in sample]  # with other lengths, epochs take other times
     for folder in list_begun_sweeps(results):
         try:
             info = folder.read_info()
@@ -380,7 +382,8 @@ def measure_epoch_times(
     terms = Terms(spec)
     try:
         trainable = load_trainable(spec.trainable, import_folders, seed=spec.data_seed)()
-        spent: list[tuple[float, float]] = []  # seconds besides the epochs, and seconds per epoch
+        # of each trial: seconds besides the epochs, which for the first include the import, and seconds per epoch
+        spent: list[tuple[float, float]] = []
         for trial, params in enumerate(sample[:2]):
             assignment = terms.trial(trial, params, devices)
             trainable.begin(assignment)
@@ -390,7 +393,7 @@ def measure_epoch_times(
         end_trial(trainable)
     except Exception as error:
         raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
-    first_s = max(spent[0][0], 0.0)
+    first_s = max(spent[0][0], 0.0)  # not below 0, since the epochs count with the time of the last of their phase
     trial_s = max(spent[-1][0], 0.0)
     return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
 

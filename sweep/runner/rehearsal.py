@@ -55,7 +55,7 @@ class MadeUpTrial:
         agrees = agreement(epoch, epochs)
         angle = TURN * math.log(epoch)
         early = math.cos(angle) * self.first + math.sin(angle) * self.soon
-        differs = math.sqrt(1.0 - agrees**2)
+        differs = math.sqrt(1.0 - agrees**2)  # so that losses have the variance 1 at every epoch
         return agrees * self.end + differs * early + FALL * (1.0 - agrees)
 
 
@@ -106,7 +106,8 @@ class Landscape:
         name = f"{self._name} {part} {parameter.name}"
         if not isinstance(domain, Range):
             return random.Random(f"{name} {key(value)}").gauss(0.0, 1.0)
-        best = random.Random(name).uniform(0.1, 0.9)
+        best = random.Random(name).uniform(0.1, 0.9)  # where the bowl has its bottom, if the range is from 0 to 1
+        # of (u - best)**2, if u is uniform between 0 and 1
         mean = 1 / 12 + (0.5 - best) ** 2
         variance = 1 / 180 + (0.5 - best) ** 2 / 3
         return ((to_unit(domain, value) - best) ** 2 - mean) / math.sqrt(variance)
@@ -173,7 +174,7 @@ class Rehearsal:
                 self._schedule_report(trial)
             if not self._running:
                 return self._reached
-            self._now, _, trial = heapq.heappop(self._running)
+            self._now, _, trial = heapq.heappop(self._running)  # the report that comes next in simulated time
             if self._report(trial):
                 self._schedule_report(trial)
 
@@ -201,7 +202,7 @@ class Rehearsal:
 
     def _start(self, number: int) -> bool:
         """Start trial ``number``, the next one; return False if the searcher has no configuration for it."""
-        params: Params = {}
+        params: Params = {}  # without a searcher, made-up trials do not depend on them
         if self._searcher is not None:
             suggested = self._searcher.suggest(number)
             if suggested is None:
@@ -243,7 +244,7 @@ class Rehearsal:
             trial=trial, epoch=epoch, metrics=metrics, time=self._present_s, time_s=self._setting.epoch_s
         )
         stopped = self._let_observe(report)
-        if epoch == epochs:
+        if epoch == epochs:  # first: a trial that has trained all epochs is neither pruned nor paused
             self._end(trial, Status.COMPLETED)
             return False
         if stopped is not None:

@@ -143,6 +143,7 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
             hint = ""
         what = f"the checkpoint of epoch {number} is damaged ({error})"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
+    # the log decides; a checkpoint also knows epochs that the log does not, as after a repair
     told = {report.epoch: report for report in manifest.reports} | reports
     return KeptCheckpoint(
         sweep=reopen(folder.path.parent, str(folder.path)),
@@ -191,7 +192,7 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
         data = trainable.facts().data
     except Exception as error:  # any error of the user's code
         what = f"{sweep.spec.trainable} cannot be restored from {kept.checkpoint.name}: {in_short(error)}"
-        raise InputError.one(kept.where, what, change) from error
+        raise InputError.one(kept.where, what, change) from error  # changed code, if it has, is the likely cause
     if kept.facts.data not in (None, data):
         notes.append("the data has changed since the trial was trained")
     return Restored(kept, trainable, source, assignment, tuple(notes))
@@ -368,10 +369,10 @@ def evaluate_tests(
                 continue
             except SweepError:
                 raise
-            except Exception as error:  # any error of the user's code
+            except Exception as error:  # any error of the user's code, which the next models would meet as well
                 say(f"no test: {in_short(error)}")
                 break
-            if metrics is None:
+            if metrics is None:  # there is no test data, for any model
                 break
             log.append([ModelTested(trial=trial, metrics=metrics, time=time.time())])
             count += 1

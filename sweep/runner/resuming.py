@@ -116,16 +116,16 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     if spec.chosen:  # a sweep keeps to what was chosen when it began
         keys = ("method", "early_terminate") if spec.chosen[1] else ("method",)
         now |= {key: before[key] for key in keys}
-    if not spec.names_first_rung:
+    if not spec.names_first_rung:  # the default may have been another one when the sweep began
         now["early_terminate"] = _with_earlier_first_rung(now["early_terminate"], before["early_terminate"])
     found = list(find_differences(before, now))
-    content = reopened.spec.to_json_dict()
+    content = reopened.spec.to_json_dict()  # keeps what was changed otherwise; only the differences are put into it
     for one in found:
         keys_to_replace, value = _find_replacement(one, now)
         first, *rest = keys_to_replace
         content[str(first)] = _replace_value(content.get(str(first)), rest, value)
     refuse(_list_problems(found, reopened, simulated_gpus, file), RefusedError)
-    wanted = parse_spec(json.dumps(_without_nulls(content)), str(file))
+    wanted = parse_spec(json.dumps(_without_nulls(content)), str(file))  # None: a key that the file does not have
     changes.check_change(reopened.spec, wanted, f"{file}: ")
     lines = [f"{file}: {one.describe()}" for one in found]
     return replace(reopened, spec=wanted, file=_without_nulls(now)), lines
@@ -150,6 +150,7 @@ def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[
     For a difference within a parameter or in ``early_terminate``, that is the whole block, from ``now``, the content of
     the file as it is to be. The value None stands for a key that is removed.
     """
+    # whole blocks: a rule or a domain of another kind has other keys, so that single ones would not fit together
     if one.keys[0] == "early_terminate":
         return ("early_terminate",), now["early_terminate"]
     if one.keys[0] != "parameters":
@@ -212,4 +213,5 @@ def reopen_to_confirm(
     for key, value in given.items():
         if value is not None:
             changes_of_confirm.append(f"confirm.{key}={value}")
+    # a block that is missing is created first, with its defaults; the keys are then set in it
     return reopen(results, sweep, [*([] if known else ["confirm={}"]), *changes_of_confirm])

@@ -57,7 +57,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     seeds = wanted.seeds
     all_data = wanted.all_data
     if trial is None:
-        trial = min(one.trial for one in restoring.find_best_configuration(folder))
+        trial = min(one.trial for one in restoring.find_best_configuration(folder))  # it has the first of its seeds
     state, _ = restoring.history(folder, trial)
     started = state.start
     if started.parent is not None:
@@ -69,7 +69,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     name = wanted.name or free_name(folder.path.parent, f"{folder.name[:LONGEST]}-retrain")
     keys = resolved.make_trial_file(sweep.spec, started.params, started.seed, name)
     length = _set_length(keys, sweep.spec, started.params, epochs)
-    keys |= {"repeats": seeds} if seeds > 1 else {}
+    keys |= {"repeats": seeds} if seeds > 1 else {}  # the seeds that follow the trial's own
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length}"
     for metric in _list_metrics(keys):
         metric.pop("target", None)  # a target would end a trial early
@@ -87,7 +87,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
         "sweep": folder.name,
         "folder": str(folder.path.absolute()) if folder.store is None else folder.place,
         "trial": trial,
-        "all_data": bool(spec.training.get("all_data")),
+        "all_data": bool(spec.training.get("all_data")),  # of the new sweep, in which an assignment may have set it
     }
     notes = []
     if origin["all_data"]:

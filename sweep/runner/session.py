@@ -114,6 +114,7 @@ def run_sweep(
     if submission is not None:
         info["submitted"] = submission.as_fields()
     before = "interrupted before the first trial" + ("" if options.embedded else "; start it again")
+    # the folder's name is known before the folder is made, which a signal may already interrupt
     ending = Ending(ResultsFolder(results / spec.name), embedded=options.embedded)
     with ending.heeded(before):
         with ending.making:
@@ -137,7 +138,7 @@ def resume_sweep(
     """
     _check_inline(sweep.spec, options)
     features.check_receivers(sweep.spec)
-    options = replace(options, memo=options.memo and sweep.memo)
+    options = replace(options, memo=options.memo and sweep.memo)  # as it was asked when the sweep began
     if options.embedded:
         again = ""
     else:
@@ -210,7 +211,7 @@ class Session:
 
         if self.spec.confirm is not None and not outcome.interrupted:
             if outcome.stopped and not outcome.is_confirmed and not self.options.confirming and not is_over():
-                present = resuming.open_sweep(self.folder)
+                present = resuming.open_sweep(self.folder)  # with all changes in its log: no settings are left to log
                 training = replace(self.training, spec=present.spec, first=present.first, settings={})
                 options = replace(self.options, confirming=True)
                 confirmed = replace(self, training=training, options=options)._drive()
@@ -303,7 +304,7 @@ class Session:
         This session writes nothing into the log before `_train` is called.
         """
         spec = self.spec
-        first = self.training.first or spec
+        first = self.training.first or spec  # the log, which is replayed below, has the changes since
         folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may change the working folder
         info = folder.read_info()
         searcher = methods.searcher(first, job.import_folders, first.trials_each)
@@ -314,7 +315,7 @@ class Session:
             hooks = self._make_hooks(job, folder, info, view, backend, listener)
             devices = spec.resources.devices(self.options.simulated_gpus)
             coordinator = Coordinator(first, devices, searcher, scheduler, log, hooks)
-            view.replay(self._replay(coordinator, listener))
+            view.replay(self._replay(coordinator, listener))  # an event is replayed when the view takes it
             listener.keeper.begin()
             followers = ExitStack()
             try:
@@ -410,7 +411,7 @@ class Session:
             raise coordinator.error
         listener.reuses.print_counts(view.say)
         ends_by_itself = spec.search_method.enumerates or spec.population or spec.space.cardinality is not None
-        if coordinator.exhausted and not ends_by_itself:
+        if coordinator.exhausted and not ends_by_itself:  # an infinite space that ran out of points all the same
             view.say("no other configuration was found that meets the constraints: the space is exhausted")
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")
@@ -504,7 +505,7 @@ class _DataComparison:
         before = self._seen.get(event.trial)
         now = verdict.TrialData(self._sweep, event.trial, event.facts.data, event.facts.data_reads)
         self._seen[event.trial] = now
-        if before != now:
+        if before != now:  # else the trial was interrupted and resumed with the same data, and nothing is new
             self._warning = verdict.warn_about_different_data(self._seen.values())
         return self._warning
 
@@ -557,14 +558,14 @@ def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str
     """
     info = folder.read_info()
     now = info.changed(source=describe_source(training.source))
-    if folder.log.exists():
+    if folder.log.exists():  # `run_sweep` has just recorded the provenance of a new sweep
         now = now.changed(provenance=sweep_info.provenance(training.import_folders[0]))
     if info.is_mixed or info.identity != now.identity:
         now = now.changed(source={**now.source, "changed": True})  # its trials must not answer trials of other sweeps
         if not info.is_mixed:
             say("the code or a version of its packages has changed since the sweep began; what follows is new")
     if now.source != info.source:
-        folder.write_info(info.changed(source=now.source))
+        folder.write_info(info.changed(source=now.source))  # the provenance stays that of the beginning
 
 
 def note_submission(folder: ResultsFolder) -> None:

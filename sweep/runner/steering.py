@@ -152,7 +152,7 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
     queue = []
     for queued in sweep.ledger.queue.values():
         queue.append(queued.params)
-    dropped = tuple(params for params in queue if not after.space.has(params))
+    dropped = tuple(params for params in queue if not after.space.has(params))  # all others stay in the queue
     return SweepChanged(settings=settings, dropped=dropped, request=request, by=by, time=time.time())
 
 
@@ -221,6 +221,7 @@ def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tup
             known.append(plain)
         else:
             document.add_mistake((index,), f"{describe_value(one)}, expected a mapping of parameters")
+    # a command line has one configuration, so its messages need no number to say which one is meant
     found = read_configurations(known, spec.space, (), document, numbered=source != COMMAND)
     document.check()
     refuse(_list_reasons(found, sweep), RefusedError)
@@ -231,7 +232,7 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
     """Yield a problem for each configuration that has begun or was added already, and one if there are too many."""
     present = sweep.present
     trials = {}
-    for trial in reversed(sweep.ledger.trials.values()):
+    for trial in reversed(sweep.ledger.trials.values()):  # of several with the same parameters, the first stays
         trials[key(trial.params)] = trial.number
     for index, params in enumerate(found):
         if len(found) == 1:

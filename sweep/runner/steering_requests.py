@@ -55,16 +55,16 @@ def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
     try:
         while True:
             if not folder.is_running():
-                with suppress(_Taken):
+                with suppress(_Taken):  # a process has begun to run it since: that is asked below
                     return _carry_out_here(folder, request)
-            if not asked or not _is_pending(folder, request):
+            if not asked or not _is_pending(folder, request):  # not left yet, or taken by the process
                 event = watched.find(request)
                 refusal = _find_answer(folder, request)
                 if event is not None:
                     return event
                 if refusal is not None:
                     raise refusal
-                leave_request(folder, request)
+                leave_request(folder, request)  # again, if it is gone and nothing has come of it
                 asked = True
             time.sleep(LOOK_S if folder.runs_here else LOOK_AFAR_S)
             with suppress(StoreAway):  # the next attempt may succeed
@@ -88,7 +88,7 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
     try:
         with folder.lock(brief=True) as copy:
             return _append(folder, request, copy)
-    except RefusedError as error:
+    except RefusedError as error:  # because of the lock, which another process holds, or of the request itself
         if folder.is_running():
             raise _Taken from error
         raise
@@ -135,7 +135,7 @@ def _read_position(folder: ResultsFolder, request: Request) -> tuple[Position, S
             done = event
     changes_space = True
     learns_here = sweep.first.search_method.learns and not sweep.first.search_method.is_own  # all of these can
-    if isinstance(request.act, Change) and not learns_here:
+    if isinstance(request.act, Change) and not learns_here:  # only then is the searcher built, which takes a while
         changes_space = methods.can_change_space(methods.searcher(sweep.first, sweep.import_folders))
     return Position(folder.name, folder.address, ledger, present, changes_space), done
 
@@ -197,7 +197,7 @@ def _is_pending(folder: ResultsFolder, request: Request) -> bool:
 def withdraw_request(folder: ResultsFolder, request: Request) -> None:
     """Delete the files of a request and its answer, in the folder and the object store; errors are ignored."""
     for name in (_file_name(request), f"{_ANSWERS}{request.id}.json"):
-        with suppress(OSError):
+        with suppress(OSError):  # usually at least one of the two is not there
             (folder.requests / name).unlink()
     if (store := folder.store) is not None:
         with suppress(StoreError):
@@ -244,7 +244,7 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
                 return
         except SweepError as error:  # also a mistake in an expression
             _answer(folder, request, error)
-        with suppress(OSError):
+        with suppress(OSError):  # withdrawn; if it stays, its id keeps it from being carried out twice
             path.unlink()
 
 
@@ -273,7 +273,7 @@ def _read(path: Path) -> Request | None:
         return msgspec.json.decode(path.read_bytes(), type=Request)
     except OSError:
         return None
-    except msgspec.DecodeError:
+    except msgspec.DecodeError:  # not written by this release; no later attempt would read it either
         with suppress(OSError):
             path.unlink()
         return None

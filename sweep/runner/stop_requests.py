@@ -101,7 +101,7 @@ class Ending:
         self.lost = why
         if self._embedded:
             return
-        self.making.acquire(timeout=_LEAVING_S)
+        self.making.acquire(timeout=_LEAVING_S)  # never released: until this process ends, the folder stays as it is
         if self._folder.info.exists():
             again = self._again
         else:
@@ -138,7 +138,7 @@ class Ending:
             if request.trial is not None:
                 coordinator.stop_trial(request.trial, now=request.now)
             elif request.now:
-                if not self.lost:
+                if not self.lost:  # the first request is enough; `sweep stop` repeats it
                     coordinator.leave(AT_ONCE_ON_REQUEST)
                 self.leave("stopped at once")
             elif not coordinator.stopping:
@@ -189,6 +189,7 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
             for change, end_byte in ledger.follow(folder.log, offset):
                 offset = end_byte
                 match change:
+                    # with ``again``, the trial has failed and is retried, and the request still waits
                     case Interrupted(one, end) | Ended(one, end) if one.number == trial and not end.again:
                         return f"trial {trial} is {one.status.value}{f': {one.reason}' if one.reason else ''}"
                     case _:

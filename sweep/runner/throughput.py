@@ -45,6 +45,7 @@ class SettingsCombination:
         """Return the hyperparameters of a trial with the combination and short epochs; the rest is from ``others``."""
         steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
         mine = {"batch_size": self.batch_size, "micro_batches": self.micro_batches, "steps_per_epoch": steps}
+        # ``per_replica_batch_size`` would set the batch size as well
         return {**{name: value for name, value in others.items() if name != "per_replica_batch_size"}, **mine}
 
 
@@ -95,7 +96,7 @@ def measure_throughput(
 
     def measure(way: SettingsCombination) -> Measured:
         """Measure the throughput of a combination of settings in a new process."""
-        if way.replicas > 1:
+        if way.replicas > 1:  # a GPU for each; a single replica may have a share of one
             gpus = max(devices.gpus, float(way.replicas))
         else:
             gpus = devices.gpus
@@ -104,7 +105,7 @@ def measure_throughput(
             assignment,
             params=way.params(params),
             training=training,
-            epochs=EPOCHS + 1,
+            epochs=EPOCHS + 1,  # the first one, which compiles, is not measured
             devices=replace(devices, gpus=gpus),
         )
         return _measure_in_process(way, spec.trainable, folders, asked)
@@ -156,7 +157,7 @@ def find_fastest(
         way = replace(start, batch_size=start.batch_size * 2**power)
         found = look(way)
         if not found.fits:
-            parts = replace(way, micro_batches=2 * way.micro_batches)
+            parts = replace(way, micro_batches=2 * way.micro_batches)  # which takes less memory
             best = _choose_faster(best, look(parts))
             break
         better = _choose_faster(best, found)
@@ -164,7 +165,7 @@ def find_fastest(
             break
         best = better
     for replicas in _list_doublings(best.way.replicas, most_replicas):
-        factor = replicas // best.way.replicas
+        factor = replicas // best.way.replicas  # above 2 if the doublings before were not faster
         spread = replace(best.way, replicas=replicas, batch_size=best.way.batch_size * factor)
         best = _choose_faster(best, look(spread))
     return Throughput(tuple(tried), best)
@@ -210,7 +211,7 @@ def _measure_here(
 
     def report(epoch: EpochReported) -> bool:
         heard.append(epoch)
-        return sum(one.time_s for one in heard[1:]) < LEAST_S
+        return sum(one.time_s for one in heard[1:]) < LEAST_S  # whether to train on; without the first, which compiles
 
     try:
         made = load_trainable(trainable, folders, seed=assignment.data_seed)()

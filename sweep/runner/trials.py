@@ -110,6 +110,7 @@ class OpenTrial:
         """Whether the last epoch of the trial has reached one of `decisions`."""
         if self.state.share is None:
             return self.state.epoch in self.decisions
+        # with minutes, an epoch may take several units, of which a decision may be any
         return passes_any(self.decisions, self.units_before, self.units_after)
 
     def note_epoch(self) -> None:
@@ -135,6 +136,7 @@ class OpenTrial:
         """
         early = self.early_end
         diverged = early is not None and early.status is Status.DIVERGED
+        # complete, even if the last epoch has also reached the target or would be pruned
         if self.units >= self.epochs and not diverged:
             return self.end(Status.COMPLETED, "", Facts())
         if early is None:
@@ -244,7 +246,7 @@ class Terms:
             fold=fold if self._spec.folds else None,
             time=time.time(),
             role=role,
-            index=place if place != number else None,
+            index=place if place != number else None,  # None: its place is its number (`TrialState.place`)
             parent=None if parent is None else parent.trial,
             parent_epoch=None if parent is None else parent.epoch,
         )
@@ -316,6 +318,7 @@ class Terms:
         Required are the objectives and all metrics that constraints name. Epochs from the incomplete one on are left
         out. ``facts`` are put into the end.
         """
+        # a trial that resumed from an earlier checkpoint trains and reports some epochs again
         epochs = [epoch for epoch in epochs if epoch.epoch > trial.state.epoch]
         asked = {}
         for objective in self._spec.objectives:
@@ -346,6 +349,7 @@ class Terms:
             if name in one.names:
                 texts.append(one.text)
         for metric in epoch.metrics:
+            # val/loss without backquotes was read as val divided by loss, so the name is a part of the metric's
             if name in metric and any(metric in text for text in texts):
                 return f"put a name such as {metric} in backquotes: `{metric}`"
         return ""
@@ -380,7 +384,7 @@ class AuxiliaryTrials:
 
     def start_search_trial(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
         """Return the event, to be logged, that starts trial ``place`` of the search, a copy of ``parent`` if given."""
-        if self._confirmed:
+        if self._confirmed:  # trials of the confirmation may have the numbers that would follow
             number = self._highest + 1
         else:
             number = self._numbering.number_search(place)
@@ -536,6 +540,7 @@ class Upcoming:
         configurations come first, whatever their structure.
         """
         first = self.find_next()
+        # a searcher whose suggestions depend on events has its trials started in order
         if first is None or not self._held or not self._searcher.foresees or self._is_added(first[1]):
             return first
         own = self._held.get(worker, [])
@@ -618,7 +623,7 @@ class Pauses:
         """
         self._reword = reword
         self._rule = next((one for one in (searcher, scheduler) if isinstance(one, Pausing)), None)
-        self._deciding = self._rule or scheduler
+        self._deciding = self._rule or scheduler  # whose decision epochs count
         self._trials = trials
         self._count = 0  # pauses so far
         self._positions: dict[int, int] = {}  # of paused trials in the order of their pauses, from 1
@@ -690,5 +695,5 @@ class Pauses:
         for place, reason in reasons.items():
             if place in trials_by_place:
                 end = trials_by_place[place].end(Status.PRUNED, self._reword(reason), Facts())
-                ends.append(structs.replace(end, waits=rest))
+                ends.append(structs.replace(end, waits=rest))  # it was paused until the search was over
         return ends

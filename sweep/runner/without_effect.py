@@ -60,7 +60,7 @@ def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Probl
     for name in spec.space.names:
         if name in why:
             known = name
-        else:
+        else:  # all nested names of a group have one entry, such as loss_weights.*
             known = f"{name.partition('.')[0]}.*"
         if known in why and not (known in PLATEAUS and _may_be_a_plateau(spec)):
             place = spec.places.get(name, f"{where}: parameters.{name}")
@@ -76,6 +76,7 @@ def list_sometimes_read(spec: Spec, source: Source) -> tuple[str, ...]:
     if not source.derives_from(KERAS_TRAINABLE):
         return ()
     known = {name for names in standard_hyperparameters.OF_METHODS.values() for name in names}
+    # ``reference_batch_size`` belongs to no method; it is read only if ``lr_scaling`` is linear or sqrt
     return tuple(name for name in spec.space.names if name in known | {"reference_batch_size"})
 
 
@@ -103,12 +104,12 @@ def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
         return
     try:
         backend = source.environment_value("KERAS_BACKEND")
-        setting = source.trainable.partition(":")[0]
+        set_by = source.trainable.partition(":")[0]
     except ValueError:  # only importing it would show the value, which the first trial does
         return
     if not backend:
-        backend, setting = keras_backend.find_backend(os.environ)
+        backend, set_by = keras_backend.find_backend(os.environ)
     if what := keras_backend.explain_wrong_backend(backend):
         yield Problem(
-            f"{where}: trainable", f"{source.trainable} is a KerasTrainable, and {what} ({setting})", keras_backend.HINT
+            f"{where}: trainable", f"{source.trainable} is a KerasTrainable, and {what} ({set_by})", keras_backend.HINT
         )

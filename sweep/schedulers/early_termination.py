@@ -119,7 +119,7 @@ class AshaScheduler(_Stopping[Asha]):
         rung = self._rungs[self.bracket(event.trial)].get(event.epoch)
         if loss is None or rung is None:
             return None
-        cutoff = rung.cutoff()
+        cutoff = rung.cutoff()  # before the trial's own score is added: it is compared with those before it
         rung.scores.add(-loss)
         if cutoff is None or -loss >= cutoff:
             return None
@@ -143,16 +143,19 @@ class _Rung:
     """
 
     def __init__(self, eta: float) -> None:
+        # times 100 / 100, because Ray passes a percentage to NumPy, and both must round alike
         self._quantile = (1 - 1 / eta) * 100 / 100
+        # below the quantile lie the scores up to the one at or before its position in sorted order
         self.scores = RankHeaps(lambda count: math.floor((count - 1) * self._quantile) + 1)
 
     def cutoff(self) -> float | None:
         low = self.scores.largest_below
         high = self.scores.smallest_above
-        if low is None or high is None:
+        if low is None or high is None:  # a single score counts as below, and is the cutoff
             return low
         index = (len(self.scores) - 1) * self._quantile
         part = index - math.floor(index)
+        # from the nearer one, as in NumPy, so that both round alike
         if part < 0.5:
             return low + (high - low) * part
         return high - (high - low) * (1 - part)
@@ -258,6 +261,7 @@ class MedianScheduler(_Stopping[Median]):
             median = _compute_median(others)
         else:
             median = None
+        # after the median was computed, which must not include the trial's own mean
         self._advance(run, event.epoch, loss)
         if median is None or run.best <= median:
             return None
@@ -266,6 +270,7 @@ class MedianScheduler(_Stopping[Median]):
 
     def _advance(self, run: _TrialState, epoch: int, loss: float) -> None:
         if run.count:  # its mean stayed the same at epochs without an objective
+            # the rule decides at every epoch from the first one on, so there are means for all of these
             for missed in range(run.last + 1, epoch):
                 self._means[missed].add(run.mean)
         run.last = epoch

@@ -63,7 +63,7 @@ class NonDominatedOrder:
         before.
         """
         self._losses[trial] = losses
-        place = 0
+        place = 0  # becomes the first front of which no trial dominates the new one
         while place < len(self._fronts) and find_dominating(self._get_losses(self._fronts[place]), losses).any():
             place += 1
         moved = [trial]
@@ -76,10 +76,10 @@ class NonDominatedOrder:
             for one in moved:
                 is_pushed |= find_dominated(self._get_losses(front), self._losses[one])
             pushed = []
-            for other, is_one in zip(front, is_pushed, strict=True):
-                if is_one:
+            for other, is_out in zip(front, is_pushed, strict=True):
+                if is_out:
                     pushed.append(other)
-            self._fronts[place] = [other for other, is_one in zip(front, is_pushed, strict=True) if not is_one] + moved
+            self._fronts[place] = [other for other, is_out in zip(front, is_pushed, strict=True) if not is_out] + moved
             moved = pushed
             place += 1
 
@@ -118,7 +118,7 @@ class NonDominatedOrder:
         chosen = [0]
         distances = np.linalg.norm(points - points[0], axis=1)
         while len(chosen) < min(count, len(rest)):
-            distances[chosen] = -1.0
+            distances[chosen] = -1.0  # those chosen are not chosen again, even if all others are equal to them
             farthest = int(np.argmax(distances))
             chosen.append(farthest)
             distances = np.minimum(distances, np.linalg.norm(points - points[farthest], axis=1))
@@ -209,7 +209,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     def observe(self, event: Event) -> None:
         if isinstance(event, EpochReported):
             losses = self._objective.constrained_losses(event.metrics)
-            if losses is None:
+            if losses is None:  # the base class looks at the first objective only, and would decide by that
                 self._paused.pop(event.trial, None)
                 return
             self._last_losses[event.trial] = losses
@@ -221,7 +221,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         for rung in reversed(self._rungs):
             order = self._orders[rung]
             waiting = []
-            for trial in order.list_best(len(order)):
+            for trial in order.list_best(len(order)):  # all trials of the rung, the best first
                 if self._is_eligible(trial, rung):
                     waiting.append(trial)
             if waiting:

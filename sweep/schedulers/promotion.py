@@ -141,7 +141,7 @@ class PromotionScheduler(PausingScheduler):
             return
         if self._capped:  # trials among the best may have ended, which leaves room for others
             places: Iterable[int] = range(self._count_promotable(epoch))
-        else:  # all others that qualify were promoted before
+        else:  # the new trial, or the last of the best 1/eta, for which it has made room; others were promoted before
             places = {bisect_left(self._scores[epoch], (loss, trial)), self._count_promotable(epoch) - 1}
         for place in places:
             self._promote(epoch, place)
@@ -201,10 +201,11 @@ class PashaScheduler(PromotionScheduler):
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         self._curves.setdefault(trial, []).append(loss)
         if self._highest < len(self._rungs) and epoch == self._rungs[self._highest]:
-            self._compare(trial)
+            self._compare(trial)  # before the trial is added to those of the rung, with which it is compared
         super()._process_epoch(trial, epoch, loss)
         if self._highest < len(self._rungs) and epoch == self._rungs[self._highest] and not self._is_stable():
             self._highest += 1
+            # those that waited because the rung was the highest one
             for place in range(self._count_promotable(epoch)):
                 self._promote(epoch, place)
 
@@ -225,6 +226,7 @@ class PashaScheduler(PromotionScheduler):
                 now.append(trial)
         epsilon = self.epsilon
         then = sorted(before[trial] for trial in now)
+        # ``now`` is sorted by the present ranks, so each trial meets the earlier loss of the same rank
         return all(abs(before[trial] - loss) <= epsilon for trial, loss in zip(now, then, strict=True))
 
     @property
@@ -271,6 +273,7 @@ class FreezeThawScheduler(PausingScheduler):
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
         super().__init__(rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs))
         self._share = rule.share
+        # not strict, because without rungs there is still the last epoch
         self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
         self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps
         self._gains = {rung: _Gains() for rung in self._rungs}  # from each rung to the next
@@ -288,11 +291,12 @@ class FreezeThawScheduler(PausingScheduler):
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         before = self._came.get(trial)
+        # what it has gained since the rung before; the value of a violated constraint is no loss to compute with
         if before is not None and epoch == self._next[before.epoch] and max(loss, before.loss) < INFEASIBLE:
             self._gains[before.epoch].add(before.loss - loss)
         if epoch not in self._waiting:
             return
-        self._fresh += epoch if before is None else 0
+        self._fresh += epoch if before is None else 0  # only a new trial has come to no rung before
         self._came[trial] = _Pause(epoch, loss)
         self._pause(trial, epoch, loss)
         heappush(self._waiting[epoch], (loss, trial))
@@ -343,10 +347,11 @@ class FreezeThawScheduler(PausingScheduler):
         ``optimism`` is the number of standard deviations that are added to the mean gain between two rungs.
         """
         steps = list[float]()
-        before = 0.0
+        gain = 0.0
         for rung in self._rungs:
-            before = self._gains[rung].predict(optimism, before / 2)
-            steps.append(before)
+            # where nothing is known of a rung, half of what was gained on the way to it
+            gain = self._gains[rung].predict(optimism, gain / 2)
+            steps.append(gain)
         gains = {}
         for place, rung in enumerate(self._rungs):
             gains[rung] = sum(steps[place:])

@@ -88,6 +88,7 @@ class CmaesSearcher:
         for record in past:
             params = self._space.adopt(record.params)
             loss = self._get_loss(record)
+            # completed and pruned trials need a finite loss, as `Searcher.learn` says; others count without one
             if params is None or (record.status in JUDGED and not math.isfinite(loss or 0.0)):
                 continue
             count += 1
@@ -132,6 +133,7 @@ class CmaesSearcher:
         self._solutions.append((self._encode_point(record.params), loss))
         if len(self._solutions) < optimizer.population_size:
             return
+        # CMA-ES needs finite values but only ranks them, so anything above the worst loss stands for infinity
         worst = max((loss for _, loss in self._solutions if math.isfinite(loss)), default=0.0)
         with np.errstate(all="ignore"):
             optimizer.tell([(point, min(loss, worst + 1.0)) for point, loss in self._solutions])
@@ -147,11 +149,12 @@ class CmaesSearcher:
             return
         seeds = np.random.SeedSequence([self._seed, number, self._restarts]).generate_state(2)
         optimizer = self._get_distribution()
-        others = np.random.Generator(np.random.Philox(int(seeds[0])))
-        optimizer.reseed_rng(int(seeds[1]))
+        others = np.random.Generator(np.random.Philox(int(seeds[0])))  # for parameters that are not adapted
+        optimizer.reseed_rng(int(seeds[1]))  # so that the draws depend on this trial, not on those made before
         for _ in range(_ATTEMPTS):
             units = dict(zip((parameter.name for parameter in self._adapted), optimizer.ask().tolist(), strict=True))
 
+            # the default binds the present numbers, because `units` is another dict in the next turn
             def draw(parameter: Parameter, units: dict[str, float] = units) -> Value:
                 return from_unit(parameter.domain, units.get(parameter.name, others.random()))
 

@@ -54,11 +54,12 @@ def limit_losses(results: RungResults) -> Array:
     else:
         reach = 1.0
         worst = 0.0
-    unit = worst - best or 1.0
+    unit = worst - best or 1.0  # if all losses are equal, a violation still costs something
     if violates.any():
         most = float(results.violations[violates].max())
     else:
         most = 1.0
+    # trials without a usable loss are as bad as the one that violates the constraints most, if any violates them
     if violates.any() or not len(known):
         found = np.full(len(results.losses), worst + unit)
     else:
@@ -116,7 +117,7 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_RungModel]:
             slope = _fit_slope(lower, losses)
             losses = losses - slope * lower
         offset = float(losses.mean())
-        scale = max(float(losses.std()), 0.05)
+        scale = max(float(losses.std()), 0.05)  # a tiny remainder, which is mostly noise, stays tiny
         levels.append(_RungModel(results.trials, (losses - offset) / scale, slope, offset, scale))
         below = here
     return levels
@@ -183,13 +184,13 @@ class CurveModel:
         for place, level in enumerate(self._levels):
             chosen = choose_spread_indices(level.own, MOST_POINTS)
             if place < len(parameters):
-                known = parameters[place]
-            else:
-                known = unknown
+                kernel = parameters[place]
+            else:  # the rung had too few results when the parameters were fitted
+                kernel = unknown
             points = features[np.array(level.trials)[chosen]]
-            process = GaussianProcess(known, owners, points, level.own[chosen])
+            process = GaussianProcess(kernel, owners, points, level.own[chosen])
             self._processes.append(process.condition_on_means(features[list(pending[place])]))
-            self._noises.append(math.exp(known.noise))
+            self._noises.append(math.exp(kernel.noise))
         started = sorted({trial for level in self._levels for trial in level.trials})
         means, _ = self.predict(features[started])
         self._best = float(means.min())
@@ -227,6 +228,7 @@ class CurveModel:
             chosen = int(np.argmax(_log_improvements(self._best - mean, deviation)))
             gains.append(self._best - mean[chosen])
             deviations.append(deviation[chosen])
+            # lowers the deviations near the chosen row, so that the next one is not its neighbor
             processes = [process.condition_on_means(features[[chosen]]) for process in processes]
         return expected_maximum(np.array(gains), np.array(deviations)) * self._unit
 
@@ -277,6 +279,7 @@ def _log_improvements(gains: Array, deviations: Array) -> Array:
     """Return log E[max(x, 0)] for normal x with means ``gains`` and standard deviations ``deviations``."""
     z = gains / deviations
     log_density = -0.5 * z**2 - 0.5 * math.log(2 * math.pi)
+    # far below 0, the two terms of the exact formula cancel; there, its leading term for large -z is used
     near = np.log(np.maximum(np.exp(log_density) + z * ndtr(z), 1e-300))
     far = log_density - 2.0 * np.log(np.maximum(-z, 1.0))
     return np.asarray(np.log(deviations) + np.where(z > -5.0, near, far))
@@ -288,7 +291,7 @@ def expected_maximum(means: Array, deviations: Array) -> float:
     It is the integral over x > 0 of the probability that at least one variable is larger than x. ``means`` must not be
     empty, and ``deviations`` must be positive.
     """
-    most = max(float((means + 8.0 * deviations).max()), 0.0)
+    most = max(float((means + 8.0 * deviations).max()), 0.0)  # beyond 8 deviations, the probability is below 1e-15
     if most == 0.0:
         return 0.0
     points = np.linspace(0.0, most, 513)

@@ -42,6 +42,7 @@ class Encoding:
         self._space = space
         varying = []
         for one in space.parameters:
+            # `list_choices` returns None for a continuum, which has more than one value
             if one.drawn and len(list_choices(one.domain) or (0, 1)) > 1:
                 varying.append(one)
         self._axes = tuple(_Axis.from_parameter(parameter) for parameter in varying)
@@ -100,6 +101,7 @@ class Encoding:
             params = self._space.complete_if_feasible(self.decode(row))
             if params is not None:
                 allowed[place] = True
+                # `row` is a view, so this changes `snapped`
                 row[[axis.name not in params for axis in self._axes]] = math.nan
         return snapped[allowed]
 
@@ -114,6 +116,7 @@ class Encoding:
         centers = np.where(np.isnan(rows), fresh, rows)
         unordered = np.array([axis.is_choice for axis in self._axes])
         steps = np.maximum(scale, [axis.step for axis in self._axes])
+        # reflected at 0 and 1, so that numbers do not pile up at the ends; what is still outside is cut off
         moved = np.abs(centers + rng.normal(size=rows.shape) * steps)
         moved = np.clip(np.where(moved > 1, 2 - moved, moved), 0.0, 1.0)
         changes = rng.random(rows.shape) < np.where(unordered, 0.2, 0.5)
@@ -129,6 +132,7 @@ class Encoding:
         blocks = []
         for column, axis in enumerate(self._axes):
             blocks.append(axis.coordinates(rows[:, column]))
+        # `hstack` needs at least one block, and a space of constants has none
         return np.hstack([np.empty((len(rows), 0)), *blocks])
 
     @property
@@ -167,10 +171,10 @@ class _Axis:
         middles = ((units[1:] + units[:-1]) / 2).tolist()
         if parameter.belief is None:
             return cls(parameter, values, units, np.empty(0), middles)
-        known = values
-        if known is None:
-            known = tuple(from_unit(parameter.domain, float(unit)) for unit in units)
-        beliefs = np.array([parameter.belief.log_density(parameter.domain, value) for value in known])
+        values_at_units = values
+        if values_at_units is None:
+            values_at_units = tuple(from_unit(parameter.domain, float(unit)) for unit in units)
+        beliefs = np.array([parameter.belief.log_density(parameter.domain, value) for value in values_at_units])
         return cls(parameter, values, units, beliefs, middles)
 
     @property
@@ -221,6 +225,7 @@ class _Axis:
     def coordinates(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         absent = np.isnan(numbers)
         if self.is_choice:
+            # a row of the unit matrix for each choice, and one for absence; any two differ by a squared distance of 1
             place = np.where(absent, len(self.units), self._find_nearest(np.where(absent, 0.0, numbers)))
             return np.eye(self.dimensions)[place] * math.sqrt(0.5)
         if self.dimensions == 1:

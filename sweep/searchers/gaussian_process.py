@@ -80,6 +80,7 @@ class GaussianProcess:
         self._values = values
         self._signal = math.exp(parameters.signal)
         matrix = self._covariance(features)
+        # the jitter keeps the matrix positive definite, also if points are equal and the noise is tiny
         matrix[np.diag_indices_from(matrix)] += math.exp(parameters.noise) + JITTER
         self._factor: Array = cholesky(matrix, lower=True)
         self._weights: Array = cho_solve((self._factor, True), values)
@@ -117,7 +118,7 @@ def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Arr
     loss = NegativeLogPosterior(owners, features, values)
     # vectors hold logarithms: a length scale for each hyperparameter, then the noise and the signal
     smooth = loss.center
-    rough = smooth.copy()
+    rough = smooth.copy()  # shorter scales and more noise
     rough[:size] -= 1.0
     rough[size] = math.log(0.1)
     bounds = [(-3.0, 4.0)] * size + [(math.log(1e-6), 0.5), (-4.0, 3.0)]
@@ -143,7 +144,7 @@ class NegativeLogPosterior:
             columns.append(features[:, owners == one])
         self._squares = np.array([cdist(column, column, "sqeuclidean") for column in columns])
         self.center = KernelParameters.prior_center(size).vector()
-        self._spread = np.array([1.0] * size + [2.0, 1.0])
+        self._spread = np.array([1.0] * size + [2.0, 1.0])  # standard deviations of the priors of the logarithms
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         size, values = self._size, self._values

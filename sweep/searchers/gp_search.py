@@ -182,6 +182,7 @@ class GaussianProcessSearcher:
             case Reported(trial) if trial.number in self._places:
                 self._add_results(self._places[trial.number])
             case Interrupted(trial) | Ended(trial) if trial.number in self._places:
+                # the rungs first, because the trial's results are those at the rungs
                 if self._count_stop(trial):
                     self._choose_rungs()
                 self._add_results(self._places[trial.number])
@@ -248,11 +249,11 @@ class GaussianProcessSearcher:
         def gains(rows: Rows) -> NDArray[np.float64]:
             return model.log_gains(encoding.features(rows)) + BETA / count * encoding.log_belief(rows)
 
-        share = 1 if encoding.is_plain else 4
+        share = 1 if encoding.is_plain else 4  # fewer rows if each must be checked, which takes long
         candidates = CANDIDATES // share
         neighbors = NEIGHBORS // share
-        best = encoding.encode_all([self._known[place].record.params for place in model.ranked[:5]])
-        around = encoding.perturb(np.repeat(best, neighbors, axis=0), 0.1, rng)
+        best_trials = encoding.encode_all([self._known[place].record.params for place in model.ranked[:5]])
+        around = encoding.perturb(np.repeat(best_trials, neighbors, axis=0), 0.1, rng)
         rows = encoding.snap_to_valid(np.vstack([rng.random((candidates, encoding.size)), around]))
         values = gains(rows)
         for scale in (0.1, 0.03, 0.01):
@@ -263,6 +264,7 @@ class GaussianProcessSearcher:
 
     def _build_model(self) -> CurveModel:
         features = np.array(self._features)
+        # rounded down, so that many suggestions share a fit, and a resumed sweep fits to the same results
         count = len(self.results)
         count -= count % max(1, count // REFIT_SHARE)
         if self._fit[0] != count:
@@ -330,6 +332,7 @@ class GaussianProcessSearcher:
         again.
         """
         chosen: list[int] = []
+        # those with the most stops first; of equal ones, the earliest
         for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
             is_apart = all(max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen)
             if count >= FEWEST_STOPS and is_apart:

@@ -50,6 +50,7 @@ def make_distribution(domain: Domain) -> BaseDistribution:
             return CategoricalDistribution([key(value) for value in list_choices(domain) or ()])
         case IntUniform(low, high, None, log=True):
             return IntDistribution(low, high, log=True)
+        # Optuna counts steps from the lower end, which must therefore be a multiple of the quantum, as `snap` makes it
         case IntUniform(low, high, q, log=False):
             return IntDistribution(int(snap(domain, low)), int(snap(domain, high)), step=q or 1)
         case Uniform(low, high, q):
@@ -88,6 +89,7 @@ def draw_value(trial: Trial, parameter: Parameter) -> Value:
             return trial.suggest_int(name, low, high, step=step, log=log)
         case FloatDistribution(low=low, high=high, step=step, log=log) as known:
             number = trial.suggest_float(name, low, high, step=step, log=log)
+            # a uniform domain from 0 to 1 has `UNIT` as well, and `from_unit` returns its number itself
             if known == UNIT or not isinstance(domain, Uniform | LogUniform):
                 return from_unit(domain, number)
             return snap(domain, number)
@@ -151,13 +153,14 @@ class TPESampler(samplers.TPESampler):
             parameter = self._believed.get(name)
             if parameter is not None and parameter.belief is not None:
                 domain = parameter.domain
-                known = make_distribution(parameter.domain)
+                distribution = make_distribution(parameter.domain)
                 values = []
                 for number in numbers.tolist():
-                    values.append(_decode_value(domain, known, number))
+                    values.append(_decode_value(domain, distribution, number))
                 logs = []
                 for value in values:
                     logs.append(parameter.belief.log_density(domain, value))
+                # TPE's function is a logarithm, so the factor becomes a summand, and its exponent a multiplier
                 found = found + BETA / max(self._trials, 1) * np.array(logs)
         return found
 
@@ -170,7 +173,7 @@ def _decode_value(domain: Domain, known: BaseDistribution, number: float) -> Val
     """
     if isinstance(known, CategoricalDistribution):
         return (list_choices(domain) or ())[int(number)]
-    if known == UNIT and not isinstance(domain, Uniform):
+    if known == UNIT and not isinstance(domain, Uniform):  # a uniform domain from 0 to 1 has `UNIT` as well
         return from_unit(domain, number)
     if isinstance(known, IntDistribution):
         return int(number)
@@ -267,6 +270,7 @@ class OptunaSearcher:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
         numbers = uniform_numbers(self._seed, number)
+        # closing the draws removes the trial that the last one has created in the study
         with silence_optuna(), closing(self._generate_sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
             believes = self._space.has_beliefs and len(self._known) < STARTUP  # the sampler would still draw at random
@@ -312,6 +316,7 @@ class OptunaSearcher:
         record = self._known[number][1]
         if record.status not in JUDGED:
             return
+        # a list, because each range must take the loss into account; `any` alone would stop at the first that grows
         widened = [of_one.widen(record) for of_one in self._ranges]
         if any(widened):
             self._stale |= self._bad
@@ -325,12 +330,12 @@ class OptunaSearcher:
                 yield partial(draw_value, trial)
             finally:
                 self._storage.remove_trials_from(trial.number)
-                self._storage.notes = notes
+                self._storage.notes = notes  # the storage replaces this mapping instead of changing it
 
     def _update_study(self, number: int) -> optuna.Study:
         """Update the marked trials in the study, and return the study with a sampler for trial ``number``."""
         penalties = [of_one.penalty for of_one in self._ranges]
-        for place in sorted(self._stale):
+        for place in sorted(self._stale):  # in order, because the storage appends new ones
             told, is_bad = self._make_study_trial(*self._known[place], penalties)
             self._storage.set_trial(place, told)
             if is_bad:
@@ -349,6 +354,7 @@ class OptunaSearcher:
             name = parameter.name
             domain = parameter.domain
             is_here = name in event.params
+            # a trial of this space has all unconditional parameters, and each of its values lies in the domain
             if (parameter.drawn and not parameter.when and not is_here) or (
                 is_here and not contains(domain, event.params[name])
             ):
@@ -370,7 +376,7 @@ class OptunaSearcher:
             if parameter.name in params and parameter.drawn:
                 point.add(parameter, params[parameter.name])
         if self._method == "nsga2":
-            point.notes = {NSGAIISampler._get_generation_key(): 0}
+            point.notes = {NSGAIISampler._get_generation_key(): 0}  # NSGA-II ignores trials without a generation
         return point
 
     def _record_sampler_attributes(self, number: int, point: _AskedPoint) -> None:
@@ -439,6 +445,7 @@ class OptunaSearcher:
             return TrialState.COMPLETE, values, record.epochs
         if self._method == "tpe" and len(values) == 1:  # pruned at epoch 0, it ranks below all that were pruned later
             return TrialState.PRUNED, None, {0: {first.name: first.from_loss(violation)}}
+        # further beyond the worst than a trial without values, which is a tenth of the range beyond (`_Range.penalty`)
         return TrialState.COMPLETE, [one.compute_value_beyond(1.0 + violation) for one in self._ranges], {}
 
     def _get_final_values(self, record: Record) -> list[float]:

@@ -115,6 +115,7 @@ def make_axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
 
     If the domain is None, the axis is made from ``seen``; a ValueError is raised if that is empty.
     """
+    # an axis of numbers, unless a value is no number, such as one from before the domain was changed
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
@@ -158,7 +159,7 @@ def make_frozen_trial(
         if name in known:
             params[name] = known[name].encode(value)
     ended = None
-    if state.is_finished():
+    if state.is_finished():  # Optuna demands an end of these, even if none was logged
         ended = _convert_to_local_time(trial.started if trial.ended is None else trial.ended)
     made = create_frozen_trial(
         state,
@@ -221,10 +222,12 @@ def _make_number_distribution(domain: Range, seen: Sequence[float]) -> BaseDistr
     for end in get_finite_bounds(domain, _WIDE):
         ends.append(snap(domain, end))
     whole = isinstance(get_quantum(domain), int) and all(map(_is_whole, seen))
+    # values may lie outside of the domain, if that was changed after their trials
     low = min([*ends, *seen])
     high = max([*ends, *seen])
     log = is_log(domain, (low, high))
     step = domain.q
+    # Optuna allows no step on a log scale, and no values between the steps
     if log or any(snap(domain, number) != number for number in seen):
         step = None
     if whole:
@@ -330,7 +333,7 @@ def compute_importances(
             storage, draws.choices(told, k=min(len(told), MOST)), names
         ).items():
             shares[name].append(share)
-    edge = RESAMPLES // 20
+    edge = RESAMPLES // 20  # a twentieth lies beyond each end of the interval
     found = []
     for name, several in shares.items():
         ordered = sorted(several)
@@ -352,7 +355,7 @@ class _Resample(optuna.Study):
 def _compute_importance_shares(
     storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]
 ) -> Mapping[str, float]:
-    quantile = min(max(BEST, 5 / len(trials)), 0.5)
+    quantile = min(max(BEST, 5 / len(trials)), 0.5)  # at least five good trials, but not more good ones than others
     present = set[str]().union(*(trial.params for trial in trials))
     known = [name for name in names if name in present]
     with silence_optuna():  # also about resamples in which a parameter has only one value
@@ -371,6 +374,7 @@ def _make_distribution(values: Sequence[Value], domain: Domain | None) -> BaseDi
         if is_number(value):
             numbers.append(float(value))
     if len(numbers) < len(values):
+        # texts stand for the values, which may be of several types and could not be sorted
         return CategoricalDistribution(sorted({repr(value) for value in values}))
     return FloatDistribution(min(numbers), max(numbers), log=is_log(domain, numbers))
 
@@ -385,9 +389,10 @@ def _make_complete_trial(
     values: dict[str, float | str] = {}
     for name, dist in own.items():
         if isinstance(dist, FloatDistribution):
+            # by way of a text, because the type of a parameter also allows lists; the number stays the same
             values[name] = float(str(params[name]))
         else:
-            values[name] = repr(params[name])
+            values[name] = repr(params[name])  # as in `_make_distribution`
     made = create_frozen_trial(TrialState.COMPLETE, [loss], values, own, {}, (None, None))
     made.number = made._trial_id = number  # the evaluator identifies trials by it
     return made

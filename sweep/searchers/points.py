@@ -38,11 +38,13 @@ def first_new(
     that. If None is returned, the space counts as exhausted.
     """
     size = space.cardinality
+    # many tried points alone do not exhaust the space: some may lie outside, since the space may have changed
     if size is not None and len(tried) >= size and next(_generate_untried(space, tried), None) is None:
         return None
     feasible = False
     start: dict[str, Value] = {}
     for draw in islice(draws, MAX_ATTEMPTS):
+        # the first draw is recorded: from there, a feasible point is searched if all draws fail
         params = space.complete_if_feasible(draw if start else partial(_draw_and_record, draw, start))
         if params is not None and key(params) not in tried:
             return params
@@ -293,11 +295,13 @@ def _sobol_draws(space: Space, seed: int, skipped: int = 0) -> Iterator[Draw]:
             drawn.append(parameter.name)
     from scipy.stats import qmc  # importing it takes half a second
 
+    # SciPy needs at least one dimension, also if no parameter is drawn
     sequence = qmc.Sobol(max(len(drawn), 1), scramble=True, rng=seed)
     if skipped:
         sequence.fast_forward(skipped)
     while True:
         for row in sequence.random(_BLOCK).tolist():
+            # not strict, because a row then has a number without a parameter
             yield partial(_sobol_draw, dict(zip(drawn, row, strict=False)))
 
 

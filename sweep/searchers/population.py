@@ -80,7 +80,7 @@ class Population:
         known = self._members.get(number)
         if known is not None:
             return known.params
-        if number < self._rules.size:
+        if number < self._rules.size:  # it starts from scratch
             if number < len(self._first):
                 return self._first[number]
             tried = {key(one.params) for one in self._members.values()}
@@ -113,6 +113,7 @@ class Population:
         if isinstance(change, SessionChange | Steered):
             return
         trial = change.trial
+        # an epoch that an earlier sweep has trained has no worker here that must pause and save it
         trained = isinstance(change, Reported) and change.event.memo is None
         if trained and trial.epoch in self._ends:
             self._leaving.add(trial.number)
@@ -138,7 +139,9 @@ class Population:
         member = self._members.get(trial)
         if member is None:
             return None
+        # a member is early until its generation is over for all others
         early = self._done < len(self._ends) and member.epoch >= self._ends[self._done]
+        # copies that are due may start from its checkpoint, which it would replace if it trained on
         copied = member.status is Status.INTERRUPTED and member.epoch in self._ends and self._has_copies
         if trial in self._leaving or early or copied:
             return f"waits for the others at epoch {member.epoch}"
@@ -171,15 +174,16 @@ class Population:
         """
         while self._done < len(self._ends):
             end = self._ends[self._done]
-            there = []
+            awaited = []
             for one, member in self._members.items():
                 if _is_unfinished(member) and one not in self._losers:
-                    there.append(one)
+                    awaited.append(one)
             at_the_end = []
-            for one in there:
+            for one in awaited:
                 if self._members[one].epoch >= end:
                     at_the_end.append(one)
-            if self._has_copies or not at_the_end or len(at_the_end) < len(there):
+            # if none is at the end, all have ended, and there is nothing to copy
+            if self._has_copies or not at_the_end or len(at_the_end) < len(awaited):
                 return
             if self._guide is not None:
                 self._guide.add_generation(self._collect_results(end))
@@ -220,14 +224,16 @@ class Population:
             losses[one] = self._get_loss(self._members[one], end)
         ranked = sorted(there, key=lambda one: (_loss_or_infinity(losses[one]), one))
         whole = [one for one in self._members.values() if one.status in WHOLE]
+        # places of members that ended without completing; copies fill them without replacing anybody
         lost = self._rules.size - len(there) - len(whole)
-        count = min(self._rules.replaced, len(ranked) // 2)
+        count = min(self._rules.replaced, len(ranked) // 2)  # at most half, so that none is both best and worst
         best = ranked[: max(count, 1)]
         if count:
             worst = ranked[len(ranked) - count :]
         else:
             worst = []
         numbers = self._make_generator(end)
+        # None stands for a lost place
         for trial in [*([None] * max(lost, 0)), *worst]:
             parent = best[int(numbers() * len(best))]
             self._parents.append(Parent(parent, end))
@@ -259,7 +265,7 @@ class Population:
         def draw(parameter: Parameter) -> Value:
             name = parameter.name
             domain = parameter.domain
-            if name not in params:
+            if name not in params:  # it applies only under the perturbed values of other parameters
                 return from_unit(domain, numbers())
             if not self._is_perturbed(parameter):
                 return params[name]
@@ -280,16 +286,17 @@ class Population:
 
     def _list_earlier_copies(self, number: int) -> list[tuple[int, Params]]:
         """Return the copies of the same generation with smaller numbers, as pairs of parent and hyperparameters."""
-        first = self._rules.size
+        first_copy = self._rules.size
         parents = self._parents
-        epoch = parents[number - first].epoch
-        mine = []
-        for one in range(first, number):
-            if parents[one - first].epoch == epoch:
-                mine.append(one)
+        epoch = parents[number - first_copy].epoch
+        same_generation = []
+        for one in range(first_copy, number):
+            if parents[one - first_copy].epoch == epoch:
+                same_generation.append(one)
         earlier = []
-        for one in mine:
-            earlier.append((parents[one - first].trial, self.suggest(one) or {}))
+        for one in same_generation:
+            # `suggest` never returns None for a copy whose parent is known
+            earlier.append((parents[one - first_copy].trial, self.suggest(one) or {}))
         return earlier
 
     def _is_perturbed(self, parameter: Parameter) -> bool:
@@ -334,7 +341,7 @@ class _Guide:
                 rows.append(bandit.make_row(*self._compute_start(generation, one), params, self._axes))
             model = model.condition_on_means(np.array(rows))
         taken = {key(params) for _, params in before}
-        others: dict[str, Value] = {}
+        others: dict[str, Value] = {}  # values outside of the model, drawn once, so that all candidates share them
 
         def make(units: Mapping[str, float]) -> Params | None:
             def value(one: Parameter) -> Value:
@@ -352,6 +359,7 @@ class _Guide:
         start = bandit.make_row(
             *self._compute_start(generation, trial), self._trained[generation][trial].params, self._axes
         )
+        # the 1 gives other random numbers than those of ``draw``, which are seeded by the first two
         return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
 
     def _fit_model(self, generation: int) -> bandit.Posterior | None:
@@ -387,10 +395,11 @@ def _perturb_value(parameter: Parameter, value: Value, down: bool) -> Value:
     if isinstance(domain, Categorical):
         values = list_choices(domain) or (value,)
         place = [key(one) for one in values].index(key(value)) + (-1 if down else 1)
+        # the first and the last choice have a neighbor on one side only, and may stay as they are
         return values[min(max(place, 0), len(values) - 1)]
     if isinstance(domain, Range) and isinstance(value, int | float):
         return snap(domain, value * FACTORS[0 if down else 1])
-    return value
+    return value  # for the type checker: what is drawn is a choice or a number
 
 
 def _is_unfinished(member: TrialState) -> bool:

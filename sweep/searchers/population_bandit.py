@@ -54,6 +54,7 @@ def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> 
             losses.append(one.after)
     if loss is None or len(losses) < 2:
         return MIDDLE
+    # limited, because ``loss`` need not be one of these losses, and may be above all of them
     return min(sum(one < loss for one in losses) / (len(losses) - 1), 1.0)
 
 
@@ -65,7 +66,7 @@ def make_training_data(generations: Sequence[Sequence[MemberResult]], axes: Sequ
     are left out, as are all of the first generation. While the first is the only one, its final losses are used
     instead.
     """
-    rows, fell = [], []
+    rows, decreases = [], []
     for number in range(1 if len(generations) > 1 else 0, len(generations)):
         if number:
             before = generations[number - 1]
@@ -75,11 +76,13 @@ def make_training_data(generations: Sequence[Sequence[MemberResult]], axes: Sequ
             if not number or one.before is not None:
                 rows.append(make_row(number, compute_standing(one.before, before), one.params, axes))
                 if one.after is None:
-                    fell.append(-math.inf)
+                    decreases.append(-math.inf)  # `standardize` counts it as the smallest decrease
                 else:
-                    fell.append((one.before or 0.0) - one.after)
+                    # without an earlier loss, the final one alone ranks the members of the first generation
+                    decreases.append((one.before or 0.0) - one.after)
+    # `reshape` is for the case that there are no rows
     points = np.array(rows[-NEWEST:]).reshape(-1, len(axes) + 2)
-    return points, standardize(np.array(fell[-NEWEST:]))
+    return points, standardize(np.array(decreases[-NEWEST:]))
 
 
 def standardize(values: Array) -> Array:
@@ -91,8 +94,9 @@ def standardize(values: Array) -> Array:
     if np.isfinite(values).any():
         finite = values[np.isfinite(values)]
     else:
-        finite = np.zeros(1)
+        finite = np.zeros(1)  # if all are minus infinity, all become 0
     middle = float(np.median(finite))
+    # 1.4826 times the median distance is the deviation of a normal sample; if the distance is 0, nothing is clipped
     reach = 3 * 1.4826 * float(np.median(np.abs(finite - middle))) or math.inf
     low = max(middle - reach, finite.min())
     high = min(middle + reach, finite.max())
@@ -147,12 +151,13 @@ class Kernel:
         unit = np.eye(len(values))
         inverse, logarithm = invert_matrix((1 - self.noise) * alike + self.noise * unit)
         weights = (inverse * values).sum(axis=1)
-        outer = (inverse - np.outer(weights, weights)) / 2
+        # the derivatives of the cost by the entries of the matrix; those of the entries by the parameters follow
+        by_entry = (inverse - np.outer(weights, weights)) / 2
         by_length = (1 - self.noise) * alike * squares / self.length**2
         by_forgetting = (self.noise - 1) * alike * apart / (2 * (1 - self.forgets))
         slopes = []
         for one in (by_length, unit - alike, by_forgetting):
-            slopes.append(float((outer * one).sum()))
+            slopes.append(float((by_entry * one).sum()))
         return (float((values * weights).sum()) + logarithm) / 2, slopes
 
 
@@ -167,6 +172,7 @@ def invert_matrix(matrix: Array) -> tuple[Array, float]:
     for place in range(len(found)):
         pivot = float(found[place, place])
         column = found[:, place].copy()
+        # in place: a column of the unit matrix, from which the inverse grows, replaces the one that is eliminated
         column[place], found[:, place], found[place, place] = 0.0, 0.0, 1.0
         found[place] /= pivot
         found -= column[:, None] * found[place]
@@ -260,18 +266,19 @@ def choose_point(
     around the best of these. ``make`` gets coordinates from 0 to 1 by the names of ``axes``, and returns a point, for
     which the bound is computed, or None. ``seed`` has the numbers that seed the random numbers.
     """
-    generation, stood, *centre = start
+    generation, stood, *centre = start  # as in `make_row`
     numbers = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
     near = np.array(centre) + WIDTHS[0] * numbers.normal(size=(NEAR, len(axes)))
     units = np.vstack((centre, near, numbers.random((CANDIDATES, len(axes)))))
     names = [axis.name for axis in axes]
     best: list[tuple[float, list[float], Params]] = []
+    # each round rates ``units``, and makes those of the next round by steps of ``width``; the last round needs none
     for width in (*WIDTHS, 0.0):
-        named = []
+        coordinates = []
         for one in units.clip(0, 1).tolist():
-            named.append(dict(zip(names, one, strict=True)))
+            coordinates.append(dict(zip(names, one, strict=True)))
         made = []
-        for params in map(make, named):
+        for params in map(make, coordinates):
             if params is not None:
                 made.append(params)
         if made:
@@ -280,6 +287,7 @@ def choose_point(
                 rows.append(make_row(generation, stood, params, axes))
             best += zip(model.compute_upper_bound(np.array(rows)).tolist(), rows, made, strict=True)
             best = sorted(best, key=lambda one: -one[0])[:BEST]
+        # rows without generation and standing; as no point may have been allowed yet, the shape is given
         centres = np.array([one[1][2:] for one in best]).reshape(-1, 1, len(axes))
         steps = width * numbers.normal(size=(len(best), STEPS, len(axes)))
         units = (centres + steps).reshape(-1, len(axes))

@@ -52,11 +52,13 @@ def from_unit(domain: Domain, u: float) -> Value:
             return value
         case Categorical(values):
             weights = _get_probabilities(domain)
+            # choices without probability are left out, or rounding could still draw one
             possible = []
             for i, weight in enumerate(weights):
                 if weight > 0:
                     possible.append(i)
             edges = list(accumulate(weights[i] for i in possible))
+            # the last edge may be below ``u``, since the sum of the probabilities is rounded
             return values[possible[min(bisect_right(edges, u), len(possible) - 1)]]
         case IntUniform(low, high, q, log=False):
             first, last = find_multiples(low, high, q or 1)
@@ -80,6 +82,7 @@ def to_unit(domain: Domain, value: Value) -> float:
         case Categorical(values):
             weights = _get_probabilities(domain)
             index = [key(v) for v in values].index(key(value))
+            # the middle of the interval that `from_unit` maps to the value
             return min(sum(weights[:index]) + weights[index] / 2, 1 - _TINY)
         case IntUniform(low, high, q, log=False) if isinstance(value, int | float):
             first, last = find_multiples(low, high, q or 1)
@@ -115,7 +118,7 @@ def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:
 
 
 def _compute_quantile(domain: Range, u: float) -> float:
-    inner = min(max(u, _TINY), 1 - _TINY)
+    inner = min(max(u, _TINY), 1 - _TINY)  # at 0 and 1, a normal distribution has no finite quantile
     match domain:
         case Uniform(low, high):
             return low + u * (high - low)
@@ -139,7 +142,7 @@ def _compute_cumulative(domain: Range, x: float) -> float:
             return (x - low) / (high - low) if high > low else 0.0
         case LogUniform(low, high):
             return (math.log(x) - math.log(low)) / (math.log(high) - math.log(low)) if high > low else 0.0
-        case IntUniform(low, high):
+        case IntUniform(low, high):  # log scale, with half a unit on both sides, as in `_compute_quantile`
             return math.log(x / (low - 0.5)) / math.log((high + 0.5) / (low - 0.5))
         case Normal(mu, sigma):
             return _NORMAL.cdf((x - mu) / sigma)

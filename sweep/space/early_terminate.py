@@ -276,7 +276,7 @@ class Hyperband(Rule):
                 candidates.append(int(self.max_iter / self.eta**k))
         elif self.min_iter is not None:
             candidates = list(map(int, _list_rungs(self.min_iter, self.eta, epochs)))
-        else:
+        else:  # `check` has refused such a rule
             raise ValueError(f"not a rule: {self}")
         return (_select_epochs(candidates, epochs),)
 

@@ -95,7 +95,7 @@ class Expression:
                 tree = ast.parse(line.lstrip(), mode="eval").body
         except SyntaxError as error:
             raise ExpressionError(text, (error.offset or 1) + indent, f"cannot be read: {error.msg}") from None
-        except (ValueError, RecursionError, MemoryError):
+        except (ValueError, RecursionError, MemoryError):  # of a null character, or of hundreds of minus signs
             raise ExpressionError(text, 1, "cannot be read") from None
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
@@ -135,7 +135,7 @@ def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
 
     Return the line, and the names by the words that replace them.
     """
-    # Hangul, which is rare in sweep files
+    # Hangul, which is rare in sweep files; the length stays the same, so that columns in messages are right
     letters = (letter for letter in map(chr, range(0xAC00, 0xD7A4)) if letter not in line)
     quoted: dict[str, str] = {}
 
@@ -161,6 +161,7 @@ def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str
             if name not in _WORDS:
                 yield name
             return
+    # an attribute of anything but a name, as in ``(1).real``, is refused here
     for part in _get_operands(text, node):
         yield from _find_parameter_names(text, part, depth + 1)
 
@@ -321,6 +322,7 @@ class _Evaluation:
         """
         first, last = numbers[0], numbers[-1]
         whole = isinstance(first, int) and isinstance(last, int)
+        # checked before it is computed, because Python would compute an integer of any size
         if function is operator.pow and whole and abs(first) > 1:
             bits = last * math.log2(abs(first))  # negative: the result is a float, however large the exponent
             if bits > 1000:
@@ -378,7 +380,7 @@ class _Distance:
                 return self.measure(operand, wanted=not wanted)
             case ast.BoolOp(op=op, values=values):
                 parts = [self.measure(value, wanted=wanted) for value in values]
-                if isinstance(op, ast.And) == wanted:
+                if isinstance(op, ast.And) == wanted:  # all parts must change; for a true `or` or a false `and`, one
                     return sum(parts)
                 return min(parts)
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -388,7 +390,7 @@ class _Distance:
                 parts = []
                 for pair in pairs:
                     parts.append(self.measure_comparison(*pair, wanted=wanted))
-                return sum(parts) if wanted else min(parts)
+                return sum(parts) if wanted else min(parts)  # a chain such as a < b < c is an `and`
         return 0.0 if self.at.evaluate_truth(node) == wanted else 1.0
 
     def measure_comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr, *, wanted: bool) -> float:

@@ -74,13 +74,14 @@ def generate_feasible_points(
         first.walk()
         yield first.params()
     yield from _generate_repaired_points(space, uniform, walk=True)
-    known = find_feasible_point(space)
-    if known is None:
+    # the caller may have tried all points so far; walks from a point that is known to be feasible yield others
+    witness = find_feasible_point(space)
+    if witness is None:
         return
-    last = _Point.from_params(space, known, uniform)
+    walker = _Point.from_params(space, witness, uniform)
     for _ in range(_WALKS):
-        yield last.params()
-        last.walk()
+        yield walker.params()
+        walker.walk()
 
 
 def _generate_repaired_points(
@@ -154,6 +155,7 @@ class _Point:
             if best == 0 or stalled > _STALLED or not self.decisive:
                 break
             stuck = stalled > _STALLED // 3  # otherwise it stays near its start
+            # one parameter if both draws are the same, else two, since a constraint may need two to change at once
             moved = dict.fromkeys((self._choose_decisive(), self._choose_decisive()), 0.0)
             for name in moved:
                 if stuck and self.uniform() < 0.3:
@@ -161,6 +163,7 @@ class _Point:
                 else:
                     moved[name] = self._move_unit(self.units[name])
             there = self.distance(moved)
+            # on a plateau, where small moves change nothing, a stuck point wanders about
             if there < best or (stuck and there == best):
                 self.units |= moved
             stalled = 0 if there < best else stalled + 1

@@ -78,6 +78,7 @@ class Space:
         """
         numbers = set()
         for one in self.parameters:
+            # `list_choices` returns None for a continuum, whose values are all numbers
             if not one.when and all(map(is_number, list_choices(one.domain) or ())):
                 numbers.add(one.name)
         return tuple(name for name in self.names if name not in numbers and name not in self.constant)
@@ -164,7 +165,7 @@ class Space:
 
         def known(parameter: Parameter) -> Value:
             if parameter.name not in foreign or not contains(parameter.domain, foreign[parameter.name]):
-                raise LookupError(parameter.name)
+                raise LookupError(parameter.name)  # leaves `complete_if_feasible`; no point lacks the value
             return foreign[parameter.name]
 
         try:
@@ -287,9 +288,11 @@ def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dic
         if not parameter.applies(params):
             yield from combine(depth + 1)
             return
+        # both are empty for a tied value without a result, so that nothing is yielded
         for value in _list_tied_values(parameter.domain, params) or options[depth]:
             params[parameter.name] = value
             yield from combine(depth + 1)
+        # the next combination may be one in which it does not apply
         params.pop(parameter.name, None)
 
     return combine(0)

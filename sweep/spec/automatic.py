@@ -59,27 +59,28 @@ def choose_automatically(
     of epochs of all trials together, if the file bounds it.
     """
     if objectives > 1:
-        reason = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"
+        tpe_line = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"
         if has_prior:
-            reason += "; it begins with draws by the prior"
-        whole = "none, chosen by auto: with several metrics, all trials train to the end"
+            tpe_line += "; it begins with draws by the prior"
+        rule_line = "none, chosen by auto: with several metrics, all trials train to the end"
         if has_rule:
-            return Automatic("tpe", None, (reason, ""))
-        return Automatic("tpe", NoTermination(), (reason, whole))
-    method = "gp, chosen by auto: it learns most from few trials, and from those that pause or are stopped as well"
+            return Automatic("tpe", None, (tpe_line, ""))
+        return Automatic("tpe", NoTermination(), (tpe_line, rule_line))
+    gp_line = "gp, chosen by auto: it learns most from few trials, and from those that pause or are stopped as well"
     if has_prior:
-        method += "; it begins with draws by the prior, and follows it while results are few"
+        gp_line += "; it begins with draws by the prior, and follows it while results are few"
     if has_rule:
-        return Automatic("gp", None, (method, ""))
+        return Automatic("gp", None, (gp_line, ""))
     if lengths_differ:
-        return Automatic("gp", NoTermination(), (method, "none, chosen by auto: trials differ in their epochs"))
+        return Automatic("gp", NoTermination(), (gp_line, "none, chosen by auto: trials differ in their epochs"))
     if epochs < FEWEST_EPOCHS:
-        short = f"none, chosen by auto: {counted(epochs, 'epoch')} a trial leave nothing to save"
-        return Automatic("gp", NoTermination(), (method, short))
+        too_short_line = f"none, chosen by auto: {counted(epochs, 'epoch')} a trial leave nothing to save"
+        return Automatic("gp", NoTermination(), (gp_line, too_short_line))
     is_small = budget_epochs is not None and budget_epochs < SMALL_BUDGET * epochs
     rule = AshaPromotion(
+        # A ninth of the epochs or, with a small budget, a twenty-seventh.
         min_iter=math.ceil(epochs / ETA ** (3 if is_small else 2)),
-        max_iter=math.ceil(LAST_RUNG * epochs) - 1,
+        max_iter=math.ceil(LAST_RUNG * epochs) - 1,  # the last epoch that is before `LAST_RUNG`, not at it
         eta=float(ETA),
         capped=True,
         min_completed=MIN_COMPLETED,
@@ -90,4 +91,4 @@ def choose_automatically(
     else:
         places = f"{rungs} hundredths of the {minutes:g} minutes"
     why = f"a third of the trials goes on from {places}, and {MIN_COMPLETED} at least train to the end"
-    return Automatic("gp", rule, (method, f"asha_promotion, chosen by auto: {why}"))
+    return Automatic("gp", rule, (gp_line, f"asha_promotion, chosen by auto: {why}"))

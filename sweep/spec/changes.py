@@ -122,9 +122,11 @@ def with_assignments(spec: Spec, assignments: Sequence[str], source: str) -> Spe
     content = spec.to_json_dict()
     typed = []
     for one in assignments:
+        # The resolved file has `metrics`, even if the user's file has `metric`.
         typed.append(re.sub(r"^metric\.", "metrics.0.", one))
     if not spec.start_with or any(one.startswith("start_with") for one in typed):
         return parse_spec(_as_text(content), source, typed)
+    # Which starts are valid depends on the new space, so the file is first parsed without any, and again with those.
     changed = parse_spec(_as_text({**content, "start_with": []}), source, typed)
     kept: list[Value] = []
     for start in spec.start_with:
@@ -198,6 +200,7 @@ def list_refusals(before: Spec, after: Spec, where: str = "", *, searcher_change
     """Return a problem for each difference that a sweep which has begun cannot adopt; see `check_change`."""
     found = list_differences(before, after)
     if _leaves_out_starts(before, after):
+        # `with_assignments` has left them out because of another change, which is judged by itself.
         found = [one for one in found if one.keys[0] != "start_with"]
     problems = list(list_fixed_keys(found, where))
     for one in found:
@@ -226,6 +229,7 @@ def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str 
     for one in list_differences(before, after):
         if one.is_one_of(BETWEEN_SESSIONS):
             problems.append(Problem(f"{where}{one.path}", "is read once, when a session begins", f"first: {stop}"))
+    # The workers of a session were told at its start which parameters are the same in all trials, and go by that.
     for name in began.space.constant:
         if name not in after.space.constant:
             what = "has one value in all trials of the session that is running"
@@ -239,7 +243,8 @@ def list_fixed_keys(found: Iterable[Difference], where: str) -> Iterator[Problem
     Differences of keys that may change are skipped. ``where`` is the text in front of each key in the messages.
     """
     wrong = [one for one in found if not one.is_changeable]
-    for at, one in enumerate(wrong, start=1):
+    for number, one in enumerate(wrong, start=1):
+        # Only if it is the only wrong key: beside others, the general hint below helps with all of them.
         if one.path in INSTEAD and wrong == [one]:
             what = f"is {format_value(one.after)}, but the sweep began with {format_value(one.before)}"
             yield Problem(f"{where}{one.path}", what, INSTEAD[one.path])
@@ -249,7 +254,7 @@ def list_fixed_keys(found: Iterable[Difference], where: str) -> Iterator[Problem
             f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone: run it under another --name, and trials "
             "that stay the same are answered from this one"
         )
-        yield Problem(f"{where}{one.path}", what, hint if at == len(wrong) else "")
+        yield Problem(f"{where}{one.path}", what, hint if number == len(wrong) else "")
 
 
 ANOTHER_SWEEP = "run it under another --name, with warm_start"
@@ -269,6 +274,7 @@ def _explain_refusal(one: Difference, before: Spec, after: Spec, *, searcher_cha
     if not searcher_changes:
         what = f"method {before.method} has no change_space, by which it would go on in another space"
         return what, ANOTHER_SWEEP
+    # `constraints` also has those on parameters, which are part of the space and may change.
     if one.is_one_of(("constraints",)) and before.constraints != after.constraints:
         return "constraints on metrics say what the trials so far came to", ANOTHER_SWEEP
     return _explain_parameter(one, before, after)
@@ -291,13 +297,14 @@ def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str,
     """
     if not one.is_one_of(("parameters",)):
         return None
-    name = str(one.keys[1])
+    name = str(one.keys[1])  # the keys are "parameters", the name, and those within the parameter
     old = {parameter.name: parameter for parameter in before.space.parameters}.get(name)
     new = {parameter.name: parameter for parameter in after.space.parameters}.get(name)
     if old is None or new is None:
         return f"is {'new' if old is None else 'gone'}, and the trials so far have other parameters", ANOTHER_SWEEP
     if isinstance(old.domain, Constant) and isinstance(new.domain, Constant):
         return "has another value than in all trials so far", "write values: [...] with both"
+    # The first reason that holds is told; without any, the parameter may change.
     reasons = {
         "says how long trials train": name == "epochs",
         "exists under another condition than in the trials so far": old.when != new.when,

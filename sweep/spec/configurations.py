@@ -50,12 +50,12 @@ def read_constraints(
     """
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
-        if not isinstance(text, str) or not text:  # the model has noted it
+        if not isinstance(text, str) or not text:  # the validation of the file has added this mistake already
             continue
-        torn = next((name for name in objectives if _lacks_backquotes(name, text)), None)
-        if torn is not None:
-            what = f"{torn!r} in {text!r} is read as a calculation"
-            document.add_mistake((*path, index), what, f"put the name in backquotes: `{torn}`")
+        unquoted = next((name for name in objectives if _lacks_backquotes(name, text)), None)
+        if unquoted is not None:
+            what = f"{unquoted!r} in {text!r} is read as a calculation"
+            document.add_mistake((*path, index), what, f"put the name in backquotes: `{unquoted}`")
             continue
         try:
             constraint = Expression.parse(text)
@@ -63,6 +63,7 @@ def read_constraints(
             add_expression_mistake(error, (*path, index), document)
             continue
         unknown = sorted(constraint.names - set(names))
+        # A proper subset: the constraint names a parameter as well.
         if set(unknown) < constraint.names or any(nearest(name, names) for name in unknown):
             for name in unknown:
                 document.add_mistake((*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names))
@@ -78,7 +79,7 @@ def _lacks_backquotes(name: str, text: str) -> bool:
     """Return whether a name that needs backquotes is written without them, so that it is parsed as a calculation."""
     bare = re.sub("`[^`]*`", "", text)
     return (
-        not name.replace(".", "_").isidentifier()
+        not name.replace(".", "_").isidentifier()  # a dotted name needs none
         and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", bare) is not None
     )
 
@@ -103,17 +104,18 @@ def check_satisfiable(
         _check_are_comparisons(space, places, document)
         if _count_points(space, grid=grid):
             return
+        # Without constraints, a space is empty only if a tied value has no result anywhere.
         if not _count_points(Space(space.parameters), grid=grid):
             document.add_mistake(next(iter(places.values())), "tied values without a result at any point")
             return
-        alone = [c for c in space.constraints if not _count_points(Space(space.parameters, (c,)), grid=grid)]
-        for constraint in alone:
+        never_met = [c for c in space.constraints if not _count_points(Space(space.parameters, (c,)), grid=grid)]
+        for constraint in never_met:
             document.add_mistake(places[constraint.text], f"{constraint.text!r} holds at no point of the space")
-        if not alone:
+        if not never_met:
             document.add_mistake(path, "each holds somewhere, but no point meets all of them")
     except ExpressionError as error:
         add_expression_mistake(error, places.get(error.text, path), document)
-    except InputError as error:
+    except InputError as error:  # a grid with too many points to count
         for problem in error.problems:
             document.add_mistake(("parameters",), problem.what, problem.hint)
 
@@ -132,13 +134,13 @@ def _count_points(space: Space, *, grid: bool) -> int:
 
 def _check_are_comparisons(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
     """Add a mistake for each constraint whose value is not true or false, at random points of the space."""
-    numbers: dict[str, Value] = {}
+    results: dict[str, Value] = {}
     for params in _draw_points(space, TRIED):
         for constraint in space.constraints:
-            if constraint.names <= params.keys():
-                with suppress(UndefinedError):
-                    numbers.setdefault(constraint.text, constraint.evaluate(params))
-    for text, value in numbers.items():
+            if constraint.names <= params.keys():  # conditions may leave a parameter out
+                with suppress(UndefinedError):  # such as a division by zero, at this point only
+                    results.setdefault(constraint.text, constraint.evaluate(params))
+    for text, value in results.items():
         if not isinstance(value, bool):
             if isinstance(value, int | float):
                 kind = "a number"
@@ -172,22 +174,23 @@ def read_start_with(
         parameters[parameter.name] = parameter
     starts: list[Params] = []
     for index, start in enumerate(given):
-        before = document.found
+        mistakes_before = document.found
         for name, value in start.items():
             place = (*path, index, name)
             if name not in parameters:
                 document.add_mistake(place, f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
             else:
                 _check_value(parameters[name], value, start, place, document)
-        if document.found > before:
+        # Only values that are possible each by itself can be converted, and tried together.
+        if document.found > mistakes_before:
             continue
         known = {}
         for name, value in start.items():
             known[name] = convert_to_drawn_form(parameters[name].domain, value)
-        found = find_feasible_point(space.fix(known))
-        if found is None:
+        completed = find_feasible_point(space.fix(known))
+        if completed is None:
             document.add_mistake((*path, index), "no configuration with these values meets the constraints")
-        elif missing := [name for name in known if name not in found]:
+        elif missing := [name for name in known if name not in completed]:
             what = f"{missing[0]!r} does not apply with the other values"
             document.add_mistake((*path, index, missing[0]), what, "remove it", at_key=True)
         elif key(known) in map(key, starts):
@@ -220,29 +223,31 @@ def read_configurations(
 def _read_configuration(given: Mapping[str, Value], space: Space, path: KeyPath, document: Document) -> Params | None:
     """Return one complete configuration; None after adding its mistakes to the document."""
     parameters = {parameter.name: parameter for parameter in space.parameters}
-    before = document.found
+    mistakes_before = document.found
     for name, value in given.items():
         if name not in parameters:
             document.add_mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
         else:
+            # All names are passed as given: a parameter of a condition may be fixed or tied, and is then left out.
             _check_value(parameters[name], value, parameters, (*path, name), document)
     params = _complete_baseline(given, space)
     for name in given:
-        if name in parameters and name not in params and document.found == before:
+        # Only without other mistakes, since a wrong value may be why another parameter seems not to apply.
+        if name in parameters and name not in params and document.found == mistakes_before:
             document.add_mistake((*path, name), "does not apply with the other values", "remove it", at_key=True)
     missing = [one.name for one in space.parameters if one.name not in params and _must_be_given(one, params)]
     if missing:
         what = f"lacks {join_words(missing, 'and')}, expected a value for each parameter that varies"
         document.add_mistake(path, what, "only fixed parameters, and those that do not apply, may be left out")
-    if document.found > before:
+    if document.found > mistakes_before:
         return None
     for text in space.list_violated(params):
         document.add_mistake(path, f"does not meet the constraint {text!r}")
-    if document.found == before and not space.has(params):
+    if document.found == mistakes_before and not space.has(params):  # such as a tied value without a result
         document.add_mistake(path, "is not in the space")
-    if document.found > before:
+    if document.found > mistakes_before:
         return None
-    return {name: params[name] for name in space.names if name in params}
+    return {name: params[name] for name in space.names if name in params}  # in the order of the space
 
 
 def _must_be_given(parameter: Parameter, params: Params) -> bool:
@@ -265,7 +270,8 @@ def read_prior(
         known[parameter.name] = parameter
     found = dict[str, Belief]()
     for name, said in (given or {}).items():
-        place, before = (*path, name), document.found
+        place, mistakes_before = (*path, name), document.found
+        # Any other mapping is itself the value, of a parameter whose choices are mappings.
         if isinstance(said, dict) and "value" in said and said.keys() <= {"value", "confidence"}:
             block = said
         else:
@@ -280,12 +286,13 @@ def read_prior(
                 place, "is not searched: it has one value, or is tied to others", "remove it", at_key=True
             )
             continue
+        # All names are passed as given, because a belief needs no beliefs about the parameters of its condition.
         _check_value(known[name], value, known, place, document)
-        sure = next((one for one in CONFIDENCES if one == confidence), None)
-        if sure is None:
+        known_confidence = next((one for one in CONFIDENCES if one == confidence), None)
+        if known_confidence is None:
             document.add_mistake((*place, "confidence"), f"{describe_value(confidence)}, expected low, medium or high")
-        elif document.found == before:
-            found[name] = Belief(convert_to_drawn_form(known[name].domain, value), sure)
+        elif document.found == mistakes_before:
+            found[name] = Belief(convert_to_drawn_form(known[name].domain, value), known_confidence)
     return found
 
 
@@ -353,21 +360,21 @@ def read_baseline(
     if given is None:
         return None
     parameters = {parameter.name: parameter for parameter in space.parameters}
-    before = document.found
+    mistakes_before = document.found
     for name, value in given.items():
         _check_baseline_value(parameters, name, value, path, document)
-    if document.found > before:
+    if document.found > mistakes_before:
         return None
     baseline = _complete_baseline(given, space)
     for name in given:
-        if name not in baseline:
+        if name not in baseline:  # its condition does not hold
             what = f"{name!r} does not apply with the other values"
             document.add_mistake((*path, name), what, "remove it", at_key=True)
-    if document.found > before:
+    if document.found > mistakes_before:
         return None
     missing = []
     for p in space.parameters:
-        if p.name not in baseline and p.when is None:
+        if p.name not in baseline and p.when is None:  # others may be missing because they do not apply
             missing.append(p.name)
     if missing:
         notes.append(f"baseline does not set {', '.join(missing)}: the trainable's own default, if it has one")
@@ -392,9 +399,10 @@ def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Va
     Values within their domain are converted to the form that searchers use; all others are kept as given.
     """
     baseline: dict[str, Value] = {}
-    known = -1
-    while len(baseline) > known:  # conditions and ties may refer to later parameters
-        known = len(baseline)
+    size_before = -1
+    # Until a pass adds nothing: conditions and ties may refer to parameters that stand below.
+    while len(baseline) > size_before:
+        size_before = len(baseline)
         for parameter in space.parameters:
             _add_value(parameter, given, baseline)
     return baseline
@@ -418,7 +426,7 @@ def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[
     elif isinstance(domain, Constant):
         baseline[name] = domain.value
     elif isinstance(domain, Tied) and domain.expression.names <= baseline.keys():
-        with suppress(ExpressionError):
+        with suppress(ExpressionError):  # values outside of the space may have no result, such as a logarithm of 0
             baseline[name] = domain.expression.evaluate(baseline)
 
 
@@ -434,6 +442,7 @@ def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
         if is_whole:
             return None
         return "a whole number from 1"
+    # Whole and other numbers are of one kind, so 0.0 stands for all values of a range.
     examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else list_choices(domain) or ()
     kinds = {name_kind(example) for example in examples}
     if value is None or not kinds or name_kind(value) in kinds or "nothing" in kinds:

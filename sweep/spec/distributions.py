@@ -118,14 +118,15 @@ def check_test_is_possible(test: OneOf | Between, domain: Domain, path: KeyPath,
                     reason = f"{describe_value(value)} is never met exactly by a continuous parameter"
                     document.add_mistake(path, reason, "use {min: ..., max: ...}")
                 elif not any(is_same_value(value, choice) for choice in possible):
-                    known = [flow(choice) for choice in possible[:20]]
+                    known = [flow(choice) for choice in possible[:20]]  # no more than a hint can show
+                    # The text "8" equals the number 8 as it is written in a file.
                     hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
                     document.add_mistake(path, f"{describe_value(value)} is no value of that parameter", hint)
         case Between(low, high):
             if possible is not None:
                 met = any(test.passes(choice) for choice in possible)
             elif isinstance(domain, Constant | Categorical):
-                met = False
+                met = False  # not reached, because these have choices; only ranges are left below
             else:
                 least, most = get_domain_bounds(domain)
                 met = low <= most and least <= high
@@ -232,7 +233,7 @@ def infer_distribution(block: ParameterBlock) -> Name | None:
         if "probabilities" in keys:
             return "categorical_w_probabilities"
         return "categorical"
-    if not {"min", "max"} & keys:
+    if not {"min", "max"} & keys:  # one of them suffices here: `find_key_mistakes` reports that the other is missing
         return None
     if "q" in keys:
         return "q_uniform"
@@ -254,14 +255,14 @@ def find_key_mistakes(block: ParameterBlock, name: Name) -> list[KeyMistake]:
         takes = ", ".join((*known.required, *known.optional))
         if named:
             there = f"distribution {name}, which takes {takes}"
-        else:
+        else:  # a name that was inferred is not in the file, so the keys are told from which it was
             there = " and ".join(known.required)
         found.append(KeyMistake(key, f"does not go with {there}", hint))
     for key in known.required:
         if key not in keys:
             if named:
                 needs = f"distribution {name} needs it"
-            else:
+            else:  # of the inferred distributions, only ranges can lack a key
                 needs = "min and max go together"
             found.append(KeyMistake(key, f"missing, {needs}"))
     return found
@@ -275,9 +276,9 @@ def build_domain(block: ParameterBlock, name: Name) -> Domain:
     known = DISTRIBUTIONS[name]
     try:
         domain = known.build(block, block.q if "q" in known.optional else None)
-    except KeyMistake:
+    except KeyMistake:  # it is a ValueError, too
         raise
-    except ValueError:
+    except ValueError:  # from the domain itself, whose other requirements ``build`` has checked
         raise KeyMistake("q", f"{describe_value(block.q)}, which has no multiple between min and max") from None
     if block.count is not None and not isinstance(domain, Constant | Categorical | Tied):
         values = list_choices(domain)
@@ -299,7 +300,7 @@ def domain_to_dict(domain: Domain) -> dict[str, Value]:
             return {
                 "distribution": "categorical_w_probabilities",
                 "values": list(values),
-                "probabilities": list(probabilities or ()),
+                "probabilities": list(probabilities or ()),  # None is the case above
             }
         case _:
             return _range_to_dict(domain)
@@ -358,7 +359,7 @@ def _make_weighted(block: ParameterBlock, _: float | None) -> Domain:
 
     Raises `KeyMistake` if a value appears twice, or if there is not one probability for each or their sum is not 1.
     """
-    _make_categorical(block, None)
+    _make_categorical(block, None)  # only for its check
     if len(block.probabilities) != len(block.values):
         there = f"{len(block.probabilities)} probabilities for {len(block.values)} values"
         raise KeyMistake("probabilities", f"{there}, expected one for each")
@@ -374,7 +375,7 @@ def _make_int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
     for end, number in (("min", low), ("max", high)):
         if not isinstance(number, int):
             raise KeyMistake(end, f"{describe_value(number)}, expected a whole number")
-    _get_bounds(block)
+    _get_bounds(block)  # only for its check: as floats, large bounds would lose digits
     return IntUniform(int(low), int(high))
 
 
@@ -406,7 +407,7 @@ def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
     """
     low, high = _get_bounds(block)
     if low <= 0:
-        if low < 0:
+        if low < 0:  # probably meant as an exponent, such as -5
             hint = "exponents go with distribution: log_uniform"
         else:
             hint = "a log scale has no zero"
@@ -460,7 +461,7 @@ def _get_exponents(block: ParameterBlock) -> tuple[float, float]:
     low, high = _get_bounds(block)
     hint = f"real bounds go with distribution: {block.distribution}_values"
     for key, exponent in (("min", block.min), ("max", block.max)):
-        if abs(exponent) > 700:
+        if abs(exponent) > 700:  # e to the power of 710 is no finite number
             raise KeyMistake(key, f"{describe_value(exponent)}, too large for an exponent of e", hint)
     if 0 < low < high <= 1:  # probably learning rates instead of their logarithms
         there = f"an exponent of e: values would lie between {math.exp(low):g} and {math.exp(high):g}"

@@ -18,13 +18,14 @@ def json_schema() -> Json:
     properties = top["properties"]
     for key in REQUIRED:
         properties[key] = _remove_null(properties[key])
+    # A model cannot describe parameters, which may be nested: the file's model takes any mapping.
     properties["parameters"] = {"$ref": "#/$defs/parameters", "description": properties["parameters"]["description"]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sweep file",
         **top,
         "required": list(REQUIRED),
-        "not": {"required": ["metric", "metrics"]},
+        "not": {"required": ["metric", "metrics"]},  # not both
         "$defs": {
             **{
                 block: {
@@ -63,6 +64,7 @@ def _make_parameter_schema() -> Json:
                 "then": {"required": list(distribution.required), "propertyNames": {"enum": list(distribution.keys)}},
             }
         )
+    # Without `distribution`, the keys allowed are those of the inferred distribution that has the most of them.
     inferred: tuple[tuple[str, Name], ...] = (
         ("value", "constant"),
         ("values", "categorical_w_probabilities"),
@@ -80,17 +82,17 @@ def _make_parameter_schema() -> Json:
 
 def _remove_null(schema: Json) -> Json:
     """Return a schema that does not allow null, for a key that is required."""
-    some = []
+    alternatives = []
     for part in schema["anyOf"]:
         if part != {"type": "null"}:
-            some.append(part)
-    rest = {}
+            alternatives.append(part)
+    other_keys = {}
     for key, value in schema.items():
         if key != "anyOf":
-            rest[key] = value
-    if len(some) == 1:
-        return {**some[0], **rest}
-    return {"anyOf": some, **rest}
+            other_keys[key] = value
+    if len(alternatives) == 1:
+        return {**alternatives[0], **other_keys}
+    return {"anyOf": alternatives, **other_keys}
 
 
 def _simplify_schema(node: Any) -> Any:
@@ -99,6 +101,7 @@ def _simplify_schema(node: Any) -> Any:
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
+    # A `title` that is a mapping is the name of a key: ``node`` is then the properties of a model, and all are kept.
     if isinstance(node.get("title"), dict):
         dropped = set()
     else:

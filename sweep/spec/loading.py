@@ -41,10 +41,10 @@ def read_text(path: Path | str) -> str:
     path = Path(path)
     try:
         with path.open("rb") as stream:
-            raw = stream.read(MAX_SIZE_BYTES + 1)
+            raw = stream.read(MAX_SIZE_BYTES + 1)  # one more than allowed, for `decode_text` to notice
     except FileNotFoundError:
         raise InputError.one(str(path), "no such file") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: the path contains a null character
         if isinstance(error, OSError):
             reason = error.strerror
         else:
@@ -63,7 +63,7 @@ def find_trainable(text: str, assignments: Sequence[str], environment: str) -> s
         document = parse_document(text, "")
         yaml_reader.apply_assignments(yaml_reader.split_assignments(environment), "", document)
         yaml_reader.apply_assignments(assignments, "", document)
-    except InputError:
+    except InputError:  # `parse_spec` reports it
         return ""
     trainable = document.data.get("trainable")
     if isinstance(trainable, str) and re.fullmatch(TARGET, trainable):
@@ -86,7 +86,7 @@ def make_spec(given: Mapping[str, object], source: str, assignments: Sequence[st
     Values may also be paths, tuples, sets, and NumPy scalars and arrays. The other arguments are those of `parse_spec`.
     """
     document = yaml_reader.make_document(given, source)
-    document.check()
+    document.check()  # a value that could not be converted is None, and would be found to be missing as well
     return _resolve_document(document, assignments, environment)
 
 

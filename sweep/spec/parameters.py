@@ -81,7 +81,7 @@ def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document
         outer = _find_outer_name(name, entries)
         if outer is not None:
             document.add_mistake(entry.path, f"{outer!r} is itself a parameter and holds no others", at_key=True)
-    circles: set[frozenset[str]] = set()
+    circles: set[frozenset[str]] = set()  # each is noted once, not for each of its members
     for entry in entries.values():
         _check_references(entry, entries, circles, document)
     return list(entries.values())
@@ -103,28 +103,30 @@ def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterato
     A parameter has at most one note for all its words and one for its list.
     """
     for entry in entries:
-        listed = [path for path in document.values if path[:-1] == (*entry.path, "values")]
-        listed = listed or [(*entry.path, "value")]
-        marks = {path: document.values.get(path) for path in listed}
-        words = []
-        for mark in marks.values():
-            if mark in document.otherwise:
-                words.append(document.otherwise[mark])
-        texts = []
-        for path in listed:
+        # The places of the values: those of a list or, without one, that of the only value.
+        value_paths = [path for path in document.values if path[:-1] == (*entry.path, "values")]
+        value_paths = value_paths or [(*entry.path, "value")]
+        positions = {path: document.values.get(path) for path in value_paths}
+        words = []  # those that YAML 1.1 reads differently, each with its value there
+        for position in positions.values():
+            if position in document.otherwise:
+                words.append(document.otherwise[position])
+        text_paths = []
+        for path in value_paths:
             if isinstance(_get_value(document.data, path), str):
-                texts.append(path)
+                text_paths.append(path)
         # In a list with other texts, as in [off, low, high], such a word is clearly meant as a text.
-        if words and all(marks[path] in document.otherwise for path in texts):
-            here = "texts" if texts else "decimal numbers"
+        if words and all(positions[path] in document.otherwise for path in text_paths):
+            kind = "texts" if text_paths else "decimal numbers"
             said = ", ".join(word for word, _ in words)
             other = ", ".join(flow(value) for _, value in words)
-            place = document.place(listed[0][: len(entry.path) + 1])
+            place = document.place(value_paths[0][: len(entry.path) + 1])  # of the key `values` or `value`
             yield (
-                f"{place}: {said}: {here} here, by YAML 1.2, and {other} in W&B, by YAML 1.1; write {other} for these, "
+                f"{place}: {said}: {kind} here, by YAML 1.2, and {other} in W&B, by YAML 1.1; write {other} for these, "
                 "or quotes for texts"
             )
         match entry.domain:
+            # Two values or more; with one, there would be nothing to choose from, so a list is what is meant.
             case Constant(value=[_, _, *_] as value) if not _accepts_lists(entry.name):
                 what = f"one value, the list {shortened(flow(value), 60)}, in every trial"
                 yield f"{document.place((*entry.path, 'value'))}: {what}; did you mean values?"
@@ -157,8 +159,8 @@ def check_grid(entries: list[Entry], document: Document) -> None:
                 hint = "remove them, or use method: random"
                 document.add_mistake((*entry.path, "probabilities"), "a grid takes every value once", hint)
             case domain if entry.count is None and list_choices(domain) is None:
-                long = isinstance(domain, IntUniform)
-                if long:
+                is_whole = isinstance(domain, IntUniform)  # whole numbers, but more than `list_choices` lists
+                if is_whole:
                     what = "too many values for a grid"
                 else:
                     what = "a grid over a continuous range never ends"
@@ -195,6 +197,7 @@ def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document
             block = validate(ParameterGroup, value, inner.path, document)
             if block is not None:
                 inner = _with_condition(inner, block.when, document)
+            # Also of an invalid group, so that the mistakes in its parameters are found as well.
             if isinstance(nested := value["parameters"], dict):
                 yield from _read_group(nested, (*inner.path, "parameters"), inner, document)
         else:
@@ -259,6 +262,7 @@ def _check_references(
     for name, path in entry.references.items():
         if name not in entries:
             document.add_mistake(path, f"no parameter {name!r}", did_you_mean(name, names), at_key=True)
+        # Before the order is checked, because one parameter of a circle always stands below another.
         elif circle := _find_references(name, entry.name, entries):
             if frozenset(circle) not in circles:
                 chain = " needs ".join([entry.name, *circle])
@@ -272,19 +276,19 @@ def _check_references(
             domain = entries[name].domain
         else:
             domain = None
-        if domain is not None:
+        if domain is not None:  # otherwise the mistake is noted already
             distributions.check_test_is_possible(test, domain, entry.tests[name], document)
 
 
 def _find_references(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
     """Return the parameters on a chain of references from ``start`` to ``goal``; [] if there is no such chain."""
-    ways = [[start]]
+    chains = [[start]]
     seen = {start}
-    for way in ways:
-        if way[-1] == goal:
-            return way
-        for name in entries[way[-1]].references:
+    for chain in chains:  # the list grows during the loop; the first chain found is a shortest one
+        if chain[-1] == goal:
+            return chain
+        for name in entries[chain[-1]].references:
             if name in entries and name not in seen:
                 seen.add(name)
-                ways.append([*way, name])
+                chains.append([*chain, name])
     return []

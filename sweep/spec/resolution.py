@@ -108,7 +108,7 @@ class SpecResolver:
         self.check_minutes()
         self.check_stop_when()
         self.check_reduction()
-        before = document.found
+        mistakes_before = document.found  # a space is made only if what follows adds none
         entries = parameters.read_parameters(file.parameters or {}, ("parameters",), document)
         if self.enumerates:
             parameters.check_grid(entries, document)
@@ -117,31 +117,32 @@ class SpecResolver:
         names = [entry.name for entry in entries]
         if names:
             texts = document.data.get("constraints")
-        else:
+        else:  # which is a mistake by itself: there are no parameters that constraints could be compared with
             texts = None
         objectives = [metric.name for metric in metrics]
         read = configurations.read_constraints(texts, names, objectives, ("constraints",), document)
-        expressions = {}
+        on_parameters = {}  # the other constraints are on metrics, and so not part of the space
         for text, one in read.items():
             if one.names <= set(names):
-                expressions[text] = one
+                on_parameters[text] = one
         space = None
-        if names and document.found == before:
-            found = self.add_beliefs([entry.parameter for entry in entries if entry.parameter])
-            space = Space(found, tuple(expressions.values()))
+        if names and document.found == mistakes_before:
+            with_beliefs = self.add_beliefs([entry.parameter for entry in entries if entry.parameter])
+            space = Space(with_beliefs, tuple(on_parameters.values()))
             self.check_space(space, entries)
         rule = self.resolve_early_termination(entries)
         population = self.resolve_population(entries)
+        # A missing trainable and an unknown method are mistakes as well; they are named for the type checker.
         if space is None or document.mistakes or file.trainable is None or self.method is None:
             return None
         return Spec(
             name=name,
             description=file.description or "",
             trainable=file.trainable,
-            method=self.method.same_as or self.method.name,
+            method=self.method.same_as or self.method.name,  # bayes is another name of tpe
             metrics=metrics,
             space=space,
-            constraints=tuple(one for text, one in read.items() if text not in expressions),
+            constraints=tuple(one for text, one in read.items() if text not in on_parameters),
             epochs=self.epochs,
             minutes=file.minutes,
             early_terminate=rule,
@@ -176,12 +177,13 @@ class SpecResolver:
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
         return automatic.choose_automatically(
-            objectives=len(file.metrics or (0,)),
+            objectives=len(file.metrics or (0,)),  # without a list there is one metric, named or not
             epochs=count_length(self.epochs),
             minutes=None if "epochs" in self.document.data else file.minutes,
             has_rule="early_terminate" in self.document.data,
             has_prior=bool(file.prior),
             lengths_differ="epochs" in (file.parameters or {}),
+            # A budget in epochs cannot be compared with trials whose length is in minutes.
             budget_epochs=file.budget.epochs if self.epochs < UNBOUNDED_EPOCHS else None,
         )
 
@@ -202,6 +204,7 @@ class SpecResolver:
         block = file.population or sweep_file.PopulationBlock()
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
             said = getattr(file, key)
+            # `early_terminate: {type: none}` and a list of one metric change nothing.
             says_nothing = isinstance(said, sweep_file.RULES["none"]) or (key == "metrics" and said and len(said) == 1)
             if said != type(file).model_fields[key].default and not says_nothing:
                 document.add_mistake(
@@ -243,16 +246,16 @@ class SpecResolver:
         for entry in entries:
             if isinstance(entry.domain, Range):
                 numbers.add(entry.name)
-        what = f"{method.name} moves numbers that have a range, and "
+        what_begins = f"{method.name} moves numbers that have a range, and "  # both messages begin so
         others = _join_method_names(one for one in SEARCHED if one.population and not one.moves_numbers_only)
         if not perturb and not numbers:
             hint = "name what copies change: population: {perturb: [...]}"
             if method.moves_numbers_only:
                 hint = f"give a parameter min and max, or use {others} and population.perturb"
-            self.document.add_mistake(("method",), f"{what}no parameter is one", hint)
+            self.document.add_mistake(("method",), f"{what_begins}no parameter is one", hint)
         elif method.moves_numbers_only and perturb and not numbers & set(perturb):
             hint = f"name a parameter that has min and max, or use {others}"
-            self.document.add_mistake(("population", "perturb"), f"{what}none is named", hint, at_key=True)
+            self.document.add_mistake(("population", "perturb"), f"{what_begins}none is named", hint, at_key=True)
 
     def add_beliefs(self, found: list[Parameter]) -> tuple[Parameter, ...]:
         """Return the parameters with the author's beliefs (`prior`) added; add mistakes for invalid ones."""
@@ -298,7 +301,7 @@ class SpecResolver:
                 keys.append(f"{key}.impute_while_running")
             if metric and metric.impute is not None and not self.learns:
                 keys.append(f"{key}.impute")
-        return tuple(dict.fromkeys(keys))
+        return tuple(dict.fromkeys(keys))  # each key once, though several metrics may have it
 
     def add_missing_key(self, key: str, hint: str = "") -> None:
         """Add a mistake for a missing key, which says what is expected."""
@@ -308,9 +311,10 @@ class SpecResolver:
     def check_seeds(self) -> None:
         """Add a mistake if the last seed that repeats and `confirm` use is too large."""
         file = self.file
-        last = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
-        if last > MAX_SEED and not self.wrong & {"seed", "repeats", "confirm"}:
-            what = f"{file.seed}, and the seeds of repeats and confirm count up from it to {last}"
+        # Repeats use the seeds from ``seed`` on, and `confirm` those that follow.
+        last_seed = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
+        if last_seed > MAX_SEED and not self.wrong & {"seed", "repeats", "confirm"}:
+            what = f"{file.seed}, and the seeds of repeats and confirm count up from it to {last_seed}"
             self.document.add_mistake(("seed",), what, f"expected seeds up to {MAX_SEED}: write a smaller one")
 
     def check_required(self) -> None:
@@ -341,6 +345,7 @@ class SpecResolver:
         name.
         """
         name = self.file.name or Path(self.document.source).stem
+        # A name from the file has been validated already, but the stem of its path has not.
         if "name" not in self.wrong and not re.fullmatch(NAME, name):
             self.document.add_mistake(
                 (), f"the file's name {name!r} cannot name a results folder", "write name: my_sweep"
@@ -373,6 +378,7 @@ class SpecResolver:
         if len(named) > 1:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
+            # Name what the file names: it may leave the method to auto.
             if self.automatic is None:
                 method = file.method
             else:
@@ -381,6 +387,8 @@ class SpecResolver:
                 reason = "early_terminate"
             else:
                 reason = f"method {method}"
+            # These compare trials while the sweep runs, by what the file should say; for other methods, the metric
+            # only ranks the results.
             if file.early_terminate or self.learns or self.is_population:
                 self.add_missing_key("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
@@ -407,6 +415,7 @@ class SpecResolver:
         """Add mistakes for settings that are not possible for a trial with several workers."""
         training = self.file.training
         resources = self.file.resources
+        # `check_parameter_server` of the module `sweep_file` checks the settings of that strategy.
         if resources.workers == 1 or training.strategy == "parameter_server":
             return
         several = f"and a trial has {resources.workers} workers"
@@ -438,6 +447,7 @@ class SpecResolver:
         if file.minutes is None:
             return
         several = file.resources.workers > 1 or file.training.strategy == "parameter_server"
+        # The reasons, and whether each applies.
         reasons = {
             "a parameter called epochs": "epochs" in (file.parameters or {}),
             f"method {file.method}, whose members train the same epochs": self.is_population,
@@ -502,6 +512,7 @@ class SpecResolver:
                 named.append(metric.name)
         if named:
             what = f"no data is held out, but {named[0]} needs validation data"
+            # The hint has the name without "val_".
             self.document.add_mistake(
                 ("training", "all_data"), what, f"write metric: {{name: {named[0][4:]}}}", at_key=True
             )
@@ -513,6 +524,7 @@ class SpecResolver:
         """Add mistakes for keys that do not work with several metrics."""
         file, document = self.file, self.document
         method = self.method
+        # For a population, `resolve_population` adds the mistake.
         if method is not None and not method.several_objectives and not method.population:
             what = f"{method.name} optimizes a single metric, but metrics lists several"
             others = sorted(one.name for one in SEARCHED if one.learns and one.several_objectives)
@@ -545,7 +557,7 @@ class SpecResolver:
         places: dict[str, KeyPath] = {}
         of_space = {one.text for one in space.constraints}
         for index, text in enumerate(file.constraints):
-            if text in of_space:
+            if text in of_space:  # others are on metrics, whose values are not known before the trials
                 places.setdefault(text, ("constraints", index))
         for entry in entries:
             if isinstance(entry.domain, Tied):
@@ -559,6 +571,7 @@ class SpecResolver:
             self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
             self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
         self.check_budget()
+        # Populations and grids end by themselves.
         if method is None or self.is_population or self.enumerates or document.found > before:
             return
         if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality is None:
@@ -610,6 +623,7 @@ class SpecResolver:
             length = self.describe_length(epochs)
             path: KeyPath = ("early_terminate",)
             sweep_file.check_rule_can_act(rule, epochs, path, document, length=length, is_default=is_default)
+        # Only when no configuration is left to start do the best of the paused trials train to their end.
         if rule.pauses and not self.enumerates and not (file.run_cap or file.budget.trials):
             what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
             self.notes.append(f"without run_cap, {what}")
@@ -633,7 +647,7 @@ class SpecResolver:
         if not self.names_first_rung and (follows == "always" or (follows == "if learning" and learning)):
             first_rung = {"min_iter": default_first_rung(rule, epochs)}
             rule = replace(rule, **first_rung)
-        acting = compute_decision_epochs(rule, epochs)
+        acting = compute_decision_epochs(rule, epochs)  # () if the rule never acts, which is a mistake by itself
         ranking = earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
             if self.names_first_rung:
@@ -667,15 +681,16 @@ class SpecResolver:
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.epochs
-        values = list_choices(entry.domain) or ()
+        values = list_choices(entry.domain) or ()  # () for a continuous range, and for a tied parameter
         counts = []
-        for v in values:
+        for v in values:  # True is an int, too, and equals 1
             if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS:
                 counts.append(v)
         if not values or len(counts) < len(values):
             what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"
             self.document.add_mistake(entry.path, what, at_key=True)
             return self.file.epochs
+        # Trials that the parameter's condition leaves out train the file's epochs.
         return max(*counts, self.file.epochs if entry.condition else 0)
 
 

@@ -76,7 +76,7 @@ class Spec:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics with their directions; the first one is the main objective."""
-        plain = []
+        plain = []  # the metrics by name and goal alone, for the `others` of each
         for metric in self.metrics:
             plain.append(Objective(metric.name, metric.goal))
         objectives = []
@@ -104,6 +104,7 @@ class Spec:
         if self.population is not None:
             return self.population.most_trials
         if self.search_method.enumerates:
+            # Starting configurations that are no points of the grid are tried in addition to it.
             more = count_points_off_grid(self.space, complete_starts_on_grid(self.space, self.start_with))
             return self.space.grid_size() + more
         return self.space.cardinality
@@ -152,7 +153,7 @@ class Spec:
             if self.search_method.learns:
                 return FUSED_OF_LEARNING
             return FUSED
-        if isinstance(fuse, int) and fuse:
+        if isinstance(fuse, int) and fuse:  # False is an int, too
             return fuse
         return 1
 
@@ -229,6 +230,7 @@ class Spec:
             "warm_start": list(self.warm_start),
             "start_with": [dict(start) for start in self.start_with],
         }
+        # Only if they are set, so that the files of sweeps without them stay as in releases that did not have them.
         prior = _prior_to_dict(self.space)
         if prior:
             keys["prior"] = prior
@@ -274,7 +276,7 @@ def make_trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int
         "name": name,
         "description": spec.description,
         "trainable": spec.trainable,
-        "method": "grid",
+        "method": "grid",  # each parameter has one value, so that there is one configuration
         **write_keys(spec, ["metrics"]),
         "parameters": {parameter: _write_constant(value) for parameter, value in params.items()},
         "constraints": [one.text for one in spec.constraints],
@@ -321,7 +323,9 @@ def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
             metrics: list[Value] = [
                 {"name": one.name, "goal": one.goal, **_list_changed_keys(one)} for one in spec.metrics
             ]
+            # The name and the goal are written even if the goal is the default.
             key, value = ("metric", metrics[0]) if len(metrics) == 1 else ("metrics", metrics)
+        # An empty `confirm` is not absent: it confirms with its defaults.
         if value not in absent or (key == "confirm" and block is not None):
             found[key] = value
     return found

@@ -45,11 +45,13 @@ def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
         bounds = Field(ge=one.metadata["low"], le=one.metadata["high"])
         about = one.metadata["description"]
         kind = kinds[one.name]
+        # The first type of ``int | None`` is that of the number; other types have no arguments.
         number: Any = Annotated[next(iter(get_args(kind)), kind), bounds]
         if one.name == "min_iter":
             default = None  # it depends on the method
         else:
             default = one.default
+        # As pydantic expects it, the type and then the field; a key whose default is None may be null.
         keys[one.name] = number if default is not None else number | None, Field(default, description=about)
     return create_model(rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys)
 
@@ -109,14 +111,14 @@ def check_rule_can_act(
     else:
         why = ""
         hint = "lower it, train more epochs"
-    acting = early_terminate.list_brackets(rule, epochs)
-    if isinstance(rule, early_terminate.Rule) and acting and not any(acting):
+    brackets = early_terminate.list_brackets(rule, epochs)  # the epochs of each bracket; () if there are none to check
+    if isinstance(rule, early_terminate.Rule) and brackets and not any(brackets):
         does = "pause" if rule.pauses else "stop"
         what = f"can never {does} a trial of {length}{why}"
         document.add_mistake((*path, rule.key_of_first_rung), what, f"{hint}, or remove early_terminate")
-    elif not all(acting):
-        rungs = len(acting[0])
-        what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {length}{why}"
+    elif not all(brackets):  # the first bracket has the most rungs, and each later one a rung less
+        rungs = len(brackets[0])
+        what = f"number {len(brackets)}, expected at most {rungs}, the number of rungs within {length}{why}"
         document.add_mistake((*path, "brackets"), what, hint if is_default else "")
 
 
@@ -402,7 +404,7 @@ def _check_served_training(training: Training, document: Document) -> None:
 
 def _check_served_entry(entry: Entry, document: Document) -> None:
     """Add a mistake if a parameter, or a value of `optimizer`, cannot be used with parameter servers."""
-    name = entry.name.partition(".")[0]
+    name = entry.name.partition(".")[0]  # of a nested one such as layer_rates.dense, the outer name
     if name in NOT_SERVED:
         document.add_mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
     elif entry.name == "optimizer" and entry.domain is not None:

@@ -102,6 +102,7 @@ class Document:
         """
         self.overrides[path] = typed
         for marks in (self.keys, self.values):
+            # A list, because the mapping changes during the loop.
             for inner in [inner for inner in marks if inner[: len(path)] == path]:
                 del marks[inner]
 
@@ -116,11 +117,11 @@ class Document:
 
     def _find_place(self, path: KeyPath, *, at_key: bool) -> tuple[TextPosition, str]:
         """Return the position of a value or key, and its text: that of the innermost block with a known position."""
-        for length in range(len(path), -1, -1):
+        for length in range(len(path), -1, -1):  # down to (), the file itself
             prefix = path[:length]
             if prefix in self.overrides:
                 return _LAST, self.overrides[prefix]
-            if at_key and prefix in self.keys:
+            if at_key and prefix in self.keys:  # an item of a list has no key
                 marks = self.keys
             else:
                 marks = self.values
@@ -165,6 +166,7 @@ def describe_value(value: Value) -> str:
 def flow(value: Value) -> str:
     """Format a value as YAML on one line."""
     match value:
+        # A plain word needs no quotes.
         case str() if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in _WORDS:
             return value
         case list():
@@ -241,7 +243,7 @@ def validate_parts(
         return model.model_validate(data), set()
     except ValidationError as error:
         _note_mistakes(error, model, data, (), document, hints)
-        wrong = {str(fault["loc"][0]) for fault in error.errors()}
+        wrong = {str(fault["loc"][0]) for fault in error.errors()}  # the top-level key of each
         return model.model_validate({key: data[key] for key in data if key not in wrong}), wrong
 
 
@@ -265,6 +267,7 @@ def describe_expected(schema: Schema) -> str:
     kinds = {part.get("type") for part in members}
     if "number" in kinds:
         members = [part for part in members if part.get("type") != "integer"]  # a number may be whole
+    # An example says more than a list of what is possible.
     examples = schema.get("examples") or members[0].get("examples", ())
     if examples:
         such = f" such as {flow(examples[0])}"
@@ -272,7 +275,7 @@ def describe_expected(schema: Schema) -> str:
         such = ""
     if len(members) == 1:
         return _describe_alternative(members[0], such)
-    if such:
+    if such:  # alternatives with an example are mappings of several types, such as `early_terminate`
         return f"a mapping{such}"
     return " or ".join(dict.fromkeys(describe_expected(part) for part in members))
 
@@ -328,10 +331,12 @@ def _note_mistakes(
     faults = []
     for fault in error.errors():
         faults.append((fault, *_find_location(fault["loc"], data, get_schema(model))))
-    # A mistake in a union is reported for each member, and one in a list of limited length also for the list.
+    # A mistake in a union is reported for each member, and one in a list of limited length also for the list. So the
+    # blocks around each mistake count as reported from the start.
     reported: set[KeyPath] = set()
     for _, inner, _, _ in faults:
         reported.update(inner[:length] for length in range(len(inner)))
+    # Of several at one place, those of sweep's own checks (`value_error`) come first, because they say what is wrong.
     for fault, inner, value, expected in sorted(faults, key=lambda found: found[0]["type"] != "value_error"):
         if inner not in reported:
             words.note(fault, (*path, *inner), value, expected)
@@ -369,7 +374,7 @@ class _MistakeWriter:
         """Add a mistake for a value that the schema does not allow, with a hint if the cause is likely known."""
         kinds = {part.get("type") for part in _list_alternatives(expected)}
         hint = ""
-        match value:
+        match value:  # the first case that applies: hints for known texts come before guesses
             case str() if value in self.hints:
                 hint = self.hints[value]
             case str() if kinds & {"integer", "number"} and _is_number(value):
@@ -384,7 +389,7 @@ class _MistakeWriter:
             case str() | int() | float() if "array" in kinds:
                 hint = f"write {flow([value])}"
         choices = _list_choices(expected)
-        many = hint and len(choices) > MANY
+        many = hint and len(choices) > MANY  # the hint names the likely one
         if many:
             wanted = f"none of the {len(choices)} that are known"
         else:
@@ -409,9 +414,9 @@ def _find_location(loc: tuple[str | int, ...], data: Value, schema: Schema) -> t
         elif isinstance(data, list) and isinstance(part, int) and part < len(data):
             data = data[part]
             schema = schema.get("items", {})
-        elif isinstance(data, dict) and part in properties:
+        elif isinstance(data, dict) and part in properties:  # a key that is missing
             data, schema = None, properties[part]
-        else:
+        else:  # the part names the member of a union, which is no part of the file
             continue
         path = (*path, part)
     return path, data, schema
@@ -421,6 +426,7 @@ def _find_alternative(schema: Schema, data: Value) -> Schema:
     """Return the alternative of a schema that the data probably stand for; the schema itself if this is unclear."""
     for part in _list_alternatives(schema):
         tag = part.get("properties", {}).get("type", {}).get("const")
+        # A block without a fixed `type` fits any mapping.
         if isinstance(data, dict) and part.get("type") == "object" and tag in (None, data.get("type")):
             return part
         if isinstance(data, list) and part.get("type") == "array":
@@ -464,7 +470,7 @@ def _resolve_references(node: Any, definitions: Mapping[str, Any]) -> Any:
         return node
     if "$ref" in node:
         target = definitions[node["$ref"].rsplit("/", 1)[1]]
-        siblings = {}
+        siblings = {}  # a description beside the reference replaces that of the definition
         for key, value in node.items():
             if key != "$ref":
                 siblings[key] = value

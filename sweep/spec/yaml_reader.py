@@ -93,7 +93,7 @@ def resolve_1_1(text: str) -> Value:
     """
     if text.lower() in _WORDS_1_1 and text in (text.lower(), text.capitalize(), text.upper()):
         return _WORDS_1_1[text.lower()]
-    if len(text) > 30:
+    if len(text) > 30:  # because Python's conversion of long numbers takes quadratic time
         return None
     return _resolve_number_1_1(text)
 
@@ -108,8 +108,9 @@ def _resolve_number_1_1(text: str) -> Value:
         parts = []
         for part in text.lstrip("+-").replace("_", "").split(":"):
             parts.append(int(part))
-        seconds = functools.reduce(lambda total, part: 60 * total + part, parts)
-        return -seconds if text[0] == "-" else seconds
+        # In base 60, as in 1:30, which is 90.
+        number = functools.reduce(lambda total, part: 60 * total + part, parts)
+        return -number if text[0] == "-" else number
     if "_" in text and _FLOAT_1_1.fullmatch(text):
         return float(text.replace("_", ""))
     return None
@@ -176,6 +177,7 @@ def decode_text(raw: bytes, source: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        # The place of the byte is the end of what stands before it.
         mark = _find_end_position(raw[: error.start].decode("utf-8-sig", errors="replace"))
         what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
         raise InputError.one(Document(source).where(mark), what, "save the file as UTF-8") from None
@@ -200,7 +202,7 @@ def parse_document(text: str, source: str) -> Document:
         what = f"{kind} at the top level, expected a mapping such as 'method: grid'"
         raise InputError.one(document.where(node.mark), what)
     data = _Expansion(document).expand(node, ())
-    if isinstance(data, dict):
+    if isinstance(data, dict):  # always, because ``node`` is a mapping
         document.data = data
     return document
 
@@ -250,7 +252,9 @@ class _Composer:
             return self._build_root(YAML(typ="safe", pure=True).parse(self.text))
         except MarkedYAMLError as error:
             reason = " ".join(filter(None, (error.context, error.problem)))
-            unclosed = any(sign in reason for sign in _UNCLOSED)  # noticed only at the end of the text
+            # What was not closed is noticed only at the end of the text: then the context, where it begins, says more
+            # than the place of the problem. Either may be missing.
+            unclosed = any(sign in reason for sign in _UNCLOSED)
             marks = [error.context_mark, error.problem_mark]
             if not unclosed:
                 marks.reverse()
@@ -297,6 +301,7 @@ class _Composer:
             node.value = self._resolve_alias(event.anchor, node.mark).value
         elif isinstance(event, (ScalarEvent, CollectionStartEvent)):
             tag = self._check_tag(event, node.mark)
+            # While the node is built, so that an alias to it from within is noticed.
             if event.anchor is not None:
                 self.anchors[event.anchor] = None
             if isinstance(event, ScalarEvent):
@@ -338,6 +343,7 @@ class _Composer:
             value = self._build_node(begin, events, depth + 1)
             if _is_nothing(begin):
                 value.mark = key.mark  # the parser is at the next key already
+            # In quotes, << is a key like others.
             if isinstance(event, ScalarEvent) and event.value == "<<" and event.style is None:
                 merged |= self._read_merge_key(value)
             elif not isinstance(key.value, str):
@@ -368,6 +374,7 @@ class _Composer:
         If its text does not fit its tag, add a mistake and return the text.
         """
         try:
+            # A text in quotes, or over several lines, has a style: without a tag, it is always a text.
             value = resolve_scalar(event.value, "str" if event.style and tag is None else tag)
         except ValueError as error:
             self.document.add_text_mistake(mark, str(error))
@@ -388,8 +395,8 @@ class _Composer:
         if event.tag is None:
             return None
         tag = str(event.tag).removeprefix(TAG_PREFIX)
-        node = {MappingStartEvent: {"map"}, SequenceStartEvent: {"seq"}, ScalarEvent: TAGS - {"map", "seq"}}
-        if tag in node[type(event)]:
+        allowed = {MappingStartEvent: {"map"}, SequenceStartEvent: {"seq"}, ScalarEvent: TAGS - {"map", "seq"}}
+        if tag in allowed[type(event)]:
             return tag
         self.document.add_text_mistake(
             mark, f"tag {tag!r} is not allowed here", "a sweep file is plain data; remove the tag"
@@ -471,7 +478,7 @@ def _convert_to_plain_value(value: object, path: KeyPath, document: Document) ->
     elif callable(getattr(value, "tolist", None)):
         value = value.tolist()  # type: ignore[attr-defined]  # an array
     match value:
-        case None | bool() | float():
+        case None | bool() | float():  # before int, because a bool is one
             return value
         case int() | str():
             return _check_scalar(value, path, document)
@@ -479,7 +486,7 @@ def _convert_to_plain_value(value: object, path: KeyPath, document: Document) ->
             return os.fspath(value)
         case Mapping():
             wrong = [key for key in value if not isinstance(key, str)]
-            if wrong:
+            if wrong:  # the values are converted all the same, so that their mistakes are found as well
                 document.add_mistake(path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text")
             return {
                 str(key): _convert_to_plain_value(inner, (*path, str(key)), document) for key, inner in value.items()
@@ -555,14 +562,14 @@ def _assign_value(parts: list[str], value: Value, typed: str, document: Document
     path: KeyPath = ()
     while True:
         if isinstance(holder, dict):
-            taken = _count_key_parts(parts, holder)
+            taken = _count_key_parts(parts, holder)  # several for a parameter whose name has dots
             key = ".".join(parts[:taken])
             parts = parts[taken:]
             path = (*path, key)
             if not parts:
                 holder[key] = value
                 break
-            if holder.get(key) is None:
+            if holder.get(key) is None:  # a missing level, or one that is null
                 holder[key] = {}
                 document.override(path, typed)
             holder = holder[key]

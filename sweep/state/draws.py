@@ -37,8 +37,8 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
     machine: Any = random  # `random` imports `os.urandom` under a name of its own
     kind: Any = random.Random
     urandom = os.urandom
-    of_random = machine._urandom
-    begin = kind.seed
+    urandom_of_random = machine._urandom
+    original_seed = kind.seed
 
     def count() -> None:
         entropy.seeds += 1
@@ -48,9 +48,9 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
         return urandom(size)
 
     def begun(self: random.Random, a: Any = None, version: int = 2) -> None:
-        if a is None:
+        if a is None:  # `seed` then takes entropy in C, without `os.urandom`
             entropy.line = entropy.line or find_author_line()
-        begin(self, a, version)
+        original_seed(self, a, version)
 
     with seeding_numpy_entropy(seed, count):
         os.urandom = machine._urandom = noticed
@@ -59,8 +59,8 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
             yield entropy
         finally:
             os.urandom = urandom
-            machine._urandom = of_random
-            kind.seed = begin
+            machine._urandom = urandom_of_random
+            kind.seed = original_seed
 
 
 @contextmanager
@@ -91,6 +91,7 @@ def find_author_line() -> str:
     If the author's code asked through Python's `random`, `secrets` or `uuid`, return the line that called the module.
     """
     frame = sys._getframe(1)
+    # files that only pass on what another one asks for, this one among them
     while frame.f_back is not None and Path(frame.f_code.co_filename).name in _ASKING:
         frame = frame.f_back
     file = frame.f_code.co_filename

@@ -71,6 +71,7 @@ class _SeedingFinder:
         def exec_module(module: types.ModuleType) -> None:
             with self._seeding(spec.name) if is_own else self._restoring_generators():
                 run(module)
+            # a copy, because a listener may be removed meanwhile
             for listener in list(self.listeners) if is_own else ():
                 listener(module)
 
@@ -99,6 +100,7 @@ class _SeedingFinder:
         finally:
             for put_back in self._running.pop()[1]:
                 put_back()
+            # before the generators are restored, since their states tell whether the module has drawn
             if entropy.line:
                 self.unseeded_lines[name] = entropy.line
             if entropy.seeds or entropy.line or state_at_start != (random.getstate(), _read_numpy_state()):
@@ -131,6 +133,7 @@ class _SeedingFinder:
             np.random.set_state(before[1])
             for saved in list(self.adopting):
                 saved.adopt_changes(settings_before)
+            # `_seeding` could not seed TensorFlow when the author's module began, because it was not imported yet
             if self._running and not had_tensorflow:
                 seed, put_back = self._running[-1]
                 put_back.append(_seed_tensorflow(seed))

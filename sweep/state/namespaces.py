@@ -72,6 +72,7 @@ class Namespace:
             module = self.owner.__module__
         classes = []
         for value in self.get_values().values():
+            # a class may be an attribute of itself, as after ``Node.kind = Node``
             if isinstance(value, type) and value.__module__ == module and value is not self.owner:
                 namespace = Namespace(f"{module}.{value.__qualname__}", value)
                 if value.__qualname__.count(".") < _DEEPEST:
@@ -101,6 +102,7 @@ def list_namespaces_of_function(function: Any) -> list[Namespace]:
     top = module.partition(".")[0]
 
     def is_author(name: str, file: str) -> bool:
+        # modules in the package of the function, if it has one
         return name.partition(".")[0] == top != "__main__" or is_author_module(name, file)
 
     for _, other in list_author_modules(is_author, top):
@@ -189,14 +191,14 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
             codes.append(item)
         if isinstance(item, type) and item.__module__ == "__main__":
             for value in vars(item).values():
-                queue.append(getattr(value, "__func__", value))
+                queue.append(getattr(value, "__func__", value))  # the function in a static or class method
         elif isinstance(item, types.FunctionType):
             codes = [item.__code__]
         for code in codes:
             for part in code.co_consts:
                 if isinstance(part, types.CodeType):
                     queue.append(part)
-            new = set(code.co_names) - names
+            new = set(code.co_names) - names  # each name is followed once, so that recursion comes to an end
             names |= new
             queue += [names_around[name] for name in new if name in names_around]
     return frozenset(names)

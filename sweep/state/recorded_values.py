@@ -200,10 +200,11 @@ class RecordedValues:
         recorded = self._values.get(namespace.name, {}).get(name)
         if recorded is None or recorded.value is not value or recorded.is_generator:
             return lambda: value
-        before = set()
+        recorded_ids = set()
         for part in recorded.content.list_objects():
-            before.add(id(part))
-        content = Snapshot(value, variables=before)  # new variables are restored with the program created by the method
+            recorded_ids.add(id(part))
+        # new variables are restored with the program created by the method
+        content = Snapshot(value, variables=recorded_ids)
 
         def get_value() -> Any:
             content.restore()
@@ -278,7 +279,7 @@ class _Value:
         self.content = Snapshot(value)
         self.too_large = self.content.too_large
         self.has_cache = self.content.has_cache
-        if values.holds_user_content(value):
+        if values.holds_user_content(value):  # its attributes are its state, and the snapshot restores them in place
             self._copy_iterator = None
         else:
             self._copy_iterator = _make_copier(value)
@@ -300,7 +301,7 @@ def _make_copier(value: Any) -> Callable[[], Any] | None:
         return None
     try:
         copied = copy.copy(value)
-        copy.copy(copied)
+        copy.copy(copied)  # the later copies are made of the copy, so that must be possible too
     except TypeError:  # a generator or a file
         return None
     return lambda: copy.copy(copied)

@@ -64,6 +64,7 @@ def _read_umask() -> int:
         for line in _STATUS.read_text().splitlines():
             if line.startswith("Umask:"):
                 return int(line.split()[1], 8)
+    # Without /proc it can only be read by setting it. A file that another thread creates meanwhile is not too open.
     present = os.umask(0o077)
     os.umask(present)
     return present
@@ -112,6 +113,7 @@ def _read_logging() -> tuple[int, dict[str, _Logger]]:
             logger.propagate,
             logger.disabled,
         )
+    # loggers that nobody has configured are left out, because `_set_logging` resets all that are not recorded
     return logging.root.manager.disable, {name: logger for name, logger in configured.items() if logger != _NEW}
 
 
@@ -119,7 +121,7 @@ def _set_logging(configured: tuple[int, dict[str, _Logger]]) -> None:
     disabled, known = configured
     logging.disable(disabled)
     for name, logger in _list_loggers().items():
-        level, handlers, filters, propagate, is_disabled = known.get(name, _NEW)
+        level, handlers, filters, propagate, is_disabled = known.get(name, _NEW)  # a logger cannot be deleted
         logger.setLevel(level)
         logger.handlers[:], logger.filters[:] = handlers, filters
         logger.propagate = propagate
@@ -142,6 +144,7 @@ def _make_setting(library: str, read: str, write: str) -> Setting:
 
     ``read`` names the function that returns the value, ``write`` the one that takes it.
     """
+    # looked up at each call, because the library may be imported later
     return Setting(
         lambda: _look_up(library, *read.split("."))(),
         lambda value: _look_up(library, *write.split("."))(value),

@@ -105,7 +105,7 @@ def restore_names() -> None:
         trial.before_end()
         _forget_new_modules(trial)
         namespaces = trial.list_namespaces()
-        changed = trial.changed or set()
+        changed = trial.changed or set()  # never None, since `record_changes` was called
         differing = find_changed_names(trial.recorded.compute_digests(), compute_digests(namespaces))
         for full in sorted(changed & differing):  # what building a model changed is undone already
             if _may_collect_results(_get_value(namespaces, full)):

@@ -100,7 +100,7 @@ def get_generator_state(value: object) -> Any:
     Generators of Python, NumPy, TensorFlow and Keras are known.
     """
     match value:
-        case random.SystemRandom():
+        case random.SystemRandom():  # before its base class: it draws from the machine and has no state
             return None
         case random.Random():
             return value.getstate()
@@ -185,6 +185,7 @@ class Digester:
                 self.nbytes += len(value)
             else:
                 self.nbytes += 8
+            # floats by their text, since NaN differs from itself, and 0.0 equals -0.0
             return type(value).__name__, repr(value) if isinstance(value, float) else value
         if id(value) in self._path or len(self._path) > _DEEPEST or self._objects_left < 0:
             return IdentityDigest(identity)
@@ -198,6 +199,7 @@ class Digester:
         state = get_generator_state(value)
         if state is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
+        # what these hold is recorded elsewhere: a trainable's state, and the names in modules and classes
         if is_trainable(value) or value is sys.modules or isinstance(value, _CODE):
             return IdentityDigest(value)
         if (
@@ -215,7 +217,7 @@ class Digester:
     def _digest_container(self, value: Any, identity: object) -> object:
         if isinstance(value, Mapping):
             items = list(value.items())
-            if len(items) * 2 > self._objects_left:
+            if len(items) * 2 > self._objects_left:  # too many for one digest each, so all are pickled at once
                 return "mapping", len(items), self._digest_pickle(dict(items), identity)
             return "mapping", tuple((self.digest(key), self.digest(part)) for key, part in items)
         if isinstance(value, set | frozenset):
@@ -233,7 +235,7 @@ class Digester:
             parts = tuple(map(self.digest, _get_parts(value)))
             return IdentityDigest(value), *parts, self.digest(_get_function_attributes(value), value)
         if isinstance(value, types.GeneratorType):
-            frame = value.gi_frame
+            frame = value.gi_frame  # None once it has ended
             return IdentityDigest(value), None if frame is None else (
                 frame.f_lasti,
                 self.digest(dict(frame.f_locals), value),
@@ -253,10 +255,10 @@ class Digester:
             return IdentityDigest(value), self._digest_pickle(array, value)
         if array.nbytes > LARGEST_BYTES:
             if array.flags.c_contiguous:
-                some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]
-            else:
-                some = array[:1]
-            return IdentityDigest(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
+                sample = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]
+            else:  # `reshape` would copy it
+                sample = array[:1]
+            return IdentityDigest(value), zlib.crc32(np.ascontiguousarray(sample).tobytes())
         return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
     def _digest_pickle(self, value: object, identity: object) -> object:
@@ -295,6 +297,7 @@ def get_attributes(value: Any) -> dict[str, object]:
 
 
 def _list_slots(kind: type) -> list[str]:
+    # a module without a file, such as a notebook, counts as code from a string, which is not the author's
     if not is_author_file(getattr(sys.modules.get(kind.__module__), "__file__", None) or "<string>"):
         return []
     names: list[str] = []
@@ -346,7 +349,7 @@ def list_cached_results(cache: Any) -> list[object]:
         if part is not vars(cache):
             parts.append(part)
     tables = [part for part in parts if isinstance(part, dict)]
-    if cache.cache_parameters()["maxsize"] is None:
+    if cache.cache_parameters()["maxsize"] is None:  # the first table has the results by their keys
         return [*tables[0].values()]
     results = []
     for part in parts:
@@ -421,7 +424,7 @@ class Snapshot:
         self._variables = variables
         self.too_large = self.has_cache = False
         self._nbytes = 0
-        self._seen: dict[int, object] = {}
+        self._seen: dict[int, object] = {}  # by id; holding the objects keeps their ids from being used again
         self._restorers: list[Callable[[], None]] = []
         queue = [value]
         while queue:
@@ -467,6 +470,7 @@ class Snapshot:
             return list(value.variables)
         if isinstance(value, np.ndarray):
             if value.flags.writeable:
+                # ``value[...] = copied`` writes all elements in place
                 self._record_array(value, value, functools.partial(value.__setitem__, ...))
             return value.ravel().tolist() if value.dtype.hasobject else ()
         return self._record_object(value)
@@ -568,7 +572,7 @@ def _put_parts(value: Any, parts: list[Any]) -> None:
         if isinstance(value, deque):
             value.clear()
             value.extend(parts)
-        elif isinstance(value, array.array):
+        elif isinstance(value, array.array):  # only another array can be assigned to its slices
             value[:] = type(value)(value.typecode, parts)
         else:
             value[:] = parts
@@ -578,6 +582,7 @@ def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
     own = getattr(value, "__dict__", None)
     slots = _list_slots(type(value))
     for name in slots:
+        # by `object`, because the class itself may forbid changes, as a frozen dataclass does
         if name in attributes:
             object.__setattr__(value, name, attributes[name])
         elif hasattr(value, name):

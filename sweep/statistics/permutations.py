@@ -75,26 +75,29 @@ def check_equality(scores: Floats) -> Equality:
     scores = scores[np.isfinite(scores).sum(axis=1) > 1]  # a seed with a single score compares nothing
     there = np.isfinite(scores)
     centred = np.nan_to_num(scores - np.nanmean(scores, axis=1, keepdims=True))
+    # scaled to a mean square of 1, to which `_LEAST_VARIANCE` refers; if all scores are equal, they stay 0
     centred = centred / max(float(np.sqrt((centred**2).mean())), np.finfo(np.float64).tiny)
     patterns = _make_patterns(*scores.shape)
     counts = there.sum(axis=0)
-    means = patterns.signs @ centred / counts
+    means = patterns.signs @ centred / counts  # of shape (patterns, configurations), as all that follows from it
     variances = _compute_variances((centred**2).sum(axis=0), means, counts)
     configurations = scores.shape[1]
+    # a difference has twice the variance of a score; centring has taken a degree of freedom from each seed
     of_all_pairs = 2 * variances.sum(axis=1) / (configurations - 1)
     leaders = means.argmax(axis=1)
     largest = np.empty(len(leaders))
     furthest = 0
+    # patterns with the same leader are computed together
     for leader in map(int, np.unique(leaders)):
         rows = np.flatnonzero(leaders == leader)
         both = there & there[:, [leader]]
-        shared = np.maximum(both.sum(axis=0), 1)
+        shared = np.maximum(both.sum(axis=0), 1)  # 1 where they have no seed in common, whose sums are 0
         gaps = np.where(both, centred[:, [leader]] - centred, 0.0)
         behind = patterns.signs[rows] @ gaps / shared
         own = _compute_variances((gaps**2).sum(axis=0), behind, shared)
         variance = (own + of_all_pairs[rows, None]) / 2
         t = behind / np.sqrt((variance + _LEAST_VARIANCE) / shared)
-        t[:, leader] = -np.inf
+        t[:, leader] = -np.inf  # it is not behind itself
         largest[rows] = t.max(axis=1)
         if rows[0] == 0:  # the first pattern, which changes no sign
             furthest = int(t[0].argmax())
@@ -157,6 +160,7 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     room = work // max(comparisons, 1)
     if 2**seeds <= ENUMERATED and 2 ** (seeds - 1) <= max(room, FEWEST_DRAWN):
         number = np.arange(2 ** (seeds - 1))[:, None]  # opposite patterns are equivalent, so the last sign stays
+        # bit k of a number tells whether seed k changes its sign
         negative = number >> np.arange(seeds) & 1
         return _Patterns(1.0 - 2.0 * negative.astype(np.float64), False), table
     draws = np.random.default_rng(0).integers(0, 2, (max(min(DRAWN, room), FEWEST_DRAWN), seeds))
@@ -179,5 +183,5 @@ def _make_patterns(seeds: int, configurations: int) -> _Patterns:
         number = np.arange(2**seeds)[:, None]
         return _Patterns(1.0 - 2.0 * (number >> np.arange(seeds) & 1).astype(np.float64), False)
     draws = np.random.default_rng(0).integers(0, 2, (min(DRAWN, room), seeds))
-    draws[0] = 0
+    draws[0] = 0  # the observed scores, whose statistic the caller compares with the others
     return _Patterns(1.0 - 2.0 * draws.astype(np.float64), True)

@@ -26,10 +26,11 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
     mean is 0, or if a thousand further seeds would not suffice.
     """
     count = len(differences)
-    mean = fmean(differences) if count else math.nan
+    mean = fmean(differences) if count else math.nan  # NaN is not 0: without differences, any verdict needs `LEAST`
     if mean == 0:
         return None
     if count > 1:
+        # divided by the root of ``count``, this is the standard error of the mean, with the correction for folds
         spread = stdev(differences) * math.sqrt(1 + count * shared)
     else:
         spread = 0.0
@@ -41,7 +42,7 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
         """Return whether the difference would be significant with ``seeds`` seeds in all."""
         return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(comparisons + 1, seeds)
 
-    at = bisect_left(within, True, key=tells)
+    at = bisect_left(within, True, key=tells)  # the first number that tells; from there on, all do
     if at < len(within):
         return within[at] - count
     return None

@@ -64,14 +64,15 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: 
         residuals = table - means[:, None] - table.mean(axis=0) + table.mean()
         pooled = 2 * float((residuals**2).sum()) / freedom
         gaps = table - table[leader]
+        # a lower bound of each variance: few seeds may by chance show a large one
         own = gaps.var(axis=1, ddof=1) * (done - 1) / chdtri(done - 1, 1 - CLEARLY)
         errors = np.sqrt(np.maximum(pooled, own) / done)
         level = compute_race_level(left, seeds)
         half = float(stdtrit(freedom, 1 - level / 2)) * errors
         if not (equal_tells or can_tell_without_spread(left, done)):
             half[errors <= _ROUNDING * np.abs(means).max()] = math.inf
-    told = behind > half + _ROUNDING * float(np.abs(means).max())
-    out = tuple(map(int, np.flatnonzero(told)))
+    is_out = behind > half + _ROUNDING * float(np.abs(means).max())
+    out = tuple(map(int, np.flatnonzero(is_out)))
     return RaceState(leader, tuple(map(float, behind)), tuple(map(float, half)), out)
 
 

@@ -74,35 +74,36 @@ def compare_configurations(
     if not scored:
         return {}
     sign = -1.0 if maximize else 1.0
-    first = best
-    if first is None:
-        first = min(scored, key=lambda name: sign * fmean(scored[name].values()))
-    others = [name for name in scored if name != first]
+    leader = best
+    if leader is None:
+        leader = min(scored, key=lambda name: sign * fmean(scored[name].values()))
+    others = [name for name in scored if name != leader]
     if folds:
         shared = compute_fold_correction(folds)
     else:
         shared = 0.0
-    beside = {}
+    differences = {}
     for name in others:
-        beside[name] = compute_differences(scored[name], scored[first])
-    compared = [name for name in others if len(beside[name]) >= LEAST]
-    behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
-    tested = {name: scored[name] for name in (first, *compared)}
+        differences[name] = compute_differences(scored[name], scored[leader])
+    compared = [name for name in others if len(differences[name]) >= LEAST]
+    behind = {name: sign * fmean(differences[name]) > 0 for name in compared}
+    tested = {name: scored[name] for name in (leader, *compared)}  # the leader must come first
     if folds:
-        tests = _test_by_folds(tested, first, behind, shared)
+        tests = _test_by_folds(tested, leader, behind, shared)
     else:
         tests = _test_by_signs(tested, behind, maximize=maximize)
     found = {}
     for name in others:
-        values = beside[name]
+        values = differences[name]
         test = tests.get(name)
-        seen = _make_comparison(
+        # one without a test has too few seeds; with enough seeds, it is tested together with all others
+        comparison = _make_comparison(
             values, shared, estimate_more_seeds(values, len(compared) if test else len(others), shared)
         )
         if test is None:
-            found[name] = seen
+            found[name] = comparison
         else:
-            found[name] = _add_verdict(seen, test)
+            found[name] = _add_verdict(comparison, test)
     verdicts = {}
     for name in scored:
         verdicts[name] = found.get(name) or _describe_leader(len(scored[name]), found.values())
@@ -146,6 +147,7 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
         return found.p, left[found.furthest]
 
     adjusted = _step_down(names, behind, test)
+    # a seed that one of the two lacks counts as a difference of 0
     apart = np.nan_to_num(table[:, 1:] - table[:, :1])
     single = dict(zip(names[1:], permutations.check_differences(apart).p.tolist(), strict=True))
     error = max(errors, default=None)
@@ -285,6 +287,7 @@ def compare_fronts(
     for name in names:
         common = {one: len(compute_differences(tables[0][name], tables[0][one])) for one in front if one != name}
         most = max(common.values(), default=0)
+        # no other is better in all objectives than one of the front, which is therefore compared with all others
         if name in front:
             others = (len(compute_differences(tables[0][name], tables[0][one])) for one in names if one != name)
             most = max(others, default=0)
@@ -295,6 +298,7 @@ def compare_fronts(
         elif name in front:
             found[name] = Compared(Verdict.BEST, len(tables[0][name]))
         else:
+            # not empty, because ``most`` is one of these counts
             tested = [one for one, count in common.items() if count >= needed]
             p_values = []
             for one in tested:
@@ -322,6 +326,7 @@ def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence
     for one, other in scores:
         values.append(compute_differences(one, other))
     for mean, high in zip(map(fmean, values), maximize, strict=True):
+        # the first one's mean is equal, or higher where higher is better, or lower where lower is better
         if mean == 0 or (mean > 0) == high:
             return 1.0
     if folds:

@@ -46,7 +46,7 @@ class Numbers:
         """
         missing = row + 1 - len(self._valid)
         if missing > 0:
-            self._values.frombytes(bytes(8 * missing))
+            self._values.frombytes(bytes(8 * missing))  # a value has 8 bytes with both type codes
             self._valid.extend(bytes(missing))
         self._valid[row] = value is not None
         if value is not None:
@@ -71,6 +71,7 @@ class Numbers:
         values = np.zeros(rows, dtype=np.int64 if self._values.typecode == "q" else np.float64)
         null = np.ones(rows, dtype=np.bool_)
         known = min(rows, len(self._valid))
+        # Copied, because a column cannot grow as long as NumPy has a view of it.
         values[:known] = np.frombuffer(self._values, dtype=values.dtype)[:known]
         null[:known] = np.frombuffer(self._valid, dtype=np.uint8)[:known] == 0
         return values, null
@@ -85,6 +86,7 @@ class Objects(Generic[T]):
     def set(self, row: int, value: T | None) -> None:
         """Set the value of the row with index ``row``; missing rows before it are added as None."""
         self._values.extend([None] * (row + 1 - len(self._values)))
+        # Short texts, such as statuses and nodes, are the same in many rows; longer ones, such as errors, seldom are.
         if type(value) is str and len(value) <= 40:
             value = sys.intern(value)  # type: ignore[assignment]  # a str stays a T
         self._values[row] = value
@@ -185,9 +187,9 @@ class ActiveTime:
         elif event.driven_s is not None:
             self.session_s = max(self.session_s, event.driven_s)
             self.began = None
-        elif self.began is not None:
-            self.session_s = max(self.session_s, event.time - self.began)
-        elif not self.total_s:  # a log that does not begin with a session
+        elif self.began is not None:  # a log of an earlier version, without `driven_s`
+            self.session_s = max(self.session_s, event.time - self.began)  # the clock may have been set back
+        elif not self.total_s:  # likewise, and the log does not begin with a session
             self.began = event.time
 
 
@@ -197,7 +199,7 @@ class TrialRows:
     def __init__(self, objectives: Objectives) -> None:
         self._objectives = objectives
         self._maximizes: dict[str, bool | None] = {}
-        self.row: dict[int, int] = {}
+        self.row: dict[int, int] = {}  # index of each trial's row
         self.texts: dict[str, Objects[str]] = {name: Objects() for name in TRIAL_TEXTS}
         self.integers = {name: Numbers("q") for name in TRIAL_INTEGERS}
         self.flags = {name: Numbers("q") for name in TRIAL_FLAGS}
@@ -237,7 +239,7 @@ class TrialRows:
         if event.parent is not None and event.parent_epoch is not None:
             self.integers["parent"].set(row, event.parent)
             self.integers["parent_epoch"].set(row, event.parent_epoch)
-        if event.space_version:
+        if event.space_version:  # null for the first space: the column only exists if the space was changed
             self.integers["space_version"].set(row, event.space_version)
         self.texts["enqueued_by"].set(row, event.enqueued_by)
         self.integers["epochs"].set(row, 0)
@@ -258,8 +260,9 @@ class TrialRows:
         """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
-        if event.memo is None:
+        if event.memo is None:  # otherwise it was trained in an earlier sweep, and has cost nothing in this one
             _add_amount(self._trained, row, event.time_s)
+            # Before the status changes below: whether the trial was interrupted matters here.
             self._charge_others(row, self._make_event_time(event), event.measures.get("together", 1.0), event.time_s)
             for name in ADDED_UP:
                 if name in event.measures:
@@ -268,6 +271,7 @@ class TrialRows:
             self.texts["memo"].set(row, event.memo)
             self.integers["memo_epochs"].set(row, (self.integers["memo_epochs"].get(row) or 0) + 1)
         if event.examples_per_s is not None:
+            # The mean is weighted by time, so the rate is converted to a number of examples.
             _add_amount(self._timed, row, event.time_s)
             _add_amount(self.floats["examples"], row, event.examples_per_s * event.time_s)
         for name, value in event.metrics.items():
@@ -287,7 +291,7 @@ class TrialRows:
         row = self.row[event.trial]
         moment = self._make_event_time(event)
         self._charge_others(row, moment)
-        self.texts["error"].set(row, event.error)
+        self.texts["error"].set(row, event.error)  # even if it is None: the error of an earlier try is over
         facts = event.facts
         for name, text in (
             *(("status", event.status.value), ("status_reason", event.reason)),
@@ -302,7 +306,7 @@ class TrialRows:
                 self.integers[name].set(row, number)
         if facts.strategy is not None:  # otherwise it is unknown how it was trained
             self.flags["reproducible"].set(row, facts.reproducible)
-        for part, seconds in facts.overhead_s.items():
+        for part, seconds in facts.overhead_s.items():  # added up: a worker counts from the last resumption on
             _add_amount(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
         for name, text in facts.numerics.items():
             self.numerics.setdefault(name, Objects()).set(row, text)
@@ -339,8 +343,9 @@ class TrialRows:
         if is_first and facts.started is not None:
             # A worker begins a trial later than the driver starts it.
             waited_s = facts.started - (self.floats["started_at"].get(row) or 0.0)
-            if facts.lived_s is not None:
+            if facts.lived_s is not None:  # better: the clocks of two machines may differ, durations do not
                 waited_s = moment.since(begun) - facts.lived_s
+            # The wait is no longer part of the duration, so what `_charge_others` counted of it is taken back.
             _add_amount(self._others_s, row, -waited_s * (self._first_others.get(row) or 0.0))
             self.floats["started_at"].set(row, facts.started)
             begun = begun.after(waited_s)
@@ -360,20 +365,22 @@ class TrialRows:
         before it.
         """
         if together is None:
-            others = self._others.get(row) or 0.0
+            others_share = self._others.get(row) or 0.0
         else:
-            others = 1 - 1 / together
+            others_share = 1 - 1 / together  # each of them is charged the same part
         heard = self._heard.get(row)
         if heard is None:
             since_s = 0.0
         else:
             since_s = moment.since(heard)
         if self.texts["status"].get(row) != Status.RUNNING:
+            # It was interrupted, and when it resumed is not known: at most the epoch counts, whose seconds are `time_s`
+            # times `together`. At an end without another epoch, where `together` is None, nothing counts.
             since_s = min(since_s, time_s * (together or 0.0))
-        _add_amount(self._others_s, row, since_s * others)
+        _add_amount(self._others_s, row, since_s * others_share)
         if self._first_others.get(row) is None:
-            self._first_others.set(row, others)
-        self._others.set(row, others)
+            self._first_others.set(row, others_share)
+        self._others.set(row, others_share)
         self._heard.set(row, moment)
 
     def _set_metric(self, row: int, name: str, value: float) -> None:
@@ -384,7 +391,7 @@ class TrialRows:
         """
         last = self.last.setdefault(name, Numbers("d"))
         last.set(row, value)
-        if name not in self._maximizes:
+        if name not in self._maximizes:  # only once for each name, because words are searched in it
             self._maximizes[name] = maximizes(name, self._objectives)
         maximize = self._maximizes[name]
         if maximize is None or not math.isfinite(value):
@@ -440,7 +447,7 @@ class EpochRows:
         self.count += 1
         self.trial_row.set(row, trial_row)
         self.epoch.set(row, event.epoch)
-        values = (event.time_s, event.time, event.learning_rate, event.examples_per_s)
+        values = (event.time_s, event.time, event.learning_rate, event.examples_per_s)  # as in `EPOCH_FIELDS`
         for column, value in zip(self.fields.values(), values, strict=True):
             column.set(row, value)
         _set_all(self.metrics, row, event.metrics)

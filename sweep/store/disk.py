@@ -56,7 +56,7 @@ def link(source: str | Path, target: str | Path) -> None:
     """
     try:
         os.link(source, target)
-    except OSError:
+    except OSError:  # another disk, a file system without links, or an existing target
         shutil.copyfile(source, target)
 
 
@@ -78,7 +78,7 @@ def flush_folder(folder: Path) -> None:
 
     The content of its files is not flushed. Errors are ignored.
     """
-    with suppress(OSError):
+    with suppress(OSError):  # some file systems cannot open or flush a folder
         opened = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(opened)
@@ -88,7 +88,7 @@ def flush_folder(folder: Path) -> None:
 
 def _describe_free_space(path: Path) -> str:
     """Return the free space on the disk of ``path``, in words for the end of a message; ``""`` if it is unknown."""
-    disk = path.absolute()
+    disk = path.absolute()  # the path itself may not exist, but the folder on which its disk is mounted does
     while not disk.is_mount() and disk != disk.parent:
         disk = disk.parent
     try:

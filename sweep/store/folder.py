@@ -144,13 +144,14 @@ class ResultsFolder:
             store = None
         else:
             store = root.below(name)
-        features.update_copy(folder.path, store)
+        features.update_copy(folder.path, store)  # so that `_check_free` sees a sweep of another machine
+        # The folder is filled under a hidden name, so that nobody finds an incomplete sweep.
         aside = cls(results_dir / f".{name}.{get_process_name()}")
         try:
             results_dir.mkdir(parents=True, exist_ok=True)
             _check_free(folder)
             aside.path.mkdir()
-        except OSError as error:
+        except OSError as error:  # `_check_free` raises another error if it refuses the folder
             is_file = results_dir.is_file()
             if is_file:
                 why = "is a file, expected a folder"
@@ -160,7 +161,7 @@ class ResultsFolder:
         try:
             with removed_if_it_fails(aside.path), storing(folder.path):
                 aside.checkpoints.mkdir()
-                aside.spec.write_text(spec_text, encoding="utf-8", newline="")
+                aside.spec.write_text(spec_text, encoding="utf-8", newline="")  # its line ends as given
                 aside.write_info(SweepInfo(folder.info, {"name": name, **info}))
                 features.publish_sweep(aside.path, folder.path, store)
         except BaseException:
@@ -196,13 +197,14 @@ class ResultsFolder:
                 raise UnknownNameError.one(str(name_or_path), "is a bucket, expected a sweep in one", hint)
             results_dir, name_or_path = features.find_local_folder(root, "SWEEP"), name
         given = Path(name_or_path)
+        # A text of one part is a name, any other one a path.
         if (store := store_of(results_dir)) is not None and len(given.parts) == 1:
             if features.update_copy(results_dir / given, store.below(given.name)):
                 return cls(results_dir / given)
             siblings, _ = store.folder()
             hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
             raise UnknownNameError.one(str(given), f"no such sweep in {store.url}", hint)
-        features.update_copy(given, store_of(given))
+        features.update_copy(given, store_of(given))  # a path may lead to a local copy
         for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
             if (path / "sweep.json").is_file():
                 return cls(path)
@@ -263,6 +265,7 @@ class ResultsFolder:
         """
         require_locks()
         with storing(self.path / "lock"):
+            # Not truncated yet: until the lock is held, the text names the process that holds it.
             file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             self._await_lock(file)
@@ -275,7 +278,7 @@ class ResultsFolder:
             with features.copying_log(self.path, self.store, sync_s) as copy:
                 yield copy
         finally:
-            os.close(file)
+            os.close(file)  # which releases the lock
 
     def _await_lock(self, file: int) -> None:
         """Lock the open lock file ``file``, waiting up to a minute for a process that only appends to the log.
@@ -286,8 +289,8 @@ class ResultsFolder:
         attempts = 0
         while not lock(file):
             attempts += 1
-            waits = self._owner().startswith(_BRIEF) and time.monotonic() - since < BRIEF_LOCK_S
-            if attempts >= LOCK_ATTEMPTS and not waits:
+            is_worth_waiting = self._owner().startswith(_BRIEF) and time.monotonic() - since < BRIEF_LOCK_S
+            if attempts >= LOCK_ATTEMPTS and not is_worth_waiting:
                 what = f"the sweep is being run by {self._owner()}"
                 raise RefusedError.one(str(self.path), what, "stop that one first")
             time.sleep(0.05)
@@ -353,10 +356,10 @@ def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
     They keep the order of ``found``. A sweep that occurs there several times, or by several paths, occurs once in the
     result.
     """
-    folders = {folder.path.resolve(): folder for folder in found}.values()
-    counts = Counter(folder.name for folder in folders)
+    distinct = {folder.path.resolve(): folder for folder in found}.values()
+    counts = Counter(folder.name for folder in distinct)
     named: dict[str, ResultsFolder] = {}
-    for folder in folders:
+    for folder in distinct:
         if counts[folder.name] > 1:
             name = folder.place
         else:
@@ -367,6 +370,7 @@ def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
 
 def _check_folder_name(name: str) -> None:
     """Raise `InputError` unless ``name`` can be the name of a sweep, and so of its results folder."""
+    # Most file systems allow 255 bytes; `ResultsFolder.create` and others add to the name for hidden folders.
     expected = "expected a plain folder name: no / or \\, not begun with . or -, at most 200 bytes"
     if (
         not name
@@ -398,6 +402,7 @@ def free_name(results_dir: Path, name: str) -> str:
     """
     candidate = name
     number = 1
+    # A folder with other files takes the name, too, although it is no sweep.
     while (results_dir / candidate).exists() or ResultsFolder.exists(results_dir, candidate):
         number += 1
         candidate = f"{name}-{number}"
@@ -423,11 +428,11 @@ def _check_free(folder: ResultsFolder) -> None:
 def _summarize_folder(folder: ResultsFolder) -> str:
     """Return in words how many trials the log of a folder has and when it was last written, without decoding it."""
     if folder.log.exists():
-        last = folder.log
+        last_written = folder.log
     else:
-        last = folder.info
+        last_written = folder.info  # the sweep was made, but has not begun
     trials = 0
     if folder.log.exists():
         with folder.log.open("rb") as lines:
             trials = sum(line.startswith(b'{"event":"trial_started"') for line in lines)
-    return f"{counted(trials, 'trial')}, last run {moment(last.stat().st_mtime)}"
+    return f"{counted(trials, 'trial')}, last run {moment(last_written.stat().st_mtime)}"

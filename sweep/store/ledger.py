@@ -259,6 +259,7 @@ class Ledger:
             raise OutOfOrder(f"trial {event.trial} was started before")
         trial = self.trials[event.trial] = TrialState(event)
         if event.enqueued_by is not None:
+            # It is not there any more if another trial of the configuration, as with repeats, has started before.
             self.queue.pop(format_configuration(event.params), None)
         return Started(trial, event)
 
@@ -267,6 +268,7 @@ class Ledger:
 
         Raises `OutOfOrder` if this or a later epoch was reported before, or the trial has ended or was never started.
         """
+        # Nearly all events are epochs: `_get_trial` is only called for its error.
         trial = self.trials.get(event.trial) or self._get_trial(event.trial)
         if event.epoch <= trial.epoch:
             raise OutOfOrder(f"epoch {event.epoch} of trial {event.trial} was reported before")
@@ -303,7 +305,7 @@ class Ledger:
             trial.reopened, trial.retries = True, 0
             return Reopened(trial, event)
         if event.status is Status.INTERRUPTED:
-            trial.retries += event.again
+            trial.retries += event.again  # by 1 if it has failed and is tried again, else by 0
             return Interrupted(trial, event)
         return Ended(trial, event)
 
@@ -326,7 +328,7 @@ class Ledger:
                     self.queue[format_configuration(params)] = Queued(params, event.by)
             case SweepChanged():
                 self.changes.append(event.settings)
-                for params in event.dropped:
+                for params in event.dropped:  # they are not in the new space
                     self.queue.pop(format_configuration(params), None)
         self.requests.add(event.request)
         return Steered(event)
@@ -349,7 +351,7 @@ def renumber_for_search(change: Change) -> Event | None:
         return change.event
     if isinstance(change, Steered | Printed):
         return None
-    trial, event = change
+    trial, event = change  # every other change has these two
     place = trial.place
     if place is None:
         return None

@@ -49,7 +49,7 @@ def is_locked(path: Path) -> bool:
     except OSError:
         return False
     try:
-        return not lock(file, shared=True)
+        return not lock(file, shared=True)  # shared: processes that only ask do not find each other
     finally:
         os.close(file)
 
@@ -68,4 +68,4 @@ def waiting_for(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(file)
+        os.close(file)  # which releases the lock

@@ -57,8 +57,8 @@ class Log(Closing):
                 os.close(self._file)
                 raise StoreError(f"{path}: {error}") from error
         if copy is not None:
-            copy.appended(good_bytes, wait=False)
-        if fsync and not good_bytes:
+            copy.appended(good_bytes, wait=False)  # an earlier session may not have uploaded all of it
+        if fsync and not good_bytes:  # a new log: its file and the sweep's folder must survive, too
             flush_folder(path.parent)
             flush_folder(path.parent.parent)
 
@@ -67,19 +67,19 @@ class Log(Closing):
 
         If only the upload to the object store fails, `StoreError` is raised too, but the events stay in the log.
         """
-        data = b"".join(map(encode, events))
+        data = b"".join(map(encode, events))  # first: it may raise `StoreError` before anything is written
         if self._copy is not None:
             self._copy.check()
         with storing(self.path):
-            if self._torn_at is not None:
+            if self._torn_at is not None:  # the last call failed, and could not remove what it had written
                 os.ftruncate(self._file, self._torn_at)
                 self._torn_at = None
             start = os.fstat(self._file).st_size
             try:
                 while data:  # one write, unless the disk fills up
                     data = data[os.write(self._file, data) :]
-                ends = any(isinstance(event, TrialEnded | SessionEnded | SteeringEvent) for event in events)
-                if self._fsync and ends:
+                must_last = any(isinstance(event, TrialEnded | SessionEnded | SteeringEvent) for event in events)
+                if self._fsync and must_last:
                     os.fsync(self._file)
             except BaseException:  # also for KeyboardInterrupt: all or none
                 self._torn_at = start
@@ -87,7 +87,7 @@ class Log(Closing):
                     os.ftruncate(self._file, start)
                 raise
         if self._copy is not None:  # if this raises, the events stay logged, for the next session to act on
-            self._copy.appended(os.fstat(self._file).st_size, wait=self._durable and ends)
+            self._copy.appended(os.fstat(self._file).st_size, wait=self._durable and must_last)
 
     def close(self) -> None:
         """Close the file; there is nothing to flush."""
@@ -117,11 +117,11 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
         for line in file:
             if damage is not None:  # a damaged record that is not the last one
                 raise StoreError(f"{_locate_error(path, offset, damage)}; {make_repair_hint(path)}") from damage
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n"):  # the last one, whose write was interrupted or is in progress
                 return
             try:
                 event = decode(line)
-            except NotJson as error:
+            except NotJson as error:  # ignored if it turns out to be the last record: its write was interrupted
                 damage = error
                 continue
             except StoreError as error:
@@ -141,7 +141,7 @@ def is_steered(path: Path) -> bool:
 
     Raises FileNotFoundError if there is no log.
     """
-    if not path.stat().st_size:
+    if not path.stat().st_size:  # an empty file cannot be mapped into memory
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return _find_record(content, _CHANGE) >= 0 or _find_record(content, _ADDITION) >= 0
@@ -152,7 +152,7 @@ def is_steered_after_end(path: Path) -> bool:
 
     Returns False if there is no log, or the last session has not ended because it is running or was killed.
     """
-    if not path.exists() or not path.stat().st_size:
+    if not path.exists() or not path.stat().st_size:  # an empty file cannot be mapped into memory
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         steered = max(_find_last_record(content, _CHANGE), _find_last_record(content, _ADDITION))
@@ -197,7 +197,7 @@ def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
 
     Nothing is yielded if there is no log. Raises `StoreError` if one of these records is damaged.
     """
-    if not path.exists() or not path.stat().st_size:
+    if not path.exists() or not path.stat().st_size:  # an empty file cannot be mapped into memory
         return
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         at = _find_record(content, beginning)
@@ -247,7 +247,7 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
     At least one event is returned if there is one, however long it is. Raises `StoreError` as `read_with_ends` does.
     """
     events = []
-    end = offset
+    end = offset  # for the case that nothing follows
     for event, end in read_with_ends(path, offset):
         events.append(event)
         if end - offset >= max_bytes:
@@ -302,13 +302,13 @@ def _find_torn_record(file: int) -> int:
     Raises:
         StoreError: if the last record is complete, but not one that this version knows.
     """
-    if os.fstat(file).st_size == 0:
+    if os.fstat(file).st_size == 0:  # an empty file cannot be mapped into memory
         return 0
     with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:
-        end = content.rfind(b"\n") + 1
-        start = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
+        end = content.rfind(b"\n") + 1  # what follows has no line feed, and is torn
+        start = content.rfind(b"\n", 0, max(end - 1, 0)) + 1  # of the last line that has one
         try:
             decode(content[start:end])
-        except NotJson:
+        except NotJson:  # that line is torn, too: a loss of power may leave zeros in it
             return start
     return end

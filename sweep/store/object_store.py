@@ -106,7 +106,7 @@ class ObjectStore:
                 mode: Any = "create" if tag is None else {"e_tag": tag}
                 return obstore.put(self._client, self._full_key(key), data, mode=mode)["e_tag"] or ""
             except (AlreadyExistsError, PreconditionError, FileNotFoundError):
-                pass
+                pass  # another process was faster, or an earlier attempt of this call has written it, see above
         there = self.get(key)
         if there is not None and there[0] == data:
             return there[1]
@@ -120,6 +120,7 @@ class ObjectStore:
         import obstore
 
         with self._raising_store_away(prefix):
+            # Inside the block, because the pages are only requested when they are read.
             pages = obstore.list(self._client, self._full_key(prefix) or None)
             return sorted(
                 (self._make_stored_object(one) for page in pages for one in page), key=lambda entry: entry.key
@@ -165,7 +166,7 @@ class ObjectStore:
                 obstore.put(self._client, self._full_key(key), path)
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(one, files))
+            list(pool.map(one, files))  # `list` raises the errors of the threads
 
     def download(self, keys: Iterable[tuple[str, Path]]) -> None:
         """Download the (key, path) pairs, several at a time; folders are created and existing files overwritten.
@@ -183,7 +184,7 @@ class ObjectStore:
                     file.write(block)
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(one, keys))
+            list(pool.map(one, keys))  # `list` raises the errors of the threads
 
     @property
     def _client(self) -> Backend:
@@ -196,6 +197,7 @@ class ObjectStore:
 
     def _make_stored_object(self, found: Any) -> StoredObject:
         """Return an entry of obstore's listing as a `StoredObject`, whose key is relative to this store."""
+        # Cut off is the prefix with its slash: the full key of "-" is this and one character.
         key = found["path"][len(self._full_key("-")) - 1 :]
         return StoredObject(key, found["size"], unquote_tag(found["e_tag"] or ""))
 
@@ -210,7 +212,7 @@ class ObjectStore:
         try:
             yield
         except (BaseError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # an error of the local file
+            if isinstance(error, OSError) and error.errno is not None:  # of the local file: obstore's have no errno
                 raise
             if isinstance(error, FileNotFoundError) and not _is_without_bucket(error):
                 raise
@@ -301,7 +303,10 @@ def _get_store_variables() -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=64)
 def _open_backend(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
-    """Return obstore's client for the bucket of ``url``; clients are kept by URL and settings. Raises `StoreAway`."""
+    """Return obstore's client for the bucket of ``url``; clients are kept by URL and settings. Raises `StoreAway`.
+
+    ``settings`` only tells clients apart: obstore reads the environment itself.
+    """
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
@@ -329,20 +334,22 @@ def _describe_store_error(error: BaseException) -> str:
     """Return the cause of an error of obstore in a few words; its own message lists every retry."""
     kind = type(error).__name__
     whole = str(error)
-    said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])  # a key may contain any word or number
-    found = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", whole)
-    status = (found[1] or found[2]) if found else ""
+    # Without addresses: they contain the key, which may have any word or number that is searched for below.
+    first_line_said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])
+    status_found = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", whole)
+    status = (status_found[1] or status_found[2]) if status_found else ""
     known = {"UnauthenticatedError": "the credentials are refused", "PermissionDeniedError": "access is denied"}
     if _is_without_bucket(error):
         return "there is no such bucket"
-    if "Account must be specified" in said:
+    if "Account must be specified" in first_line_said:
         return "no account is named: set AZURE_STORAGE_ACCOUNT_NAME"
-    if "instance metadata" in whole or "169.254.169.254" in whole:
+    if "instance metadata" in whole or "169.254.169.254" in whole:  # where a cloud's machine asks for its role
         return "no credentials were found in the environment, and the machine has no role"
     if kind in known or status.startswith(("401", "403")):
         return f"{known.get(kind, 'access is denied')} (credentials come from the environment or the machine's role)"
-    if "error sending request" in said or "connect" in said.lower():
+    if "error sending request" in first_line_said or "connect" in first_line_said.lower():
         return "cannot be reached"
+    # The store's own word for the error, such as SlowDown, explains the status.
     code = re.search(r"<Code>(\w+)</Code>", whole)
     return (status or first_line(error)) + (f" ({code[1]})" if status and code else "")
 
@@ -419,7 +426,8 @@ def find_valid_lease(store: ObjectStore) -> Lease | None:
         lease = None
     else:
         lease = Lease.parse(found[0], store)
-    if lease is None or lease.is_over or time.time() - lease.renewed > 3 * LEASE_S:  # clocks differ
+    # Three times as long as it is valid, because its time is by the clock of another machine.
+    if lease is None or lease.is_over or time.time() - lease.renewed > 3 * LEASE_S:
         return None
     return lease
 
@@ -450,6 +458,6 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # it belongs to another user
         return True
     return True

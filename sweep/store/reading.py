@@ -51,14 +51,14 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
         # Each file is opened only once, because a running sweep replaces them.
         files = _open_tables(folder, stack)
         history = _read_history(files, folder)
-        if history is None:
+        if history is None:  # no usable files
             behind = None
         else:
             behind = count_bytes_behind(history, folder.log)
         if history is not None and behind == 0:
             return _read_stored(files, folder, history, metrics)
         if history is not None and behind and (history.version, history.layout) == (VERSION, LAYOUT):
-            needed = metrics and ("trial", *metrics)
+            needed = metrics and ("trial", *metrics)  # rows are merged by trial; None and [] stay what they are
             found = update_tables(folder, _read_stored(files, folder, history, needed), needed)
             if found is not None:
                 return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
@@ -82,6 +82,7 @@ def _read_stored(
                     names.append(name)
         trials = files[0].read()
         epochs = files[1].read(columns=names)
+    # The metadata are the stored history, which would be wrong as soon as the tables are updated.
     return Tables(trials.replace_schema_metadata(), epochs.replace_schema_metadata(), history)
 
 
@@ -106,7 +107,7 @@ def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile
         for handle in handles:
             tables.append(stack.enter_context(pq.ParquetFile(handle)))
         return tables
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # the caller then reads the log
         return []
 
 
@@ -122,10 +123,11 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
             history = History(**json.loads(trials))
         else:
             history = None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):  # ValueError also for no files, TypeError for another version's fields
         return None
     if history is None or history.layout == LAYOUT or not folder.log.exists():
         return history
+    # Tables of layout 0 do not tell a parameter that is null from one that the trial does not have.
     names = []
     for name in files[0].schema_arrow.names:
         if name.startswith("param."):
@@ -160,6 +162,7 @@ def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object
         if name not in table.column_names:
             continue
         values = table[name].to_pylist()
+        # The metadata of the column may have more than this.
         is_json = AS_JSON.items() <= (table.schema.field(name).metadata or {}).items()
         if is_json:
             for index, text in enumerate(values):
@@ -191,11 +194,11 @@ def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[
         column = column.cast(pa.float64())
     bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
     kind = _KINDS[column.type]
-    if len(column):
-        found = np.frombuffer(content, kind, len(column), 8 * column.offset)
-    else:
-        found = np.zeros(0)
-    values = found.astype(np.float64, copy=False)
+    if len(column):  # part of a table may begin within its buffers, at `offset`
+        stored = np.frombuffer(content, kind, len(column), 8 * column.offset)
+    else:  # without rows, there may be no buffer
+        stored = np.zeros(0)
+    values = stored.astype(np.float64, copy=False)
     if not column.null_count:
         return values
     valid = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[column.offset :][: len(column)]
@@ -238,15 +241,17 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     pauses = dict(history.pauses)
     sessions = dict(history.sessions)
     start = min(open_trials.values(), default=history.log_bytes)
+    # Events get the totals of the session in which they were written, so these are set again at each session.
     builder.continue_from(
         History(log_bytes=start), _get_total_before(pauses, start), _get_total_before(sessions, start)
     )
     for place, line in _read_lines(folder.log, start, history.log_bytes):
         found = _TRIAL.match(line)
-        if found and int(found[1]) in open_trials:
+        if found and int(found[1]) in open_trials:  # lines of other trials are not even decoded
             builder.observe(decode(line), place)
         elif line.startswith(_SESSION):
             builder.continue_from(History(log_bytes=place), pauses.get(place, 0.0), sessions.get(place, 0.0))
+    # The totals grow, so the largest ones are those of the last session.
     builder.continue_from(history, max(pauses.values(), default=0.0), max(sessions.values(), default=0.0))
     return builder
 
@@ -257,13 +262,13 @@ def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | 
     ``names`` is explained in `update_tables`. None is returned if a column has no type that fits both.
     """
     fresh = builder.trials()
-    again = numbers(fresh, "trial").astype(np.int64)
-    trials = _merge_table(stored.trials, fresh, again, _trial_group)
+    fresh_numbers = numbers(fresh, "trial").astype(np.int64)
+    trials = _merge_table(stored.trials, fresh, fresh_numbers, _trial_group)
     metrics = stored.metrics
-    if names is None or names:
+    if names is None or names:  # not for an empty list: no metrics are asked for
         epochs = builder.metrics()
         epochs = epochs.select([name for name in epochs.column_names if names is None or name in names])
-        metrics = _merge_table(metrics, epochs, again, _epoch_group)
+        metrics = _merge_table(metrics, epochs, fresh_numbers, _epoch_group)
     if trials is None or metrics is None:
         return None
     return Tables(trials, metrics, builder.history())
@@ -294,18 +299,19 @@ def _merge_table(
     """
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
-    if keep[:count].all():
+    if keep[:count].all():  # the usual case, as the replaced trials are the latest: nothing is copied
         kept = old.slice(0, count)
     else:
         kept = old.take(make_numeric_array(np.flatnonzero(keep)))
     joined = _append_table(kept, new, group)
     if joined is None:
         return None
-    order = numbers(joined, "trial").astype(np.int64)
-    in_order = bool((np.diff(order) >= 0).all())
+    trial_numbers = numbers(joined, "trial").astype(np.int64)
+    in_order = bool((np.diff(trial_numbers) >= 0).all())
     if in_order:
         return joined
-    return joined.take(make_numeric_array(np.argsort(order, kind="stable")))
+    # Stable: the epochs of a trial keep their order.
+    return joined.take(make_numeric_array(np.argsort(trial_numbers, kind="stable")))
 
 
 def _get_total_before(totals: Mapping[int, float], place: int) -> float:
@@ -324,11 +330,12 @@ def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
     for name in sorted(names, key=group):
-        stored = []
+        present_fields = []
         for table in (first, second):
             if name in table.column_names:
-                stored.append(table.schema.field(name))
-        field = _get_common_field([one for one in stored if not pa.types.is_null(one.type)], name)
+                present_fields.append(table.schema.field(name))
+        # A column of nulls alone has the type null, and fits any other one.
+        field = _get_common_field([one for one in present_fields if not pa.types.is_null(one.type)], name)
         if field is None:
             return None
         try:
@@ -365,6 +372,7 @@ def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
     kinds = {field.type for field in fields}
     if kinds == {pa.int64(), pa.float64()}:
         return pa.field(name, pa.float64())
+    # The metadata say whether texts are JSON.
     alike = len(kinds) == 1 and len({str(field.metadata) for field in fields}) == 1
     return fields[0] if alike else None
 
@@ -374,6 +382,7 @@ def _trial_group(name: str) -> int:
 
     Raises ValueError for a name that no such column can have.
     """
+    # `_MIDDLE`, whose names have no prefix in common, comes between the tests and the overheads.
     prefixes = {"param.": 1, NULL_PARAMS: 2, "metric.": 3, "best.": 4, "test.": 5, "overhead.": 7, "numerics.": 8}
     if name in _HEAD:
         return 0
@@ -413,13 +422,13 @@ class TableWriter(Follower):
             if builder.follow(self._folder.log) == self._written:
                 return
             tables = builder.tables() if stored is None else _merge_tables(stored, builder)
-        except StoreError:
-            if stored is None:
+        except StoreError:  # an ended trial continues, or the log is damaged
+            if stored is None:  # so the whole log was read, and is damaged
                 raise
             tables = None
         if tables is None:  # requires the whole log, see `update_tables`
             self._parts = None, TableBuilder.of(self._folder)
-            return self.update()
+            return self.update()  # once: there are no stored tables this time
         write(self._folder, tables)
         self._written = tables.history.log_bytes
 
@@ -438,6 +447,7 @@ class TableWriter(Follower):
         with ExitStack() as stack:
             files = _open_tables(folder, stack)
             history = _read_history(files, folder)
+            # Another version may have made other columns.
             is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
             if history is not None and is_current and count_bytes_behind(history, folder.log) is not None:
                 with suppress(StoreError, ValueError):  # damaged files: read the log instead

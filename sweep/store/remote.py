@@ -66,6 +66,7 @@ def local(results: str | Path, where: str = "--results") -> Path:
     if not is_url(results):
         return Path(results)
     url = check_url(where, str(results))
+    # The name of the folder says what it is, and the digest tells apart URLs with the same name.
     readable = re.sub(r"[^a-zA-Z0-9.]+", "-", url)[:100]
     digest = hashlib.sha256(url.encode()).hexdigest()[:8]
     folder = _cache() / f"{readable}-{digest}"
@@ -122,12 +123,12 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
             return True
         for _ in range(_TRIES):
             _, files = store.folder()
-            if not any(entry.key == "sweep.json" for entry in files):
+            if not any(entry.key == "sweep.json" for entry in files):  # it is what makes a sweep: see `claim`
                 _set_copy_aside(folder)
                 return False
             try:
                 _bring(folder, store, files, store.entries("log"))
-            except _Replaced:
+            except _Replaced:  # the listing is outdated
                 continue
             return True
         raise StoreError(f"{store.url}: changes faster than it can be read; try again")
@@ -173,14 +174,14 @@ def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log:
     if known.first is not None and known.first != first:
         _set_copy_aside(folder)
         known = _CopyState()
-    known.first = first
+    known.first = first  # None until the sweep's first session has begun
     mark_as_copy(folder, store)
     (folder / "checkpoints").mkdir(exist_ok=True)
     changed = []
-    for entry in files:
+    for entry in files:  # without the lease, which is renewed every few seconds and only read in the store
         if entry.key != LEASE and known.files.get(entry.key) != entry.tag:
             changed.append(entry)
-    with ExitStack() as stack:
+    with ExitStack() as stack:  # which replaces the files after all were downloaded, or none
         places = []
         for entry in changed:
             places.append((entry.key, stack.enter_context(replacing(folder / entry.key))))
@@ -214,7 +215,7 @@ def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], 
         size = path.stat().st_size
     else:
         size = 0
-    if size < known.bytes:
+    if size < known.bytes:  # the copy has lost something, as in a loss of power: all is read again
         known.segments = known.bytes = 0
     new = [key for _, last, key in segments if last >= known.segments]
     if not new:  # a driver that died here may have written more than it sent; nothing has continued from that
@@ -227,8 +228,9 @@ def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], 
                 at, content = _parsed(data)
                 if at > known.bytes:
                     raise StoreError(f"{store.url}/log: bytes {known.bytes} to {at} are missing")
-                more = content[known.bytes - at :]
+                more = content[known.bytes - at :]  # a part may begin with segments that the copy has
                 file.seek(known.bytes)
+                # It may have them: a driver that died here may have uploaded them without noting it.
                 if file.read(len(more)) != more:  # the copy has another driver's bytes, or fewer
                     file.truncate(known.bytes)
                     file.seek(known.bytes)
@@ -259,7 +261,7 @@ def claim(folder: Path, store: ObjectStore) -> bool:
     """
     known = _CopyState()
     info = (folder / "sweep.json").read_bytes()
-    tag = store.swap("sweep.json", info, None)
+    tag = store.swap("sweep.json", info, None)  # before the other file: the process that creates it has the name
     if tag is None:
         return False
     store.put("spec.yaml", (folder / "spec.yaml").read_bytes())
@@ -275,7 +277,7 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
     raised.
     """
     mark_as_copy(aside, store)
-    with lock_copy(folder):
+    with lock_copy(folder):  # no other process here downloads the new sweep to `folder` before it is renamed
         claimed = claim(aside, store)
         if claimed:
             aside.rename(folder)
@@ -290,10 +292,11 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
     No error is raised in these cases. The local copy ``folder`` stays.
     """
     writer = Writer(folder, store)
-    with suppress(InputError, StoreAway), writer.held():
+    with suppress(InputError, StoreAway), writer.held():  # for a running sweep, it raises `RefusedError`
         segments = store.get_all([entry.key for entry in store.entries("log")])
+        # A segment may have no content: each session begins with such a one.
         if not any(data and _parsed(data)[1] for data in segments):
-            store.delete(entry.key for entry in store.entries())
+            store.delete(entry.key for entry in store.entries())  # also the lease, which is then not written again
 
 
 LASTING = "steer-"
@@ -342,17 +345,17 @@ class Writer:
         self._store = store
         self._sync_s = sync_s
         self._token = secrets.token_hex(8)
-        self._lease_tag = ""
-        self._renewed = 0.0
-        self._leasing = threading.Lock()
-        self._known = _CopyState()
+        self._lease_tag = ""  # of the lease as this process has last written it
+        self._renewed = 0.0  # when that was, by `now`
+        self._leasing = threading.Lock()  # held while the lease is written
+        self._known = _CopyState()  # what the store has
         self._end = 0  # byte up to which the log must be sent
         self._loose = 0  # first segment that is in no part, and the byte at which it begins
         self._loose_at = 0
-        self._away_since: float | None = None
-        self._fault: str | None = None
+        self._away_since: float | None = None  # time of the first failure of those in a row
+        self._fault: str | None = None  # why nothing more may be written
         self._fault_reported = False  # the driver knows of the fault
-        self._busy = threading.Lock()
+        self._busy = threading.Lock()  # held while segments are written
         self._stops: list[Callable[[], None]] = []  # functions that stop its threads
 
     @contextmanager
@@ -420,7 +423,7 @@ class Writer:
             turn()
             self._away_since = None
         except StoreAway as error:
-            since = self._away_since = self._away_since or time.monotonic()
+            since = self._away_since = self._away_since or time.monotonic()  # the first of the failures in a row
             if time.monotonic() - since > AWAY_S:
                 self._fault = f"{error}; nothing could be stored for {AWAY_S / 60:g} minutes"
         except (StoreError, OSError) as error:
@@ -449,7 +452,7 @@ class Writer:
         Raises `StoreError` if another process has taken over the sweep or the store is unavailable.
         """
         with self._busy:
-            while (end := self._end) > self._known.bytes:
+            while (end := self._end) > self._known.bytes:  # more may have been appended during an upload
                 with (self._folder / _LOG).open("rb") as file:
                     file.seek(self._known.bytes)
                     content = file.read(end - self._known.bytes)
@@ -475,7 +478,7 @@ class Writer:
                 raise StoreError(f"{self._store.url}: {taken}")
             content = _parsed(there[0])[1]
             tag = there[1]
-        if not known.segments:
+        if not known.segments:  # the first one, which identifies the sweep: see `_CopyState`
             known.first = unquote_tag(tag)
         known.segments += 1
         known.bytes += len(content)
@@ -494,6 +497,7 @@ class Writer:
             content = file.read(known.bytes - self._loose_at)
         head = json.dumps({"at": self._loose_at, "by": self._token})
         segment = head.encode() + b"\n" + content
+        # The part is written before its segments are deleted, so that the store has the whole log at any time.
         if self._store.swap(f"log/{first:08d}-{last:08d}", segment, None) is not None:
             self._store.delete(f"log/{number:08d}" for number in range(first, last + 1))
         self._loose = known.segments
@@ -510,7 +514,7 @@ class Writer:
             self._end = self._known.bytes  # bytes beyond may be torn; `Log` calls `appended` when it has checked
             try:
                 self._create(b"")
-            except StoreAway:
+            except StoreAway:  # it is a `StoreError`, too, but not one to try again after
                 raise
             except StoreError:  # the former holder wrote a last segment in between
                 continue
@@ -526,8 +530,8 @@ class Writer:
 
     def _take(self) -> None:
         """Take the lease, if necessary after it has expired. Raises `RefusedError` if another process renews it."""
-        seen = ""
-        since = time.monotonic()
+        seen_tag = ""
+        seen_since = time.monotonic()
         while True:
             found = self._store.get(LEASE)
             tag: str | None = None
@@ -535,16 +539,16 @@ class Writer:
                 lease = Lease.parse(found[0], self._store)
                 tag = found[1]
                 if not (lease.is_over or lease.is_own):
-                    if seen and seen != tag:
+                    if seen_tag and seen_tag != tag:  # it was renewed meanwhile, so its holder is alive
                         what = f"the sweep is being run by {lease.holder}"
                         raise RefusedError.one(self._store.url, what, "stop that one first")
-                    if not seen:
-                        seen = tag
-                        since = time.monotonic()
-                    if time.monotonic() - since < LEASE_S:
+                    if not seen_tag:
+                        seen_tag = tag
+                        seen_since = time.monotonic()
+                    if time.monotonic() - seen_since < LEASE_S:
                         time.sleep(1.0)
                         continue
-            if self._claimed(tag):
+            if self._claimed(tag):  # otherwise it has changed since it was read: look again
                 return
 
     def renew_lease(self) -> None:
@@ -556,6 +560,7 @@ class Writer:
             lease = None
         else:
             lease = Lease.parse(found[0], self._store)
+        # With this session's token, it is a renewal whose answer was lost, so that only its tag was unknown here.
         if found is None or lease is None or lease.token != self._token or not self._claimed(found[1]):
             if lease is None:
                 by = "another process"
@@ -568,7 +573,7 @@ class Writer:
 
         With ``released``, the new lease says that it was released.
         """
-        with self._leasing:
+        with self._leasing:  # a thread and the driver may both renew it
             new = self._store.swap(LEASE, Lease.own(self._token, released=released).encode(), tag)
             if new is None:
                 return False
@@ -586,7 +591,7 @@ class Writer:
             requests.mkdir(exist_ok=True)
             with replacing(requests / entry.key.rpartition("/")[2]) as path:
                 path.write_bytes(found[0])
-            self._store.delete([entry.key])
+            self._store.delete([entry.key])  # only now: a request may be received twice, but is not lost
 
     def stop_threads(self) -> None:
         """Stop uploading and renewing the lease, after waiting for what is in progress.
@@ -602,7 +607,7 @@ class Writer:
         Nothing is uploaded if `check` has raised a fault. Raises `StoreError` that says where the rest is.
         """
         self.stop_threads()
-        if self._fault_reported:
+        if self._fault_reported:  # the driver has told it, and nothing more may be written
             return
         try:
             self._send_surely(_CLOSE_S)
@@ -631,4 +636,5 @@ class Writer:
                 sent.append(path)
         self._store.upload((path, path.relative_to(self._folder).as_posix()) for path in sent)
         _, entries = self._store.folder()
+        # The tags are noted so that the next `pull` does not download what this folder has.
         self._known.files |= {entry.key: entry.tag for entry in entries if entry.key != LEASE}

@@ -50,7 +50,7 @@ def repair_log(folder: ResultsFolder) -> Repaired:
             file.writelines(record + b"\n" for record in records)
             file.flush()
             os.fsync(file.fileno())
-        TableWriter(folder).close()
+        TableWriter(folder).close()  # which writes the tables; they belonged to the damaged log
     return Repaired(len(records), tuple(losses), original)
 
 
@@ -69,12 +69,12 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
         except StoreError as error:
             raise StoreError(f"{log}:{number}: {error}") from error
         for part, event in parts:
-            gap = _describe_missing_epochs(ledger, event)
+            gap = _describe_missing_epochs(ledger, event)  # first: the ledger still has the epoch before
             flaw = f"{len(part)} bytes are no record" if event is None else _observe_or_explain(ledger, event)
             for why in (gap, flaw):
                 if why:
                     losses.append(f"line {number}: {why}")
-            if flaw is None:
+            if flaw is None:  # a record after a gap is kept
                 records.append(part)
     if torn:
         losses.append(f"line {len(lines) + 1}: {len(torn)} bytes are the beginning of a record")
@@ -91,7 +91,7 @@ def _split_records(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
         yield line, decode(line)
     except NotJson:
         parts = [part for part in re.split(rb"\0+", line) if part]
-        if parts in ([], [line]):
+        if parts in ([], [line]):  # only NUL bytes, or none: there is nothing to split
             yield line, None
         else:
             for part in parts:

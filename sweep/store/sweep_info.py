@@ -326,6 +326,7 @@ class SweepInfo:
                 },
                 "provenance": {"packages": dict(packages), "python": python},
             }:
+                # Each of both records may lack a package: what the trainable imports, and `PACKAGES`.
                 versions = {}
                 for name in {*imported, *VERSIONS}:
                     versions[name] = (imported.get(name), packages.get(name))
@@ -336,6 +337,7 @@ class SweepInfo:
                     **{f"the version of {name}": versions[name] for name in sorted(versions)},
                     # The fingerprint of the data covers its seed.
                     **{f"training.{name}": value for name, value in training.items() if name != "data_seed"},
+                    # A trial depends on the metric only where its patience ends it; rules are not part of a trial.
                     "the metric of training.patience": (metric, goal) if training.get("patience") else None,
                     "resources.gpus": gpus,
                     "resources.workers": resources.get("workers", 1),
@@ -376,7 +378,7 @@ def list_identity_differences(sweeps: Iterable[SweepInfo]) -> list[str]:
         values = set()
         for identity in identities:
             if name in identity:
-                values.add(repr(identity[name]))
+                values.add(repr(identity[name]))  # a list or mapping cannot be in a set
         if len(values) > 1:
             different.append(name)
     return different
@@ -456,17 +458,18 @@ def gpus() -> list[dict[str, str]]:
     """
     fields = ("index", "uuid", "name", "memory.total", "driver_version")
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    # This lists all GPUs of the machine, whatever the variable says.
     answer = _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
     rows = {}
     for line in answer.splitlines():
         cells = line.split(", ")
-        if len(cells) == len(fields):
+        if len(cells) == len(fields):  # not a message, such as one that there are no devices
             rows[int(cells[0])] = cells[1:]
-    if "MIG-" in (setting or ""):
-        listed = _run_command("nvidia-smi", "-L")
+    if "MIG-" in (setting or ""):  # a part of a GPU is named, and only this list tells of which one
+        listing = _run_command("nvidia-smi", "-L")
     else:
-        listed = None
-    shown = visible({index: uuid for index, (uuid, *_) in rows.items()}, parse_mig_devices(listed or ""), setting)
+        listing = None
+    shown = visible({index: uuid for index, (uuid, *_) in rows.items()}, parse_mig_devices(listing or ""), setting)
     found = []
     for index in shown:
         found.append(dict(zip(("name", "memory", "driver"), rows[index][1:], strict=True)))
@@ -487,7 +490,7 @@ def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: st
     for entry in map(str.strip, setting.split(",")):
         if entry.startswith("MIG-"):
             index = mig_devices.get(entry)
-        elif entry.startswith("GPU-"):
+        elif entry.startswith("GPU-"):  # the beginning of a UUID is enough for CUDA
             index = next((index for index, uuid in gpus.items() if uuid.startswith(entry)), None)
         else:
             index = int(entry) if entry.isdecimal() else None
@@ -502,7 +505,7 @@ def parse_mig_devices(listing: str) -> dict[str, int]:
     devices, current = {}, 0
     for line in listing.splitlines():
         if gpu := re.match(r"GPU (\d+):", line):
-            current = int(gpu[1])
+            current = int(gpu[1])  # the lines of its instances follow
         elif instance := re.search(r"UUID: (MIG-[^)]+)\)", line):
             devices[instance[1]] = current
     return devices
@@ -514,6 +517,7 @@ def _git(folder: Path) -> dict[str, object] | None:
     Only tracked files and new Python files count. An unknown value is None. None is returned if the folder is not in a
     repository, the repository has no commit, or git is missing.
     """
+    # Without locks, a command that the user runs at the same time is not refused.
     git = ("git", "--no-optional-locks", "-C", str(folder))
     commit = _run_command(*git, "rev-parse", "HEAD")
     if commit is None:

@@ -143,15 +143,16 @@ class TableBuilder:
                 self._trials.set_end(end)
             case Tested(trial):
                 self._trials.set_test_metrics(trial)
-            case SessionChange(SessionStarted()):
+            case SessionChange(SessionStarted()):  # `_last` and `_active` are still those of earlier sessions
                 self._ended = None
                 if self._last is not None:
-                    self._trials.pauses_s += max(0.0, event.time - self._last)
+                    self._trials.pauses_s += max(0.0, event.time - self._last)  # the clock may have been set back
                 self._pauses.append((place, self._trials.pauses_s))
                 self._trials.earlier_s = self._active.total_s
                 self._sessions.append((place, self._trials.earlier_s))
             case SessionChange(SessionEnded(reason=reason)):
                 self._ended = reason
+            # A note on the sweep, whose trial is None, has no row.
             case Steered(NoteWritten(trial=int(number)) | TrialStarred(trial=number)):
                 self._trials.set_marks(self._ledger.trials[number])
         if isinstance(event, SteeringEvent):  # not part of the time in which the sweep ran
@@ -168,7 +169,7 @@ class TableBuilder:
         """
         with ledger.naming(path):
             for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
-                self.observe(event, self._log_bytes)
+                self.observe(event, self._log_bytes)  # it begins where the event before it ended
                 self._log_bytes = end
         return self._log_bytes
 
@@ -244,9 +245,9 @@ class TableBuilder:
         best = _make_number_arrays(rows.best, count, "best.")
         tested = _make_number_arrays(rows.tested, count, "test.")
         if self._objectives:
-            first = self._objectives[0][0]
+            objective = self._objectives[0][0]
         else:
-            first = ""
+            objective = ""  # sweep.json of an earlier release may name none: the column then has only nulls
         null_params = {}
         if any(rows.null_params.copy_rows(count)):
             null_params[NULL_PARAMS] = _texts(rows.null_params, count)
@@ -254,6 +255,7 @@ class TableBuilder:
         overhead_s = [rows.overhead_s(row) for row in range(count)]
         examples_per_s = make_array([rows.examples_per_s(row) for row in range(count)], pa.float64())
         available = {**texts, **whole, **flags, "examples_per_s": examples_per_s}
+        # Of `LAST_OF_TRIALS`, these are left out if they are empty in the whole sweep.
         absent = set()
         for name in OF_COPIES:
             if not rows.integers[name].any:
@@ -264,7 +266,7 @@ class TableBuilder:
             if available[name].null_count == count:
                 absent.add(name)
         columns = {
-            "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
+            "sweep": pa.repeat(_strings([self._name.encode()])[0], count),  # without `pa.array`, which imports pandas
             "trial": whole["trial"],
             "trial_id": texts["trial_id"],
             "role": texts["role"],
@@ -278,7 +280,7 @@ class TableBuilder:
             **last,
             **best,
             **tested,
-            "objective": last.get(f"metric.{first}", pa.nulls(count, pa.float64())),
+            "objective": last.get(f"metric.{objective}", pa.nulls(count, pa.float64())),
             "epochs": whole["epochs"],
             "started_at": _times(rows.floats["started_at"], count),
             "ended_at": _times(rows.floats["ended_at"], count),
@@ -293,7 +295,7 @@ class TableBuilder:
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         table = _make_table(columns, encodings)
         numbers, _ = rows.integers["trial"].copy_rows(count)
-        if (np.diff(numbers) > 0).all():
+        if (np.diff(numbers) > 0).all():  # the usual case: sorting imports pyarrow.compute, which takes long
             return table
         return table.sort_by("trial")  # trials may start out of order
 
@@ -320,8 +322,8 @@ class TableBuilder:
         trial_row, _ = rows.trial_row.copy_rows(count)
         epoch, _ = rows.epoch.copy_rows(count)
         trials = len(self._trials.row)
-        number, _ = self._trials.integers["trial"].copy_rows(trials)
-        order = np.lexsort((epoch, number[trial_row]))
+        trial_numbers, _ = self._trials.integers["trial"].copy_rows(trials)
+        order = np.lexsort((epoch, trial_numbers[trial_row]))  # by the trial's number first: the last key counts most
         ids = _texts(self._trials.texts["trial_id"], trials)
         fields = _make_number_arrays(rows.fields, count)
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
@@ -363,6 +365,7 @@ def write(folder: ResultsFolder, tables: Tables) -> None:
     Each file is complete at any time, but not replaced together with the other one. Raises `StoreError`.
     """
     history = tables.history
+    # The mark tells readers later whether the log is still the one from which the tables were made.
     if folder.log.exists():
         mark = log.mark(folder.log, history.log_bytes)
     else:
@@ -422,7 +425,7 @@ def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     for place, value in enumerate(values):
         null[place] = value is None
     if kind == pa.string():
-        texts = [(value or "").encode() for value in values]
+        texts = [(value or "").encode() for value in values]  # what stands for a null is never read
         return _strings(texts, null)
     numbers: npt.NDArray[Any] = np.array([value or 0 for value in values], _DTYPES[kind])
     return make_numeric_array(numbers, null, kind)
@@ -434,7 +437,7 @@ def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) 
     Raises ArrowCapacityError for more than 2 GiB.
     """
     offsets = np.cumsum([0, *map(len, texts)])
-    if offsets[-1] > np.iinfo(np.int32).max:
+    if offsets[-1] > np.iinfo(np.int32).max:  # Arrow's strings have offsets of 32 bits
         raise pa.ArrowCapacityError("a column of more than 2 GiB of text")
     if null is None:
         validity = None
@@ -514,8 +517,8 @@ def make_param_array(values: Sequence[object]) -> tuple[pa.Array, bool]:
     """
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)
-    exact = 2**53 if float in kinds else 2**63 - 1
-    is_too_large = any(type(value) is int and abs(value) > exact for value in values)
+    largest_exact = 2**53 if float in kinds else 2**63 - 1  # integer of a float, or of 64 bits
+    is_too_large = any(type(value) is int and abs(value) > largest_exact for value in values)
     if kind is None or is_too_large:
         texts: list[str | None] = []
         for value in values:

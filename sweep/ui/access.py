@@ -113,7 +113,7 @@ def make_headers(access: Access) -> dict[str, str]:
     Only the page's own scripts run, nothing is loaded from other servers, and only admitted notebooks may show a frame.
     """
     ancestors = sorted(access.frames.ancestors) if access.frames is not None else []
-    if ancestors:
+    if ancestors:  # without X-Frame-Options, which can only forbid frames or allow those of the page's own origin
         return {"Content-Security-Policy": POLICY + " ".join(ancestors), **HEADERS}
     return {"Content-Security-Policy": f"{POLICY}'none'", "X-Frame-Options": "DENY", **HEADERS}
 
@@ -172,8 +172,10 @@ def find_refusal(asked: Asked, access: Access) -> Refusal | None:
         return Refusal(403, "open the address that `sweep ui` has printed: it has the token that lets you in")
     if asked.method != "POST":
         return None
+    # Early browsers do not send the header of the site, so it may be missing.
     if not _is_own_origin(asked, access) or asked.site not in ("", "same-origin"):
         return Refusal(403, "this comes from another page")
+    # A form of another page cannot send this type.
     if asked.content_type != "application/json":
         return Refusal(415, "expected application/json")
     return None

@@ -307,12 +307,12 @@ def make_arguments(act: Act, given: Given, place: str, submission: Submission | 
     for group in act.options:
         if not (is_sent and group == DETACH):  # a job runs in the background anyway
             options += _fill_group(group, given, kinds)
-    if submission is not None and is_sent:
+    if submission is not None and is_sent:  # on a cluster, a sweep is named USER/SWEEP, and has its results there
         words = [f"{submission.user}/{word}" for word in words]
         options += ["--address", submission.address]
     else:
         options += make_results_option(place)
-    if any(word.startswith("-") for word in words):
+    if any(word.startswith("-") for word in words):  # as a note may: it is no option
         return [act.command, *options, "--", *words]
     return [act.command, *words, *options]
 
@@ -352,7 +352,7 @@ def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
     A field of several lines has a word for each line that is not empty; an empty or missing field has none. ``kinds``
     maps the names of fields to their kinds.
     """
-    if not word.startswith("{"):
+    if not word.startswith("{"):  # also "", with which `note` removes a note
         return [word]
     name = word.strip("{}")
     text = given.get(name, "").strip()
@@ -371,7 +371,7 @@ def _fill_group(group: Sequence[str], given: Given, kinds: Mapping[str, str]) ->
 
     An option without a field is always returned, and that of a flag that is set has no value.
     """
-    option, *values = group
+    option, *values = group  # no value or one, such as "{run_cap}"
     if not values:
         return [option]
     found = _fill_word(values[0], given, kinds)

@@ -25,13 +25,15 @@ def listen(port: int, *, or_next: bool) -> socket.socket:
     With ``or_next``, one of the next 19 ports is used if ``port`` is not free. Raises `InputError` if no port is free.
     """
     problem = ""
+    # Port 0 needs no second try: the system chooses one that is free.
     for candidate in range(port, port + (TRIED if or_next and port else 1)):
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Otherwise the port of a server that has just ended would count as taken for a minute.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((HOST, candidate))
             found.listen(128)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError) as error:  # OverflowError: the number is above 65535
             found.close()
             problem = getattr(error, "strerror", None) or str(error)
         else:
@@ -59,7 +61,7 @@ def start_process(options: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]
         start_new_session=True,
     )
     output = started.stdout
-    if output is None:
+    if output is None:  # never, with a pipe, but its type allows it
         raise TypeError("the output of the page's process is a pipe")
     text = ""
     with output:

@@ -85,7 +85,7 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
     if place is None:
         return Completion(start=outline.cursor, end=outline.cursor)
     expression = _complete_expression(outline, known)
-    if expression is not None:
+    if expression is not None:  # only the name at the cursor is replaced then, not the whole value
         return expression
     found: list[Proposal] = []
     if place.kind in ("key", "item"):
@@ -96,6 +96,7 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
         found += _propose_first_items(outline, known)
     if place.needs_space:
         found = [replace(one, insert=f" {one.insert}") for one in found]
+    # While somebody types, similar words would only be in the way.
     choose = _choose_by_likeness if asked else _choose_by_text
     chosen = choose(found, outline.typed)
     return Completion(start=place.start, end=place.end, proposals=tuple(chosen[:MOST]))
@@ -107,10 +108,10 @@ def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
     Each label occurs once, as first proposed. If the only proposal is what is typed already, the list is empty.
     """
     word = typed.strip().lower()
-    once = {one.label: one for one in reversed(found)}
+    by_label = {one.label: one for one in reversed(found)}  # reversed, so that the first one of a label stays
     labels = list(dict.fromkeys(one.label for one in found))
-    beginning = [once[label] for label in labels if label.lower().startswith(word)]
-    containing = [once[label] for label in labels if word in label.lower() and not label.lower().startswith(word)]
+    beginning = [by_label[label] for label in labels if label.lower().startswith(word)]
+    containing = [by_label[label] for label in labels if word in label.lower() and not label.lower().startswith(word)]
     chosen = beginning + containing
     return [] if len(chosen) == 1 and chosen[0].insert == typed else chosen
 
@@ -131,13 +132,13 @@ def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]
     is_complete = any(one.label.lower() == word for one in found)
     if is_part and not is_complete:
         return matching
-    once = {one.label: one for one in reversed(found)}
+    by_label = {one.label: one for one in reversed(found)}  # reversed, so that the first one of a label stays
     likeness = {}
     for label in dict.fromkeys(one.label for one in found):
         likeness[label] = SequenceMatcher(None, word, label.lower()).ratio()
     ordered = sorted(likeness, key=lambda label: -likeness[label])
-    like = [once[label] for label in ordered if likeness[label] >= LIKE]
-    rest = [once[label] for label in ordered if likeness[label] < LIKE]
+    like = [by_label[label] for label in ordered if likeness[label] >= LIKE]
+    rest = [by_label[label] for label in ordered if likeness[label] < LIKE]
     if like and not is_complete:
         return like
     return like + rest
@@ -158,7 +159,7 @@ def _find_schemas(path: KeyPath, outline: Outline) -> list[Json]:
     Returns [] if there are none.
     """
     found = [_get_schema()]
-    for depth, part in enumerate(path):
+    for depth, part in enumerate(path):  # one step further into the schemas for each part
         outer = _list_alternatives(found, path[:depth], outline)
         found = [inner for node in outer for inner in _get_inner_schemas(node, part)]
     return found
@@ -197,7 +198,7 @@ def _expand_alternatives(node: Json) -> Iterator[Json]:
 
     A schema with properties of its own counts as one alternative.
     """
-    if "$ref" in node:
+    if "$ref" in node:  # such as "#/$defs/parameter"
         yield from _expand_alternatives(_get_schema()["$defs"][node["$ref"].rpartition("/")[2]])
         return
     parts = [*node.get("anyOf", ()), *node.get("oneOf", ())]
@@ -216,15 +217,16 @@ def _find_constants(node: Json) -> dict[str, str]:
 
 def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
     """Return whether the schema ``node`` allows ``key`` in the mapping at a path, which has the keys ``given``."""
-    exclusive = node.get("not", {}).get("required", ())
+    exclusive = node.get("not", {}).get("required", ())  # a file has `metric` or `metrics`, not both
     if key in exclusive and given & set(exclusive):
         return False
-    for rule in node.get("allOf", ()):
+    for rule in node.get("allOf", ()):  # the keys of a parameter depend on its distribution
         branch = rule.get("then" if _is_condition_met(rule["if"], given, path, outline) else "else", {})
         allowed = branch.get("propertyNames", {}).get("enum")
         if allowed is not None and key not in allowed:
             return False
-    return not (key == "parameters" and given - {"when"} and "allOf" in node)  # a group has only that and `when`
+    # In a parameter, whose schema has such rules, the key `parameters` makes a group, which only has `when` besides.
+    return not (key == "parameters" and given - {"when"} and "allOf" in node)
 
 
 def _is_condition_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
@@ -250,10 +252,10 @@ def _propose_keys(outline: Outline, known: Known) -> list[Proposal]:
         keys.remove(place.key)
     given = frozenset(keys)
     found = [*_propose_schema_keys(place.path, given, outline), *_propose_named_keys(place.path, outline, known)]
-    left = [one for one in found if one.label not in given]
+    new = [one for one in found if one.label not in given]
     if place.key:  # the key already has its colon
-        return [replace(one, insert=one.label) for one in left]
-    return left
+        return [replace(one, insert=one.label) for one in new]
+    return new
 
 
 def _propose_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline) -> Iterator[Proposal]:
@@ -263,7 +265,7 @@ def _propose_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline)
     of several alternatives the mapping is, all keys except those that decide it.
     """
     nodes = [node for node in _list_alternatives(_find_schemas(path, outline), path, outline) if "properties" in node]
-    constants = {key for node in nodes for key in _find_constants(node)}
+    constants = {key for node in nodes for key in _find_constants(node)}  # such as the type of a rule, which decides
     undecided = len(nodes) > 1 and not constants & given
     for node in nodes:
         for key, inner in node["properties"].items():
@@ -319,6 +321,7 @@ def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
     beginning = f"{group}." if group else ""
     for name in dict.fromkeys([*names, *LENGTHS]):
         inner = name.removeprefix(beginning)
+        # Within the group `loss_weights`, the `*` of `loss_weights.*` stands for names that are not known here.
         if name.startswith(beginning) and inner and not inner.startswith("*"):
             yield _make_parameter_proposal(name, inner)
 
@@ -330,7 +333,7 @@ def _make_parameter_proposal(name: str, inner: str) -> Proposal:
         about = LENGTHS[name]
     elif is_standard(name):
         about = f"Standard hyperparameter: {expected(get_standard_bounds(name))}."
-    if inner.endswith("*"):  # one for each layer or loss
+    if inner.endswith("*"):  # one for each layer or loss, whose name is still to be typed
         return Proposal(label=f"{inner[:-1]}", insert=inner[:-1], about=about)
     return Proposal(label=inner, insert=f"{inner}: ", about=about)
 
@@ -360,6 +363,7 @@ def _split_parameter(path: KeyPath) -> tuple[str, KeyPath] | None:
 def _find_parameters(outline: Outline) -> dict[str, KeyPath]:
     """Return the paths of all parameters in the file, by their dotted names and in their order."""
     found: dict[str, KeyPath] = {}
+    # A parameter that has parameters of its own only groups these.
     groups = {path[:-2] for path in outline.values if path[-2:-1] == ("parameters",)}
     for path in outline.values:
         split = _split_parameter(path)
@@ -381,7 +385,7 @@ def _propose_values(outline: Outline, known: Known) -> list[Proposal]:
         return []
     schemas = _find_schemas(place.path, outline)
     found = [*_propose_named_values(place.path, outline, known), *_propose_schema_values(place.path, schemas, outline)]
-    if place.in_quotes:
+    if place.in_quotes:  # they are there already, so the label is inserted, which has none
         return [replace(one, insert=one.label) for one in found if one.label[:1] not in ("[", "{")]
     return found
 
@@ -394,6 +398,7 @@ def _propose_first_items(outline: Outline, known: Known) -> list[Proposal]:
     nodes = _list_alternatives(_find_schemas(place.path, outline), place.path, outline)
     if not any(node.get("type") == "array" for node in nodes):
         return []
+    # As if the dash had been typed: the proposals are those of the next item.
     number = len(outline.list_items(place.path))
     inner = replace(outline, place=replace(place, kind="item", path=(*place.path, number)))
     return [
@@ -411,7 +416,7 @@ def _propose_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outl
         for node in _list_alternatives([schema], path, outline):
             yield from _propose_enumerated(node, default)
             constants = _find_constants(node)
-            if constants and "properties" in node:
+            if constants and "properties" in node:  # a block, such as {type: asha}
                 yield _make_value_proposal({**constants}, _get_description(node))
         if default:
             yield Proposal(label=default, insert=default, about="The default.", default=default)
@@ -436,6 +441,7 @@ def _propose_enumerated(node: Json, default: str) -> Iterator[Proposal]:
 def _describe_value(value: object) -> str:
     """Return what a search method or a distribution does, as a sentence; "" for other values."""
     if value in METHODS:
+        # Without the links and code marks of Markdown, which the list does not show.
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", METHODS[str(value)].chooses)
         return f"Chooses configurations: {plain.replace('`', '')}."
     if value in DISTRIBUTIONS:
@@ -495,7 +501,7 @@ def _propose_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Propo
         return
     name, rest = split
     match rest:
-        case () if name:
+        case () if name:  # the parameter itself; without a name, it is the block of all parameters
             words = _list_words(name)
             if words:
                 yield _make_value_proposal({"values": words}, _describe_words(name))
@@ -534,6 +540,7 @@ def _list_words(name: str) -> list[str | bool]:
     Returns [] for numbers and unknown parameters.
     """
     if not is_standard(name):
+        # As in `activation`, `hidden_activation` or `head.activation`.
         is_activation = name.rpartition(".")[2].rpartition("_")[2] == "activation"
         return list(ACTIVATIONS) if is_activation else []
     match get_standard_bounds(name):
@@ -589,6 +596,7 @@ def _complete_expression(outline: Outline, known: Known) -> Completion | None:
         names += [name for name in _list_metrics(outline, known) if name not in names]
     else:
         return None
+    # A proposal replaces the name at the cursor, before it and after it.
     found = _WORD_BEFORE.search(outline.typed)
     word = found[0] if found else ""
     after = _WORD_AFTER.match(outline.text, outline.cursor, place.end)

@@ -58,8 +58,8 @@ def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
 
     Without metrics, it is ``val_accuracy``. The goal is guessed from its name.
     """
-    known = sorted(metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name))
-    metric = next(iter(known), "val_accuracy")
+    by_preference = sorted(metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name))
+    metric = next(iter(by_preference), "val_accuracy")
     goal = "minimize" if re.search("loss|error|mae|mse", metric) else "maximize"
     return TEMPLATE.replace("TRAINABLE", trainable).replace("METRIC", metric).replace("GOAL", goal)
 
@@ -104,6 +104,7 @@ def complete_draft(
     outline = read_outline(before + after, len(before))
     trainable = outline.find_scalar(("trainable",))
     known, has_more = trainables.find(trainable)
+    # The folders are only looked at where their names are proposed.
     if outline.place is not None and outline.place.path[:1] == ("warm_start",):
         known = replace(known, sweeps=list_names(results))
     unread = trainable if has_more else ""
@@ -149,7 +150,7 @@ def check_draft(text: str, file: str) -> DraftFacts:
 def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
     """Return a mistake with its line, column and path in the draft; line 0 if it has no place there."""
     place = _PLACE.match(mistake.where)
-    if place is None:
+    if place is None:  # such as "FILE: KEY", for a mistake that is found after the file was parsed
         path = mistake.where.partition(": ")[2] or mistake.where
         return DraftMistake(line=_find_key(path, text), column=1, path=path, mistake=mistake)
     return DraftMistake(
@@ -213,6 +214,7 @@ def _find_file(folder: Path, file: str) -> Path:
     if not is_name(file):
         raise InputError.one("file", f"is {file!r}, expected a plain name that ends in .yaml")
     path = folder / file
+    # A name is plain, so only a link can lead out of the folder.
     if path.resolve().parent != (folder.resolve() / file).parent:
         raise InputError.one(file, "is a link to another folder", "copy the file into this one")
     return path

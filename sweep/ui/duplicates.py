@@ -29,7 +29,7 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     the file or the changes cannot be read, only the name is changed. Raises StoreError if the sweep has no spec.yaml.
     """
     with storing(folder.spec):
-        text = folder.spec.read_text(encoding="utf-8", errors="replace")
+        text = folder.spec.read_text(encoding="utf-8", errors="replace")  # the file as it was when the sweep began
     try:
         before = sweep_files.parse_file(text, folder.spec, ())
         present = resuming.open_sweep(folder).spec
@@ -40,12 +40,13 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     values = write_keys(present, keys)
     if added:
         values[START] = [*(dict(start) for start in present.start_with), *added]
-        keys = [*(key for key in keys if key != START), START]
+        keys = [*(key for key in keys if key != START), START]  # it may have been changed as well
     comments = [f"added to {folder.name}, and not in its present space: {flow(dict(params))}" for params in lost]
     changed = _add_comments(_replace_keys(rename(text, name), keys, values, folder.name), comments)
     wanted = present.to_json_dict()
     if added:
         wanted[START] = values[START]
+    # Lines are replaced by rules that do not know all of YAML, so the result is read again and compared.
     if _has_values(changed, folder, {"name": name} | {key: wanted.get(key) for key in keys}):
         return changed
     everything = write_keys(present, present.to_json_dict())
@@ -63,6 +64,7 @@ def rename(text: str, name: str) -> str:
 def _after_comments(text: str, line: str) -> str:
     """Return a text with a line inserted after the comments at its beginning."""
     lines = text.splitlines()
+    # The first comment stays the first line: it is the sweep's question (`shelf.read_question`).
     at = next((number for number, one in enumerate(lines) if not one.startswith("#")), len(lines))
     return "\n".join([*lines[:at], line, *lines[at:]]) + "\n"
 
@@ -105,7 +107,7 @@ def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], lis
     added: list[Value] = []
     lost = []
     for key, params in found.items():
-        document = Document("")
+        document = Document("")  # collects the mistakes, such as a value that a later change has excluded
         read_start_with([params], present.space, (), document)
         if document.found:
             lost.append(params)
@@ -120,6 +122,7 @@ def _replace_keys(text: str, keys: Sequence[str], values: Mapping[str, Value], n
     Keys without a value in ``values`` are removed. ``name`` is the sweep that the comment names.
     """
     for key in keys:
+        # A single metric may be written under the key `metric`, before the change or after it.
         names = ("metric", "metrics") if key == "metrics" else (key,)
         block = ""
         for written in names:
@@ -135,7 +138,7 @@ def _replace_block(text: str, names: Sequence[str], block: str) -> str:
     If there is none, ``block`` is added at the end. A ``block`` of ``""`` removes it.
     """
     lines = text.splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
+    if lines and not lines[-1].endswith("\n"):  # the block may come after it
         lines[-1] += "\n"
     for at, line in enumerate(lines):
         if any(re.match(rf"{re.escape(name)}\s*:", line) for name in names):
@@ -152,7 +155,7 @@ def _find_end(lines: Sequence[str], start: int) -> int:
     end = start + 1
     for at in range(start + 1, len(lines)):
         line = lines[at]
-        if line[0] not in " \t-#\r\n":
+        if line[0] not in " \t-#\r\n":  # the next key; the items of a list may begin in the first column
             break
         if line[0] in " \t-" and line.strip():
             end = at + 1

@@ -174,6 +174,7 @@ def describe_standing(
     """
     state = _name_state(standing, running=running, read=read)
     is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
+    # Otherwise the log ends with an earlier session, whose time does not go on.
     until = now if running and not is_starting else standing.last or now
     total = standing.total
     share = standing.trained_trials / total if total else None
@@ -243,7 +244,7 @@ def _name_state(standing: Standing, *, running: bool, read: float) -> str:
     """
     if running:
         return "running"
-    if read < 1:  # whether it was killed is not known before its end
+    if read < 1:  # what follows may be the end of its session
         return "reading"
     was_killed = standing.session is not None and standing.over is None
     return "killed" if was_killed else "ended"
@@ -255,6 +256,7 @@ def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
     Besides the statuses of ended trials, there are "running" (only if the sweep is ``running``), "paused" and
     "interrupted".
     """
+    # If no process runs the sweep, what its log leaves running was interrupted when the last one was killed.
     counts = {"running": len(standing.running) if running else 0}
     counts |= {status.value: count for status, count in standing.ended.items() if count}
     counts["paused"] = standing.paused
@@ -298,11 +300,11 @@ def _describe_leader(standing: Standing) -> LeaderFacts | None:
     """
     objective = standing.outline.objective
     best = standing.best
-    least = math.inf if best is None else objective.to_loss(best.value)
+    least_loss = math.inf if best is None else objective.to_loss(best.value)
     leader: Open | None = None
     for trial in standing.running.values():
-        if trial.value is not None and math.isfinite(trial.value) and objective.to_loss(trial.value) < least:
-            least = objective.to_loss(trial.value)
+        if trial.value is not None and math.isfinite(trial.value) and objective.to_loss(trial.value) < least_loss:
+            least_loss = objective.to_loss(trial.value)
             leader = trial
     if leader is None or leader.value is None:
         return None
@@ -373,7 +375,7 @@ def describe_event(
     ``line`` is the event's line in the log. For a change of the sweep file, ``differences`` are the changed keys, if
     they are known.
     """
-    trial = getattr(event, "trial", None)
+    trial = getattr(event, "trial", None)  # events of the whole sweep have none
     status = event.status.value if isinstance(event, TrialEnded) else ""
     time = float(getattr(event, "time", 0.0))
     kind = str(type(event).__struct_config__.tag)
@@ -427,13 +429,14 @@ def _describe_steering(event: SteeringEvent, standing: Standing, differences: Se
 def _describe_end(event: TrialEnded, standing: Standing) -> str:
     """Describe the end or the interruption of a trial in words."""
     ended = f"trial {event.trial} is {event.status.value}"
-    if event.again:
+    if event.again:  # it is interrupted for another try: the reason has the error
         return _describe_another_try(event)
     if event.status is Status.PRUNED and event.reason == ON_REQUEST:
         return f"trial {event.trial} was stopped by hand"
     if event.pauses:
         ended = f"trial {event.trial} waits"
     if event.status is Status.COMPLETED:
+        # Only the latest ends are kept; that of this event is among them, as it was observed just before.
         found = next((one for one in reversed(standing.latest) if one.trial == event.trial), None)
         if found is not None:
             value = "" if found.value is None else f", {standing.outline.metric} {score(found.value)}"
@@ -447,8 +450,9 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
 def _describe_another_try(event: TrialEnded) -> str:
     """Describe in words that a trial has failed and is tried again; ``event`` is its interruption."""
     told = f"trial {event.trial} failed and is tried again"
-    if event.reason == TRIED_AGAIN:
+    if event.reason == TRIED_AGAIN:  # by `resume --retry-failed`: the error was told when the trial failed
         return told
+    # The reason is such as "ValueError: no; tried again, 1 of 3".
     error, _, tries = event.reason.rpartition(f"; {TRIED_AGAIN}, ")
     return f"{told}, {tries}: {error}" if error else f"{told}: {event.reason}"
 

@@ -48,17 +48,18 @@ class LineIndex:
                 start, lines = self._marks[-1]
                 file.seek(start)
                 block = file.read(BLOCK_BYTES)
-                whole = block.rfind(b"\n") + 1
+                complete = block.rfind(b"\n") + 1  # bytes of complete lines; the rest is read again next time
                 count = block.count(b"\n")
-                if not whole:  # the end of the log, or one line that is longer than the block
+                if not complete:  # the end of the log, or one line that is longer than the block
                     rest = file.readline()
                     if not rest.endswith(b"\n"):
                         return
-                    whole, count = len(block) + len(rest), 1
-                self._add_mark(start + whole, lines + count)
+                    complete, count = len(block) + len(rest), 1
+                self._add_mark(start + complete, lines + count)
 
     def _add_mark(self, byte: int, lines: int) -> None:
         """Add the number of lines before a position after a line; positions less than a block apart are merged."""
+        # A growing log is counted every half second: without this, there would soon be thousands of marks.
         if len(self._marks) > 2 and byte - self._marks[-2][0] < BLOCK_BYTES:
             self._marks[-1] = (byte, lines)
         else:
@@ -81,9 +82,9 @@ class LineIndex:
             file.seek(start)
             while lines < self.lines:
                 block = file.readlines(BLOCK_BYTES)[: self.lines - lines]
-                if not block:
+                if not block:  # the file was cut after the lines were counted
                     return
-                fresh = block[max(after - lines, 0) :]
+                fresh = block[max(after - lines, 0) :]  # the first mark may be before the line `after`
                 lines += len(block)
                 if fresh:
                     yield lines, [line.rstrip(b"\n") for line in fresh]
@@ -125,15 +126,15 @@ class FollowedSweep:
                 return True
             for event in events:
                 self._observe(event)
-        before = self.lines.lines
+        lines_before = self.lines.lines
         self.lines.count_new_lines()
-        return changed or bool(events) or self.lines.lines != before
+        return changed or bool(events) or self.lines.lines != lines_before
 
     def _observe(self, event: Event) -> None:
         """Add an event to the state; keep the event's description unless it is about an epoch or output."""
         self._line += 1
         self.standing.observe(event)
-        if isinstance(event, EpochReported | OutputPrinted):
+        if isinstance(event, EpochReported | OutputPrinted):  # so many that they would push out all others
             return
         differences = self._follow_change(event) if isinstance(event, SweepChanged) else []
         facts = describe_event(event, self._line, self.standing, differences)
@@ -194,7 +195,7 @@ def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
     try:
         return Outline.of(resuming.reopen(folder.path.parent, folder.name).spec), ""
     except (InputError, StoreError) as error:
-        first = str(error).partition("\n")[0]
+        first_line = str(error).partition("\n")[0]  # the message may list many mistakes
         metric, goal = next(iter(folder.read_info().objectives), ("", ""))
-        unknown = f"how much is left is not known, for the resolved sweep file cannot be read: {first}"
+        unknown = f"how much is left is not known, for the resolved sweep file cannot be read: {first_line}"
         return Outline(name=folder.name, metric=metric, goal=goal), unknown

@@ -98,6 +98,7 @@ class Jobs:
         The process continues if the page's server ends. ``shown`` are the arguments in the command line that is shown;
         by default, they are ``arguments``. Of the jobs that have ended, only the latest are kept.
         """
+        # Files, not pipes: a full or closed pipe would stop the process when the server is busy or has ended.
         output = tempfile.TemporaryFile()  # noqa: SIM115  # it is open as long as the job is remembered
         with tempfile.TemporaryFile() as given:
             given.write(text.encode("utf-8", "replace"))
@@ -112,6 +113,7 @@ class Jobs:
                 start_new_session=True,  # the process continues when the page's server ends
             )
         self._last += 1
+        # What follows `--` is no option: a note may have the text "--detach".
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
         command = show_command(arguments if shown is None else shown)
         detaches = "--detach" in options or "--address" in options  # a job of a cluster runs in the background, too
@@ -134,6 +136,7 @@ class Jobs:
         for job in self._jobs.values():
             theirs = job.subject
             is_same = (theirs.sweep, theirs.file) == (subject.sweep, subject.file)
+            # With the trial "", it is the page of the sweep, which shows the jobs of all trials.
             if is_same and subject.trial in ("", theirs.trial) and not job.is_dismissed:
                 found.append(job)
         return found
@@ -141,6 +144,6 @@ class Jobs:
     def _forget_old(self) -> None:
         """Remove the oldest jobs that have ended, until at most 100 jobs are kept; running ones are never removed."""
         ended = [job for job in self._jobs.values() if job.process.poll() is not None]
-        for job in ended[: max(len(self._jobs) - KEPT, 0)]:
+        for job in ended[: max(len(self._jobs) - KEPT, 0)]:  # they are in the order of their starts
             job.output.close()
             del self._jobs[job.number]

@@ -81,7 +81,7 @@ class KnownTrainables:
         Returns at once if another thread is reading it. If it cannot be found, it is kept without facts. The facts of
         at most 20 trainables are kept.
         """
-        if trainable in self._reading:
+        if trainable in self._reading:  # each key that is pressed may ask for it again
             return
         self._reading.add(trainable)
         try:
@@ -109,5 +109,6 @@ def _get_change_times(source: Source) -> dict[Path, int]:
 
     If all files are sweep's, one of them is returned.
     """
+    # Without any file, the facts would be read again every 5 seconds (`_Read.is_fresh`), so one of sweep's is taken.
     theirs = [path for name, path in source.files.items() if get_top_package(name) not in OURS]
     return {path: _get_change_time(path) for path in theirs or [*source.files.values()][:1]}

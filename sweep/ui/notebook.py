@@ -67,6 +67,7 @@ def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
     folder = ResultsFolder.open(find_local_folder(results, "sweep.show"), name)
     if is_url(name):
         return str(name).rstrip("/").rpartition("/")[0], folder.name
+    # `ResultsFolder.open` also finds a folder outside of `results`, whose server is another one.
     is_inside = folder.path.parent == find_local_folder(results)
     return str(results) if is_inside else str(folder.path.parent), folder.name
 
@@ -76,6 +77,7 @@ def find_server(results: str) -> PageServer:
 
     Raises `InputError` if the process does not start.
     """
+    # Absolute, because the current folder may change between two calls.
     key = results if is_url(results) else str(Path(results).resolve())
     known = servers.get(key)
     if known is not None and known.process.poll() is None:
@@ -96,7 +98,7 @@ def _end_servers() -> None:
 
     If the kernel is killed instead, each server notices that its parent is gone, and ends.
     """
-    for server in servers.values():
+    for server in servers.values():  # all of them first, so that they end at the same time
         server.process.terminate()
     for server in servers.values():
         try:

@@ -142,15 +142,18 @@ class _Reader:
         while content < end and self._text[content] == " ":
             content += 1
         column = content - start
+        # A blank line comes first: it may be part of a text after `|`, or the place of the next key.
         if content == end:
             self._record_blank_line(start, end)
             return end + 1
         if self._text_block_column is not None and column > self._text_block_column:
             return end + 1
         self._text_block_column = None
+        # Comments, directives, and lines between documents; a tab cannot indent in YAML.
         if self._text[content] in "#%\t" or self._text.startswith(("---", "..."), start):
             return end + 1
         at = content
+        # A line may open several lists, as "- - a" does.
         while self._text[at] == "-" and (at + 1 == end or self._text[at + 1] == " ") and len(self._levels) < MAX_DEPTH:
             self._open_item(at - start)
             dash = at
@@ -186,6 +189,7 @@ class _Reader:
 
     def _open_item(self, column: int) -> None:
         """Add the list item whose dash is in the column ``column``, after closing the blocks that end before it."""
+        # A key in the same column stays open: its list need not be indented.
         while self._levels[-1].column > column or (self._levels[-1].column == column and self._levels[-1].is_item):
             self._levels.pop()
         parent = self._levels[-1].path
@@ -201,7 +205,7 @@ class _Reader:
         ``dash`` is the offset of the dash, ``end`` that of the end of its line.
         """
         if dash < self._cursor <= end:
-            space = self._cursor == dash + 1
+            space = self._cursor == dash + 1  # directly after the dash
             path = self._levels[-1].path
             self._record_place(kind="item", path=path, start=self._cursor, end=self._cursor, needs_space=space)
 
@@ -213,7 +217,7 @@ class _Reader:
         found = _BLOCK_KEY.match(self._text, at, end)
         if found is None:
             return self._read_word(at, end, column)
-        while self._levels[-1].column >= column:
+        while self._levels[-1].column >= column:  # blocks that end before this key
             self._levels.pop()
         parent, written = self._levels[-1].path, found["key"].rstrip()
         key = remove_quotes(written)
@@ -229,6 +233,7 @@ class _Reader:
         It begins at ``at``, in the column ``column`` of the line that ends at ``end``.
         """
         top = self._levels[-1]
+        # The dash must be in this line: a word in a later line belongs to no item, and may become a key.
         is_item = top.is_item and top.column < column and self._has_dash_in_line(at, top.column)
         if self._text[at] in "[{":
             path = top.path if is_item else self._find_parent(column)
@@ -259,14 +264,14 @@ class _Reader:
         if anchors_and_tags:
             at = anchors_and_tags.end()
         if at == end or self._text[at] == "#":
-            first = at if anchors_and_tags else after_colon
+            first = at if anchors_and_tags else after_colon  # a value comes after its anchor or tag
             if first <= self._cursor <= at:
-                space = self._text[self._cursor - 1] not in " \t"
+                space = self._text[self._cursor - 1] not in " \t"  # it is directly after the colon
                 self._record_place(kind="value", path=path, start=self._cursor, end=self._cursor, needs_space=space)
             return end + 1
         if self._text[at] in "[{":
             return self._read_brackets(path, at, column)
-        if self._text[at] in "|>":
+        if self._text[at] in "|>":  # the value is the text in the lines below: nothing is proposed in it
             self._text_block_column = column
             return end + 1
         value_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
@@ -333,9 +338,9 @@ class _Reader:
             self._record_gap("key", path, begin, at, after="{,")
             if at == len(self._text):
                 return at
-            if self._text[at] in "}]":
+            if self._text[at] in "}]":  # a wrong bracket closes it, too, as one that is mistyped
                 return at + 1
-            if self._text[at] in ",:[{":
+            if self._text[at] in ",:[{":  # between two pairs, or a mistake: no key begins so
                 at += 1
                 continue
             at = self._read_pair(path, at, depth)
@@ -348,9 +353,9 @@ class _Reader:
         end = self._find_scalar_end(at, _PLAIN_IN_FLOW)
         key = remove_quotes(self._text[at:end])
         colon = self._skip_spaces(end)
-        if not self._text.startswith(":", colon):
+        if not self._text.startswith(":", colon):  # the key is still being typed
             self._record_word("key", path, at, end, in_flow=True)
-            return max(end, at + 1)
+            return max(end, at + 1)  # always further, even if the character at `at` begins no word
         self._record_key(path, key, at, end, in_flow=True)
         inner = (*path, key)
         self._outline.values.setdefault(inner, "")
@@ -376,7 +381,7 @@ class _Reader:
             self._record_gap("value", inner, begin, at, after="[,")
             if at == len(self._text):
                 return at
-            if self._text[at] in "]}":
+            if self._text[at] in "]}":  # a wrong bracket closes it, too, as one that is mistyped
                 return at + 1
             if self._text[at] == ",":
                 number += 1
@@ -410,6 +415,7 @@ class _Reader:
     def _check_closed(self, start: int) -> None:
         """Raise `_Unclosed` if the line that begins at ``start`` looks like a key or an item of the outer block."""
         content = self._skip_spaces(start)
+        # Lines that are indented further belong to the brackets, and blank lines and comments tell nothing.
         if content - start > self._flow_column or self._text[content : content + 1] in ("", "\n", "#"):
             return
         end = self._find_line_end(content)
@@ -434,6 +440,7 @@ class _Reader:
         """
         if not begin <= self._cursor <= end or self._text[begin - 1] not in after:
             return
+        # In the part of the cursor's line that belongs to the blanks, a `#` begins a comment.
         line = self._text[self._text.rfind("\n", 0, self._cursor) + 1 : self._cursor]
         if "#" in line[max(0, len(line) - (self._cursor - begin)) :]:
             return
@@ -456,7 +463,7 @@ class _Reader:
         if in_quotes:
             quote = self._text[start]
             start += 1
-            if end > start and self._text[end - 1] == quote:
+            if end > start and self._text[end - 1] == quote:  # otherwise the closing quote has not been typed yet
                 end -= 1
             if not start <= self._cursor <= end:
                 return

@@ -17,6 +17,7 @@ def find_folder(results: Path, name: str) -> ResultsFolder:
     """
     is_plain = bool(name) and name[0] not in ".-" and name.isprintable() and not set(name) & {"/", "\\"}
     folder = ResultsFolder(results / name)
+    # The system raises an error for a file with a longer name.
     if is_plain and len(name.encode("utf-8", "replace")) <= 200 and (folder.info.is_file() or folder.log.is_file()):
         return folder
     known = list_names(results)

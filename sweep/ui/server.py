@@ -159,7 +159,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         answer = _refuse(request, Refusal(error.status, error.reason))
     except SweepError as error:
         answer = _refuse(request, Refusal(_find_status(error), printable(str(error))), error)
-    if not answer.prepared:
+    if not answer.prepared:  # a stream has been sent, with these headers: see `_open_stream`
         for name, value in access.make_headers(request.app[PAGE].access).items():
             answer.headers.setdefault(name, value)
     return answer
@@ -170,10 +170,12 @@ async def _answer_request(request: web.Request, handler: Handler) -> web.StreamR
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
     refusal = access.find_refusal_of_method_or_size(asked)
+    # Before the host is checked: a pass makes the host of a notebook's proxy known.
     if refusal is None and secrets.frames is not None and _brings_pass(request):
         return _answer_pass(request, request.query["pass"], secrets.frames)
     refusal = refusal or access.find_refusal_of_host(asked, secrets)
     token = request.query.get("token")
+    # Before the cookie is checked, because a token is what brings it.
     if refusal is None and token is not None and request.method == "GET":
         return _exchange_token(request, token)
     refusal = refusal or access.find_refusal(asked, secrets)
@@ -236,12 +238,14 @@ def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Respon
     if not access.is_pass(given, secrets.token):
         return _refuse(request, Refusal(403, "this is the page of another kernel; run the cell again"))
     if request.path == "/-/here":
+        # The script runs in the notebook's page, whose origin is not known here.
         return web.Response(status=204, headers={"Access-Control-Allow-Origin": "*"})
     forward = f"./{quote(request.query.get('sweep', ''), safe='')}"
     answer = _make_html_answer(
         shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward)
     )
     if given in frames.used:  # the notebook has created its frame again
+        # The cookie shows that this browser has used the pass before.
         if access.is_same(request.cookies.get(_name_cookie(request), ""), secrets.cookie):
             return answer
         return _refuse(request, Refusal(403, "this cell has opened the page in another browser; run the cell again"))
@@ -271,7 +275,7 @@ def _refuse(request: web.Request, refusal: Refusal, error: SweepError | None = N
     """
     if request.method in ("GET", "HEAD") and not request.path.endswith(".json") and "/-/" not in request.path:
         title = f"{refusal.status} {HTTPStatus(refusal.status).phrase}"
-        is_let_in = refusal.status != HTTPStatus.FORBIDDEN
+        is_let_in = refusal.status != HTTPStatus.FORBIDDEN  # 403 is the answer to a request without the cookie
         page = shells.draw_message(title, refusal.reason, root=_find_root(request), is_let_in=is_let_in)
         return web.Response(text=page, content_type="text/html", status=refusal.status)
     content = describe_error(error or SweepError(refusal.reason))
@@ -311,6 +315,7 @@ def _draw_page(request: web.Request, page: str, title: str, **values: object) ->
 
 def _find_root(request: web.Request) -> str:
     """Return the relative address of ``/`` from a page; it also works behind a proxy that adds a path."""
+    # Relative to `/a/b`, the root is one folder up: the last part of an address is no folder.
     return "../" * (request.rel_url.raw_path.count("/") - 1) or "./"
 
 
@@ -339,7 +344,7 @@ async def _send_list(request: web.Request) -> web.Response:
     """Send the list of sweeps as JSON, waiting until it has been read first; an empty list if that fails."""
     shelf = request.app[PAGE].shelf
     async with shelf.keep_up_to_date():
-        while not shelf.version:
+        while not shelf.version:  # it also grows if reading fails
             await shelf.news.wait(KEEP_ALIVE_S)
     return web.Response(text=shelf.content or "[]", content_type="application/json")
 
@@ -396,6 +401,7 @@ async def _save_report(request: web.Request) -> web.Response:
     folder = _open_folder(request, request.match_info["name"])
     html = await request.app[PAGE].reading.run(page, [folder])
     answer = web.Response(body=html.encode("utf-8", "backslashreplace"), content_type="text/html", charset="utf-8")
+    # In this form, the name of the file may have any characters.
     answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(folder.name, safe='')}.html"
     return answer
 
@@ -441,7 +447,7 @@ async def _send_trial(request: web.Request) -> web.Response:
     watch = _find_watch(request)
     numbers = [int(request.match_info["trial"])]
     beside = request.query.get("beside", "")
-    if beside.isdecimal() and len(beside) < 10:
+    if beside.isdecimal() and len(beside) < 10:  # as the route allows for the trial itself
         numbers.append(int(beside))
     events = {}
     if watch.sweep is not None:
@@ -504,7 +510,7 @@ async def _stream_list(request: web.Request) -> web.StreamResponse:
     shelf = page.shelf
     stream = await _open_stream(request)
     sent = 0
-    with suppress(ConnectionError):
+    with suppress(ConnectionError):  # raised by a write after the browser has left
         async with shelf.keep_up_to_date():
             while not page.ends.is_set():
                 if shelf.version != sent:
@@ -522,7 +528,7 @@ async def _stream_nothing(request: web.Request) -> web.StreamResponse:
     stream = await _open_stream(request)
     page.quiet_pages += 1
     try:
-        with suppress(ConnectionError):
+        with suppress(ConnectionError):  # raised by a write after the browser has left, which is how that is noticed
             while not page.ends.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(page.ends.wait(), KEEP_ALIVE_S)
@@ -540,8 +546,8 @@ async def _wait_for_news(page: Page, news: Awaitable[bool]) -> bool:
     waiting = asyncio.ensure_future(news)
     ends = asyncio.ensure_future(page.ends.wait())
     await asyncio.wait((waiting, ends), return_when=asyncio.FIRST_COMPLETED)
-    ends.cancel()
-    if not waiting.done():
+    ends.cancel()  # it would otherwise wait as long as the server runs
+    if not waiting.done():  # the server shuts down
         waiting.cancel()
         return True
     return waiting.result()
@@ -557,7 +563,7 @@ async def _stream_sweep(request: web.Request) -> web.StreamResponse:
     after = request.headers.get("Last-Event-ID", request.query.get("after", ""))
     stream = await _open_stream(request)
     reader = _StreamReader(watch, stream, int(after) if after.isdecimal() and len(after) < 16 else None)
-    with suppress(ConnectionError):
+    with suppress(ConnectionError):  # raised by a write after the browser has left
         async with watch.keep_up_to_date():
             while not page.ends.is_set():
                 await reader.send_news(page.reading)
@@ -603,6 +609,7 @@ class _StreamReader:
         if sweep is None:
             return
         lines = sweep.lines
+        # The browser may also have more lines than there are, of a log that was replaced while it was not connected.
         is_another = self._replaced not in (None, sweep.replaced) or (self._line or 0) > lines.lines > 0
         self._replaced = sweep.replaced
         if is_another:
@@ -613,7 +620,7 @@ class _StreamReader:
         if self._line >= lines.lines:
             return
         parts = lines.read(self._line)
-        while (part := await reading.run(next, parts, None)) is not None:
+        while (part := await reading.run(next, parts, None)) is not None:  # each part is read in a thread
             self._line, found = part
             await _send_event(
                 self._stream, "log", "\n".join(line.decode("ascii", "replace") for line in found), self._line
@@ -642,7 +649,7 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
     """
     try:
         content = json.loads(await request.read())
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # RecursionError: thousands of brackets
         content = None
     if not isinstance(content, dict) or not all(_is_text(value) for value in content.values()):
         raise InputError.one("request", "is no object of texts")
@@ -724,7 +731,7 @@ async def _show_draft(request: web.Request) -> web.Response:
     if opened is not None:
         text, file = drafts.read_file(page.folder, opened), opened
     page.start_task(page.reading.run(drafts.prepare_proposals))
-    if source is None and opened is None:
+    if source is None and opened is None:  # the template names a trainable of the folder, so the search comes first
         await page.reading.run(page.trainables.search_folder, page.folder)
         text = await page.reading.run(drafts.write_template, page.trainables, file)
     else:
@@ -792,6 +799,7 @@ async def _plan_draft(request: web.Request) -> web.Response:
     more = [*acts.make_results_option(page.place), *(["--time"] if given.get("time") else [])]
     file = given.get("file", "") or drafts.FILE
     subject = Subject(title="Plan", file=file)
+    # The command line that is shown reads the file, as a person would type it.
     job = page.jobs.start(subject, ["plan", "--stdin", *more, "--", file], given.get("text", ""), ["plan", file, *more])
     return _make_json_answer(job.describe())
 
@@ -839,13 +847,14 @@ async def _serve(page: Page, listening: socket.socket, beside: int | None, withi
     await web.SockSite(runner, listening).start()
     preparing = asyncio.create_task(page.reading.prepare())
     try:
-        seen = time.monotonic()
-        while beside is None or time.monotonic() - seen < LINGER_S:
+        last_needed = time.monotonic()  # when a page was open or the process `beside` was last seen alive
+        while beside is None or time.monotonic() - last_needed < LINGER_S:
             await asyncio.sleep(SETTLED_S)
-            if within is not None and os.getppid() != within:  # true at once, even of a process that nobody waits for
+            # An orphan gets another parent at once; the number of the old one stays taken until somebody waits for it.
+            if within is not None and os.getppid() != within:
                 break
             if page.browsers or (beside is not None and _is_alive(beside)):
-                seen = time.monotonic()
+                last_needed = time.monotonic()
     finally:
         preparing.cancel()
         await runner.cleanup()
@@ -857,6 +866,6 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # it is of another user
         return True
     return True

@@ -66,7 +66,7 @@ class Shelf:
 
         Even then, the old row is returned for 5 times as long as it took to make it.
         """
-        stamp = _fingerprint_sweep(folder)
+        stamp = _fingerprint_sweep(folder)  # before the row is made: what changes meanwhile is seen next time
         known = self._known.get(folder.name)
         now = time.monotonic()
         if known is not None and (known.stamp == stamp or now < known.again):
@@ -88,8 +88,8 @@ class Shelf:
         if folder.name not in self._running:
             self._running[folder.name] = FollowedSweep(folder)
         followed = self._running[folder.name]
-        for _ in range(LOOKS):
-            if not followed.read_on():
+        for _ in range(LOOKS):  # a long log is read over several lists, so that none takes long
+            if not followed.read_on():  # nothing was left to read
                 break
         if followed.is_behind:
             return {}
@@ -119,7 +119,7 @@ def _make_row(folder: ResultsFolder) -> dict[str, Any]:
         )
     more = ShelfRow() if summary.state == "damaged" else _describe_file(folder, summary)
     row = as_plain(summary)
-    if not isinstance(row, dict):
+    if not isinstance(row, dict):  # never, of a record, but its type allows it
         raise TypeError(f"{row!r} is no object")
     return row | {"version": 1} | _convert_fields_to_json(more)
 
@@ -131,7 +131,7 @@ def _convert_fields_to_json(row: ShelfRow) -> dict[str, Any]:
 
 
 def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
-    """Return the fields of a row that come from the sweep file and the log; `left_s` and `file` keep their defaults.
+    """Return the fields of a row that come from the sweep file and the log; `left_s` keeps its default.
 
     ``summary`` is that of the sweep. The number of trials and the share are None if the sweep file cannot be read.
     """
@@ -139,6 +139,7 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
     try:
         spec = resuming.reopen(folder.path.parent, folder.name).spec
         if spec.all_trials is not None:
+            # `all_trials` has no confirmation, and there may have been more trials before the file was changed.
             total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
     except (InputError, StoreError):  # the file was made by hand or by another version; its results can still be listed
         pass
@@ -159,4 +160,5 @@ def read_question(folder: ResultsFolder) -> str:
             first = file.readline(QUESTION)
     except OSError:
         return ""
+    # The file may begin with a byte order mark, as some editors write it.
     return first.lstrip("\ufeff# ").strip() if first.lstrip("\ufeff").startswith("#") else ""

@@ -33,7 +33,7 @@ class TrainableFinder:
             for name in self._list_names(path):
                 found[f"{module}:{name}"] = f"In {path.relative_to(folder)}."
         for module, path in _list_our_modules():
-            for name in self._list_names(path):
+            for name in self._list_names(path):  # the folder may have a module of the same name, which goes first
                 found.setdefault(f"{module}:{name}", "One that comes with sweep.")
         return found
 
@@ -47,7 +47,7 @@ class TrainableFinder:
             names: tuple[str, ...] = ()
             if facts.st_size <= LARGEST:
                 names = tuple(find_trainables(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, SyntaxError):
+        except (OSError, ValueError, SyntaxError):  # not kept: a file that is being edited may be valid in a moment
             return ()
         self._known[path] = facts.st_mtime_ns, names
         return names
@@ -71,6 +71,7 @@ def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
 def _list_our_modules() -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each public module of sweep's own trainables, except those in `INNER`."""
     spec = importlib.util.find_spec(OURS)
+    # None twice: the package is not installed, or it is a module without a folder.
     for place in (spec.submodule_search_locations if spec is not None else None) or ():
         for path in sorted(Path(place).glob("*.py")):
             if not path.stem.startswith("_") and path.stem not in INNER:
@@ -83,10 +84,10 @@ def find_trainables(text: str) -> Iterator[str]:
     They are classes derived from a `KerasTrainable` or similar to one, and functions with two parameters of which the
     second is ``report``. Raises `SyntaxError` if the text is not Python.
     """
-    classes = {BASE}
+    classes = {BASE}  # names of trainables so far: those defined above or imported from sweep's own package
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and _is_trainable_class(node, classes):
-            classes.add(node.name)
+            classes.add(node.name)  # also a private one, from which others may be derived
             if not node.name.startswith("_") and node.name != BASE:
                 yield node.name
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):

@@ -85,7 +85,7 @@ def read_trials(
     tables = reading.read_tables(folder)
     sweep = make_sweep(folder, tables)
     by_number = {trial.trial: at for at, trial in enumerate(sweep.trials)}
-    for number in numbers:
+    for number in numbers:  # all are checked before anything is read for one
         if number not in by_number:
             raise folder.make_no_trial_error(number, by_number.keys())
     found = []
@@ -169,7 +169,7 @@ def _list_times(row: Mapping[str, Value]) -> tuple[TimePart, ...]:
             parts.append(TimePart(name=name.removeprefix("overhead.").removesuffix("_s"), seconds=value))
             measured += value
     overhead = row.get("overhead_s")
-    if isinstance(overhead, float) and overhead - measured > 0.001:
+    if isinstance(overhead, float) and overhead - measured > 0.001:  # less is an error of rounding
         parts.append(TimePart(name="wait", seconds=overhead - measured))
     parts.sort(key=lambda part: -part.seconds)
     train = row.get("train_s")

@@ -95,7 +95,7 @@ class Reading:
         """Import the libraries in a thread, at the first call; wait until that is done."""
         if self._ready is None:
             self._ready = asyncio.get_running_loop().run_in_executor(self._threads, import_libraries)
-        await asyncio.shield(self._ready)
+        await asyncio.shield(self._ready)  # a request that is given up must not cancel it for the others
 
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
         """Call ``work`` with ``arguments`` in a thread, after `prepare`; return its result or raise its exception."""
@@ -202,8 +202,8 @@ class Watch(KeptUpToDate):
         now = time.monotonic()
         if sweep.running != was_running:
             self._report_due = now  # its report says something else from now on
-        is_due = sweep.running and now - self._told > TICK_S
-        if changed or not self.facts or is_due or self.problem:
+        is_due = sweep.running and now - self._told > TICK_S  # the time left changes without any event
+        if changed or not self.facts or is_due or self.problem:  # a problem is over if the look has succeeded
             self._told = now
             self.facts = encode_line(await self._reading.run(sweep.describe))
             self.facts_version += 1
@@ -211,7 +211,7 @@ class Watch(KeptUpToDate):
             self._wake_browsers()
         self._renew_report()
         if sweep.is_behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
-            return 0.01
+            return 0.01  # nothing else waits: read the next part at once
         if sweep.is_behind and self.report is None and self._is_reporting:  # of a large log, the report comes first
             return IDLE_LOOK_S
         if sweep.is_behind or sweep.running:
@@ -231,7 +231,7 @@ class Watch(KeptUpToDate):
         sweep = self.sweep
         if sweep is None or self._is_reporting:
             return
-        if sweep.is_behind and sweep.lines.end < SMALL_BYTES:
+        if sweep.is_behind and sweep.lines.end < SMALL_BYTES:  # soon read, and the report would be outdated then
             return
         is_outdated = self.report is None or self.report.key != (sweep.lines.lines, sweep.running)
         if is_outdated and time.monotonic() >= self._report_due:
@@ -246,7 +246,7 @@ class Watch(KeptUpToDate):
             self.report_problem = ""
         except SweepError as error:
             self.report_problem = str(error)
-        except Exception as error:  # as above
+        except Exception as error:  # the page shows it, and the next report may succeed
             logging.getLogger(__name__).exception("the report on %s could not be made", self.folder.name)
             self.report_problem = in_short(error)
         self._report_due = time.monotonic() + max(REST * cost_s, SETTLE_S)
@@ -303,6 +303,7 @@ class ShelfWatch(KeptUpToDate):
         if content != self.content or self.problem:
             self.content, self.problem = content, ""
             self._wake_browsers()
+        # A long list may take seconds to read, and must not occupy the machine while sweeps train.
         return max(IDLE_LOOK_S, REST * (time.monotonic() - began))
 
     def _wake_browsers(self) -> None:
@@ -322,6 +323,7 @@ class Watches:
 
         Drops the watches that no browser has shown for two minutes.
         """
+        # The names are listed first, because a mapping must not change while it is gone through.
         for name in [name for name, watch in self._watches.items() if watch.is_forgotten]:
             del self._watches[name]
         if folder.name not in self._watches:

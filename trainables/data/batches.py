@@ -45,7 +45,7 @@ class BatchSplit(Examples):
         total = hashlib.blake2b(digest_size=16)
         self._sizes: list[int] = []
         kinds: dict[str, Any] = {}
-        with seeding_python_and_numpy(0):
+        with seeding_python_and_numpy(0):  # so that the digest is the same in another process
             for batch in self._read.batches(range(count)):
                 self._sizes.append(len(tf.nest.flatten(batch)[0]))
                 kinds.setdefault(str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch)
@@ -54,7 +54,7 @@ class BatchSplit(Examples):
                     for part in sources.list_content(leaf):
                         total.update(np.ascontiguousarray(part).tobytes())
         self._kinds = list(kinds.values())
-        with seeding_python_and_numpy(1):
+        with seeding_python_and_numpy(1):  # another seed: a batch that draws differs from the first reading
             again = _convert_batch(dataset[0])
         if not all(map(np.array_equal, tf.nest.flatten(self._kinds[0]), tf.nest.flatten(again))):
             raise DataError("batch 0 of the PyDataset is another one when it is asked again; draw in augment() instead")
@@ -151,7 +151,7 @@ class _RepeatableDataset:
         if seed is None or not self.changes_itself:
             return self.given
         dataset, (its_seed, done) = self._present
-        if its_seed != seed or done > number - 1:
+        if its_seed != seed or done > number - 1:  # it cannot go back
             dataset = copy.deepcopy(self.given)
             done = 0
         for before in range(done + 1, number):

@@ -186,6 +186,7 @@ class BucketSplit(Examples):
             if other != first:
                 raise DataError(f"buckets of {first} and {other}, expected one kind")
         self.size = sum(part.size for part in self.parts)
+        # Whether the data stays on the devices is decided for all buckets together, not for each part.
         leaves = [leaf for part in self.parts for leaf in part.leaves()]
         arrays = [part.arrays for part in self.parts]
         fits = residence.fit_on_devices(leaves, replicas, resident_bytes)
@@ -202,7 +203,7 @@ class BucketSplit(Examples):
         The count ends after one large batch of the first bucket that has more than ``small`` examples. If there is no
         such bucket, both numbers are the number of buckets.
         """
-        for i, part in enumerate(self.parts):
+        for i, part in enumerate(self.parts):  # a bucket of at most `small` examples is one batch of either size
             if part.size > small:
                 return i + 1, i + count_updates(min(large, part.size), small)
         return len(self.parts), len(self.parts)
@@ -253,11 +254,11 @@ def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order
     seed = which.seed
     number = which.number
     seeds: list[int | None] = [None] * len(sizes)
-    if seed is not None:
+    if seed is not None:  # one for each bucket, or buckets of one size would be shuffled alike
         seeds = [mix_seeds(seed, i) for i in range(len(sizes))]
     orders = []
-    for size, its in zip(sizes, seeds, strict=True):
-        orders.append(permutation(size, its, number))
+    for size, bucket_seed in zip(sizes, seeds, strict=True):
+        orders.append(permutation(size, bucket_seed, number))
     batches = []
     for bucket, order in enumerate(orders):
         for start in range(0, len(order), batch_size):
@@ -344,6 +345,7 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
                 if left < 0:
                     return None
                 total.update(f"{part.dtype} {part.shape}".encode())
+                # A view costs no copy, but scalars and empty arrays have none.
                 total.update(part.view(np.uint8).data if part.ndim and part.size else part.tobytes())
     return total.hexdigest()
 
@@ -357,7 +359,7 @@ def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] |
     for leaf in leaves:
         if isinstance(leaf, np.ndarray):
             size_bytes += leaf.nbytes
-        else:
+        else:  # rows that are decoded at each use count as too large
             size_bytes += LARGEST_BYTES + 1
     if size_bytes > LARGEST_BYTES:
         yield None

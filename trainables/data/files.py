@@ -71,14 +71,14 @@ class Records:
             for i, number in enumerate(numbers):
                 file = int(np.searchsorted(starts, number, "right")) - 1
                 offset = int(self.offsets[file][number - starts[file]])
-                found[i] = self._reader(file).read(offset)[0]
+                found[i] = self._reader(file).read(offset)[0]  # of the record and the position after it
         return found
 
     def _reader(self, file: int) -> Any:
         if file not in self._open:
             self._open[file] = tensorflow_private.tf_record_random_reader(self.files[file])
             if len(self._open) > OPEN_FILES:
-                self._open.popitem(last=False)
+                self._open.popitem(last=False)  # the file that was not read for the longest time
         self._open.move_to_end(file)
         return self._open[file]
 
@@ -104,6 +104,7 @@ def _find_record_offsets(file: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         while position < end:
             found.append(position)
             head = shard.read(8)
+            # 16: all but the data. If the file ends within the length, `end` makes the position too large.
             position += 16 + (struct.unpack("<Q", head)[0] if len(head) == 8 else end)
             if position > end:
                 raise DataError(
@@ -170,6 +171,7 @@ def tfrecords(
         size,
         lambda buffer: tfrecords(pattern, features, example, buffer),
         (parsed,),
+        # the same passes over the records' numbers in place of the records
         visited(lambda span: tf.data.Dataset.range(span[0], span[1]), [*records.file_spans]),
         records.fetch,
     )
@@ -214,13 +216,14 @@ def parquet(
         flat = dtype is None and first.shape[1] == 1  # targets or weights with one number per row
         kind = np.dtype(dtype or first.dtype)
 
-        row_bytes = max(8 * first.shape[1], 1)
+        row_bytes = max(8 * first.shape[1], 1)  # numbers have at most 8 bytes; lists may be empty
         rows_at_once = max(BLOCK_BYTES // row_bytes, 1)
 
         def blocks() -> Iterator[np.ndarray[Any, Any]]:
             for name, file in files:
                 for batch in file.iter_batches(rows_at_once, columns=columns):
                     block = _convert_to_matrix(batch, columns, name)
+                    # With `dtype`, blocks of any type are cast to it.
                     if block.shape[1:] != first.shape[1:] or (not dtype and block.dtype != kind):
                         raise DataError(
                             f"{name}: column {columns[0]!r} has rows of {block.shape[1]} x {block.dtype}, "
@@ -246,7 +249,7 @@ def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[
     for column in columns:
         values = batch.column(column)
         listed = pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)
-        nulls = values.null_count
+        nulls = values.null_count  # of whole rows; those within lists are counted below
         numbers = values.flatten() if listed else values
         kind = numbers.type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
@@ -368,7 +371,7 @@ class Images:
                 self._decode(tf.constant(file))
             except tf.errors.OpError:
                 return str(file)
-        return f"one of {len(files)} images"
+        return f"one of {len(files)} images"  # none fails any more, such as a file that was still being written
 
 
 def _hash_name(file: Path) -> float:

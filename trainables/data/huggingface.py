@@ -26,7 +26,7 @@ def columns(
     """
     if not hasattr(dataset, "with_format") or not hasattr(dataset, "column_names"):
         raise DataError(f"a {type(dataset).__name__}, expected a datasets.Dataset")
-    if isinstance(dataset, dict):
+    if isinstance(dataset, dict):  # a `DatasetDict`, as `load_dataset` returns it without a split
         raise DataError(f"a {type(dataset).__name__} with the splits {', '.join(dataset)}; expected one of them")
     if not hasattr(dataset, "__len__"):
         raise DataError(f"a {type(dataset).__name__}, which is read as a stream; load it without streaming=True")
@@ -70,6 +70,7 @@ def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np
 
 
 def _read_block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
+    # As NumPy arrays, nulls of numbers could not be told from NaN.
     if dataset.with_format("arrow")[start:stop].column(name).null_count:
         raise DataError(f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none")
     block = np.asarray(dataset.with_format("numpy")[start:stop][name])

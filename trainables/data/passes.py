@@ -97,14 +97,14 @@ class ChunkPrefetcher:
         while (chunk := coming.result()) is not None:
             coming = self._pool.submit(next, chunks, None)
             yield chunk
-            del chunk
+            del chunk  # large; do not keep it while waiting for the next one
         if which.seed is not None:
             self._begun = self._begin(replace(which, number=which.number + 1, skipped=0))
 
     def _begin(self, which: Pass) -> tuple[Pass, Iterator[Chunk], Future[Chunk | None]]:
         if self._begun is not None and self._begun[0] == which:
             return self._begun
-        self._begun = None
+        self._begun = None  # the beginning of another pass, which will not be used
         chunks = self._make(which)
         return which, chunks, self._pool.submit(next, chunks, None)
 
@@ -138,7 +138,7 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
     several ``threads`` (by default as many as the trial has CPUs); other objects, and small rows, by one.
     """
     target = residence.allocate_aligned((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
-    places = np.argsort(rows, kind="stable")
+    places = np.argsort(rows, kind="stable")  # positions in `target`, by ascending row of the array
 
     def read(start: int, step: int = GATHER_ROWS) -> None:
         some = places[start : start + step]
@@ -146,6 +146,7 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
 
     if threads is None:
         threads = tf.config.threading.get_inter_op_parallelism_threads()
+    # At least 4 MiB and, with more than 256 rows, at least about 16 KiB a row.
     large = target.nbytes >= THREADED_BYTES * max(1, len(rows) // MANY_ROWS)
     if threads > 1 and isinstance(leaf, np.ndarray) and large:
         step = min(-(-len(rows) // threads), GATHER_ROWS)
@@ -470,6 +471,7 @@ class HeldOut:
         Raises: ValueError or TypeError: if ``validation_batch_size`` is wrong.
         """
         size = get_validation_batch_size(hp, batch_size)
+        # `validation_steps` counts batches of `size`, so that another size would select other examples.
         asked = "validation_batch_size" in hp or "validation_steps" in hp
         if asked or size == batch_size:
             as_trained = None
@@ -555,7 +557,7 @@ def take_batches(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterat
 
     Raises: RuntimeError: if there are fewer batches.
     """
-    while count:
+    while count:  # if `chunks` ends, Python turns the StopIteration of `next` into RuntimeError
         chunk, _ = split_chunk(next(chunks), batch_size, count)
         count -= count_updates(len(chunk.order), batch_size)
         yield chunk

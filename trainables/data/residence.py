@@ -62,15 +62,16 @@ def load_shared(
     if shared is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locking(folder / "lock"):
-            shared = _find_shared(folder, hp)
+            shared = _find_shared(folder, hp)  # another worker may have loaded the data while this one waited
             if shared is None:
                 loaded, reads = _load_recording_reads(hp, load)
                 shareable = not has_left() and _can_be_shared(loaded)
                 shared = folder / f"data-{len(list(folder.glob('data-*')))}"
+                # Data that cannot be shared is recorded as well, so that no other worker waits for the lock.
                 _write_shared(loaded if shareable else None, reads, opened or RecordedReads(), shared)
                 if not shareable:
                     return _map_loaded(loaded, reads)
-                del loaded
+                del loaded  # free the memory; this worker uses the files like all others
     structure, reads = _read_about(shared)
     if structure is None:
         return _map_loaded(*_load_recording_reads(hp, load))
@@ -224,15 +225,15 @@ def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
         case None:
             return None
         case dict() if all(isinstance(name, str) for name in data):
-            found = {}
-            for name in sorted(data):
-                found[name] = _encode_structure(data[name], numbers)
-            return {"dict": {name: found[name] for name in data}}  # a model may iterate over it in this order
+            encoded = {}
+            for name in sorted(data):  # `tf.nest.flatten` sorts the keys
+                encoded[name] = _encode_structure(data[name], numbers)
+            return {"dict": {name: encoded[name] for name in data}}  # a model may iterate over it in this order
         case dict():
             raise DataError(f"a dict with the keys {list(data)}, expected names")
         case list():
             return {"list": [_encode_structure(part, numbers) for part in data]}
-        case Buckets():
+        case Buckets():  # before tuple, because it is one
             return {"buckets": _encode_structure(data.parts, numbers)}
         case tuple():
             return {"tuple": [_encode_structure(part, numbers) for part in data]}
@@ -322,7 +323,7 @@ def fit_on_devices(leaves: list[Any], replicas: Replicas, resident_bytes: int | 
         limit = COPIED_ON_CPU
     else:
         limit = resident_bytes
-    return copied <= limit and aliased <= (memory_bytes() or 0) // 2
+    return copied <= limit and aliased <= (memory_bytes() or 0) // 2  # the memory may be unknown
 
 
 def can_be_aliased(leaf: Any) -> bool:
@@ -342,7 +343,7 @@ def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray
         return np.empty(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
+    start = -raw.ctypes.data % ALIGNMENT  # bytes up to the next aligned address
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
@@ -369,6 +370,7 @@ def _host_tensor(leaf: Any, *, given_away: bool) -> tf.Tensor:
 
 
 def _has_shareable_memory(leaf: np.ndarray[Any, Any]) -> bool:
+    # What TensorFlow needs to use the memory as it is, by DLPack.
     return (
         leaf.dtype.kind in "biuf"
         and leaf.dtype.isnative
@@ -403,18 +405,19 @@ class Packed(tf.experimental.ExtensionType):
         """
         dtype = self.none.dtype
         words = tf.gather(self.words, rows)
-        parts = tf.bitcast(words, _get_unsigned_type(dtype))
-        row = tf.shape(self.none)[1:]
-        static = self.none.shape[1:].num_elements()
-        of_words = self.words.shape[1]
-        parts_per_word = WORD // dtype.size
-        flat = tf.reshape(parts, [tf.shape(words)[0], tf.shape(words)[1] * parts_per_word])
-        if static is None or of_words is None or static * dtype.size != of_words * WORD:
+        numbers = tf.bitcast(words, _get_unsigned_type(dtype))
+        row_shape = tf.shape(self.none)[1:]
+        numbers_per_row = self.none.shape[1:].num_elements()
+        words_per_row = self.words.shape[1]
+        numbers_per_word = WORD // dtype.size
+        flat = tf.reshape(numbers, [tf.shape(words)[0], tf.shape(words)[1] * numbers_per_word])
+        # Cut off the padding of a row's last word, except if it is known that there is none.
+        if numbers_per_row is None or words_per_row is None or numbers_per_row * dtype.size != words_per_row * WORD:
             sizes = []
             for axis in range(self.none.shape.rank - 1):
-                sizes.append(row[axis])
+                sizes.append(row_shape[axis])
             flat = flat[:, : functools.reduce(operator.mul, sizes, 1)]
-        unpacked = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row], 0))
+        unpacked = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row_shape], 0))
         unpacked.set_shape([rows.shape[0], *self.none.shape[1:]])
         if unpacked.dtype == dtype:
             return unpacked
@@ -434,10 +437,10 @@ def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
     """
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     size = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
-    count = -(-size // WORD)
-    if size == count * WORD and array.size:
+    words_per_row = -(-size // WORD)
+    if size == words_per_row * WORD and array.size:  # -1 below is ambiguous for an empty array
         return array.reshape(len(array), -1).view(np.int64), array[:0]
-    padded = np.zeros((len(array), count * WORD), np.uint8)
+    padded = np.zeros((len(array), words_per_row * WORD), np.uint8)
     flat = array.reshape(len(array), size // array.dtype.itemsize)
     padded[:, :size] = flat.view(np.uint8).reshape(len(array), size)
     return padded.view(np.int64), array[:0]

@@ -59,19 +59,19 @@ def buckets(
                     f"{name} of row {wrong} are {len(rows[wrong])}, its sequence has {sizes[wrong]} elements"
                 )
     bounds = _choose_lengths(sizes, lengths, count)
-    place = np.searchsorted(bounds, sizes)
-    if (place == len(bounds)).any():
+    bucket_of_example = np.searchsorted(bounds, sizes)  # for each example, the bucket of the shortest length that fits
+    if (bucket_of_example == len(bounds)).any():
         row = int(np.argmax(sizes))
         raise DataError(
             f"row {row} has {sizes[row]} elements, the longest bucket {bounds[-1]}; add a length, or cut rows"
         )
     made = []
     for bucket, length in enumerate(bounds):
-        chosen = np.flatnonzero(place == bucket)
-        if len(chosen):
+        chosen = np.flatnonzero(bucket_of_example == bucket)
+        if len(chosen):  # otherwise no sequence has this length, and the bucket is left out
             padded = {name: _pad_rows(rows, chosen, int(length), padding) for name, rows in inputs.items()}
             others = (_pad_rows(rows, chosen, int(length), value or 0) for rows, value in parts.values())
-            made.append((padded if isinstance(x, Mapping) else padded[""], *others))
+            made.append((padded if isinstance(x, Mapping) else padded[""], *others))  # "" is the name of a single input
     return Buckets(tuple(made))
 
 
@@ -83,7 +83,7 @@ def _choose_lengths(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, 
     if count < 1:
         raise DataError(f"{count} buckets, expected at least one")
     quantiles = np.quantile(sizes, np.arange(1, count + 1) / count, method="higher")
-    multiples = np.maximum(-(-quantiles // ROUNDED_TO), 1)
+    multiples = np.maximum(-(-quantiles // ROUNDED_TO), 1)  # at least 1, even if sequences are empty
     return np.unique(multiples * ROUNDED_TO).astype(int)
 
 
@@ -124,7 +124,7 @@ def _convert_rows(sequences: Any) -> Any:
         return np.asarray(sequences)
     inner = set()
     for row in rows:
-        if row.size:
+        if row.size:  # an empty list tells nothing about the other axes
             inner.add((row.ndim, row.shape[1:]))
     if len(inner) > 1 or any(row.dtype.hasobject for row in rows):
         raise DataError(f"rows of shapes {sorted(inner)[:3]}, expected ones that differ in their first axis alone")
@@ -136,7 +136,7 @@ def _convert_rows(sequences: Any) -> Any:
 def _pad_rows(rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float) -> np.ndarray[Any, Any]:
     if not isinstance(rows, list):
         return np.asarray(rows[chosen])
-    kinds = {row.dtype for row in rows if row.size}
+    kinds = {row.dtype for row in rows if row.size}  # NumPy makes an empty list float64
     kind = np.result_type(*kinds or {np.dtype(np.int32)})
     if kind.kind == "f":
         kind = np.dtype(np.float32)

@@ -53,7 +53,7 @@ class Share:
         found = np.zeros(size, np.bool_)
         for micro_batch in range(self.micro_batches):
             for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
-                part = micro_batch * self.replicas + replica
+                part = micro_batch * self.replicas + replica  # as `replicas.slices.cut_for_replica` numbers them
                 start, stop = fill_bounds(*compute_bounds(size, part, parts), size)
                 found[start:stop] = True
         return found
@@ -83,11 +83,11 @@ class Share:
         `count_most_needed`.
         """
         mine = np.flatnonzero(self.mask_batches(size, batch_size)).astype(np.int32)
-        lies = np.zeros(size, np.int32)
-        lies[mine] = np.arange(len(mine), dtype=np.int32)
+        index = np.zeros(size, np.int32)
+        index[mine] = np.arange(len(mine), dtype=np.int32)
         return np.concatenate(
             [mine, np.full(self.count_most_needed(size, batch_size) - len(mine), mine[-1], np.int32)]
-        ), lies
+        ), index
 
     def arrange_by_replica(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
         """Return the positions of the examples of each replica of this process, and a row for each of all examples.
@@ -98,23 +98,24 @@ class Share:
         the whole batch.
         """
         blocks = [list[Places]() for _ in range(self.local)]
-        lies = np.zeros(size, np.int32)
+        row_of_example = np.zeros(size, np.int32)
         whole, rest = divmod(size, batch_size)
-        row = 0
+        first_row = 0
+        # All whole batches are cut alike and arranged at once; then the smaller last one, if there is one.
         for start, length, times in ((0, batch_size, whole), (whole * batch_size, rest, 1)):
             if not length or not times:
                 continue
             slices, width, within = self._split_by_replica(length)
-            starts = start + length * np.arange(times, dtype=np.int32)
-            rows = row + width * np.arange(times, dtype=np.int32)
+            batch_starts = start + length * np.arange(times, dtype=np.int32)
+            batch_rows = first_row + width * np.arange(times, dtype=np.int32)
             stop = start + length * times
-            lies[start:stop] = (rows[:, None] + within[None]).reshape(-1)
+            row_of_example[start:stop] = (batch_rows[:, None] + within[None]).reshape(-1)
             for local in range(self.local):
                 own = slices[self.rank * self.local + local]
                 filled = np.concatenate([own, np.full(width - len(own), own[-1], np.int32)])
-                blocks[local].append((starts[:, None] + filled[None]).reshape(-1))
-            row += width * times
-        return [np.concatenate(each) for each in blocks], lies
+                blocks[local].append((batch_starts[:, None] + filled[None]).reshape(-1))
+            first_row += width * times
+        return [np.concatenate(each) for each in blocks], row_of_example
 
     def _split_by_replica(self, size: int) -> tuple[list[Places], int, Places]:
         """Return the positions of each replica's examples in a batch of ``size``, the largest slice's size, and rows.
@@ -126,7 +127,7 @@ class Share:
         slices = []
         for mask in each:
             slices.append(np.flatnonzero(mask).astype(np.int32))
-        if sum(map(len, slices)) > size:  # some examples are in two slices
+        if sum(map(len, slices)) > size:  # some examples are in two slices, and so have no single row
             everything = np.arange(size, dtype=np.int32)
             return [everything] * self.replicas, size, everything
         within = np.zeros(size, np.int32)
@@ -140,11 +141,12 @@ class Share:
         The pass has ``size`` examples in batches of ``batch_size``.
         """
         whole = size // batch_size * batch_size
-        rest_size = max(size - whole, 1)
+        rest_size = max(size - whole, 1)  # without a last batch, its mask is never used, but must not be empty
         batch = tf.constant(self.mask_batch(max(batch_size, 1)))
         rest = tf.constant(self.mask_batch(rest_size))
 
         def is_wanted(place: tf.Tensor) -> tf.Tensor:
+            # `tf.where` computes both: this index must be valid even for places in whole batches.
             last = tf.minimum(tf.maximum(place - whole, 0), rest_size - 1)
             return tf.where(place < whole, batch[place % batch_size], rest[last])
 

@@ -88,6 +88,7 @@ class Stream:
         ``wanted`` maps an example's position in the pass, which counts skipped ones, to whether the example is kept;
         both are tensors.
         """
+        # Reading by record number is only of use if examples are left out.
         by_place = self.places is not None and wanted is not None
         if self.places and by_place:
             dataset = self.places(seed, number)
@@ -100,7 +101,7 @@ class Stream:
             dataset = numbered.map(lambda _, example: example)
         if self.fetched is not None and by_place:
             dataset = dataset.batch(FETCHED).map(self.fetched).unbatch()
-        for function in self.maps:
+        for function in self.maps:  # last, so that examples that are not wanted are not even decoded
             dataset = dataset.map(function, tf.data.AUTOTUNE, deterministic=True)
         return dataset
 
@@ -144,6 +145,7 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
     Raises: DataError: if its elements are batches, or could be.
     """
     size = int(dataset.cardinality())
+    # A first axis of unknown length is that of a batch, or of sequences that differ in length.
     if _is_batched(dataset) or (_has_unknown_lengths(dataset) and not _is_of_examples(dataset)):
         raise DataError(_describe_unbatching(dataset))
     endless = size == tf.data.INFINITE_CARDINALITY
@@ -155,6 +157,7 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         if seed is None:
             return dataset
+        # An empty dataset, of size 0, needs a buffer as well: 0 is no valid size of one.
         return shuffle_dataset(dataset, min(known or buffer, buffer), mix_seeds(seed, number))
 
     return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer), endless=endless)
@@ -187,7 +190,7 @@ def _is_of_examples(dataset: tf.data.Dataset) -> bool:
 def _describe_unbatching(dataset: tf.data.Dataset) -> str:
     what = "a dataset of batches, expected single examples; leave out batch(), batch_size cuts them"
     first = next(iter(dataset.take(1)), None)
-    if first is None or _is_batched(dataset):
+    if first is None or _is_batched(dataset):  # no shapes to show, or certainly not those of one example
         return what
     shapes = ", ".join(str(tuple(leaf.shape)) for leaf in tf.nest.flatten(first))
     return (
@@ -204,8 +207,9 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
         if "batchdataset" in kind and "unbatch" not in kind:
             return True
         inputs = tensorflow_private.dataset_inputs(present)
-        keeps = ("prefetch", "cache", "map", "take", "skip", "shuffle", "options", "repeat", "filter", "shard")
-        keeps_elements = len(inputs) == 1 and any(name in kind for name in keeps) and "flatmap" not in kind
+        # Operations whose elements are batches if those of their input are; "flatmap" would match "map".
+        keeping = ("prefetch", "cache", "map", "take", "skip", "shuffle", "options", "repeat", "filter", "shard")
+        keeps_elements = len(inputs) == 1 and any(name in kind for name in keeping) and "flatmap" not in kind
         present = inputs[0] if keeps_elements else None
     return False
 
@@ -223,7 +227,7 @@ def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data
     output_types = []
     output_shapes = []
     for spec in tf.nest.flatten(dataset.element_spec):
-        is_plain = isinstance(spec, tf.TensorSpec)
+        is_plain = isinstance(spec, tf.TensorSpec)  # others, such as ragged tensors, are variants within a dataset
         output_types.append(spec.dtype if is_plain else tf.variant)
         output_shapes.append(spec.shape if is_plain else None)
     variant = tf.raw_ops.ShuffleDatasetV3(
@@ -280,15 +284,15 @@ def encode_texts(leaf: Any) -> np.ndarray[Any, Any]:
     Raises: DataError: if a value is neither.
     """
     array = np.asarray(leaf)
-    found = np.empty(array.size, object)
-    for i, one in enumerate(array.reshape(-1)):
-        if not isinstance(one, str | bytes):
-            raise DataError(f"{one!r} ({type(one).__name__}) in row {i} of an array of texts, expected a text")
-        if isinstance(one, str):
-            found[i] = one.encode()
+    encoded = np.empty(array.size, object)
+    for i, text in enumerate(array.reshape(-1)):
+        if not isinstance(text, str | bytes):
+            raise DataError(f"{text!r} ({type(text).__name__}) in row {i} of an array of texts, expected a text")
+        if isinstance(text, str):
+            encoded[i] = text.encode()
         else:
-            found[i] = bytes(one)
-    return found.reshape(array.shape)
+            encoded[i] = bytes(text)  # also of NumPy's own type, which an array of type "S" gives
+    return encoded.reshape(array.shape)
 
 
 def convert_texts(array: Any) -> Any:
@@ -307,6 +311,7 @@ def list_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     if not array.dtype.hasobject:
         return [array]
     texts = list(array.reshape(-1))
+    # With the lengths, ("ab", "c") differs from ("a", "bc").
     lengths = np.array(list(map(len, texts)), np.int64)
     return [lengths, np.frombuffer(b"".join(texts), np.uint8)]
 
@@ -326,6 +331,7 @@ def split_returned(data: Any) -> tuple[Any, ...]:
     Raises: DataError: if the result is not a tuple of two or three data sets, looks like the (x, y) of one data set, or
     `normalize_examples` refuses one.
     """
+    # `type`, not `isinstance`: `Buckets` is a tuple as well, but one data set.
     is_tuple_of_parts = type(data) is tuple and len(data) in (2, 3)
     if is_tuple_of_parts and not _are_inputs_and_targets(data[0], data[1]):
         training = _convert_part(data[0], NAMES[0])
@@ -390,7 +396,7 @@ def normalize_examples(data: Any) -> Any:
     """
     if _is_array(data) or isinstance(data, dict):
         return (_convert_leaf(data),)
-    if not isinstance(data, tuple) or isinstance(data, Buckets):
+    if not isinstance(data, tuple) or isinstance(data, Buckets):  # `Buckets` is a tuple as well
         return data
     if not 1 <= len(data) <= 3:
         raise DataError(f"a tuple of {len(data)}, expected (x, y), (x, y, sample_weight) or (x,)")
@@ -500,7 +506,7 @@ def convert_pandas(leaf: Any) -> Any:
     if not all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds):
         return leaf
     are_bool = [kind.kind == "b" for kind in kinds]
-    if not any(are_bool) or all(are_bool):
+    if not any(are_bool) or all(are_bool):  # pandas finds a common type for these itself
         return leaf
     common = np.result_type(*kinds)
     try:

@@ -40,7 +40,7 @@ def find_nondeterminism(dataset: tf.data.Dataset) -> str:
     loose = dataset.options().deterministic is False
     for part in _walk_datasets(dataset):
         order = tensorflow_private.order_of(part)
-        if order is None:
+        if order is None:  # not a parallel operation: its order is always the same
             continue
         if order == "false" or (order == "default" and loose):
             return "a tf.data.Dataset hands on its elements as they come: deterministic=False"
@@ -96,9 +96,10 @@ class StreamSplit(Examples):
                 "an endless dataset, expected one pass over its examples; use take(n), or say with steps_per_epoch (of "
                 "validation data validation_steps) how many batches an epoch has"
             )
+        # An endless stream has enough examples. So has one of which an earlier trial has counted as many.
         if extent.examples is None or not (self._stream.endless or extent.examples <= self._seen):
             self._seen = _count_stream(self._stream, extent)
-            self.counted = extent.examples is None or self._seen < extent.examples
+            self.counted = extent.examples is None or self._seen < extent.examples  # if the count reached the end
         if self.counted:
             self._start_pass(self._seen)
         else:
@@ -127,7 +128,7 @@ class StreamSplit(Examples):
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
             self._ordered = stream
-            self._start_pass(self.size, self._at_once)
+            self._start_pass(self.size, self._at_once)  # the present prefetcher reads the former stream
         self.visits = visits
 
     @property
@@ -180,6 +181,7 @@ def _count_stream(stream: Stream, extent: Extent) -> int:
     """
     count = 0
     with tf.device("/cpu:0"):
+        # Only the number matters: `maps` are not applied, and examples of any shape become zeros, to batch them.
         examples = iter(stream.ordered(None, 0).map(lambda *_: 0).batch(SOME))
     while extent.examples is None or count < extent.examples:
         if extent.stop_file is not None and extent.stop_file.exists():
@@ -212,7 +214,7 @@ def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | Non
         examples = iter(dataset.batch(rows))
     while (arrays := _read_next(examples)) is not None:
         seen += len(tf.nest.flatten(arrays)[0])
-        if seen > size:
+        if seen > size:  # do not train on the surplus; the error follows below
             break
         yield make_chunk(arrays, replicas, which)
     if seen != size:
@@ -238,8 +240,8 @@ def _read_share(
             choose_chunk_rows(_estimate_row_bytes(dataset), batch_size),
             count_updates(at_once or size, batch_size) * batch_size,
         )
-        each = int(share.mask_batches(rows, batch_size).sum())
-        examples = iter(dataset.batch(each))
+        kept_per_chunk = int(share.mask_batches(rows, batch_size).sum())  # the last chunk may have fewer
+        examples = iter(dataset.batch(kept_per_chunk))
     for start in range(which.skipped * batch_size, size, rows):
         count = min(rows, size - start)
         arrays = _read_next(examples)
@@ -263,8 +265,9 @@ def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> An
     the arrays of all processes must be equally long.
     """
     if not whole:
+        # The cumulative sum numbers the marked positions, and so gives the row of `arrays` for each of them.
         return select_rows(arrays, (np.cumsum(mine, dtype=np.int32) - 1)[places])
-    missing = len(places) - int(mine.sum())  # all processes must have tensors of one length
+    missing = len(places) - int(mine.sum())
     if not missing:
         return arrays
 
@@ -285,7 +288,7 @@ def _read_next(examples: Iterator[Any]) -> Any:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:
         what = error.message.splitlines()[0]
-        if "assertion failed" in what:
+        if "assertion failed" in what:  # such as that of class weights; shapes are not to blame
             hint = ""
         else:
             hint = f"; {sources.PADDING}"

@@ -64,13 +64,14 @@ def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple
     order = draws.permutation(size)
     if hasattr(labels, "dtype") and labels.dtype.kind in "iub" and int(np.prod(labels.shape)) == size:
         _, classes = np.unique(np.asarray(labels).reshape(-1), return_inverse=True)
-        # a random order decides which folds get an extra example of a class
+        # Classes one after the other, each in the random order of its examples. Which class begins is random as well,
+        # because it decides which folds get an extra example of a class.
         places = draws.permutation(classes.max() + 1)
         order = order[np.argsort(places[classes][order], kind="stable")]
-    number = np.empty(size, np.int64)
-    number[order] = np.arange(size) % folds
+    fold_of_row = np.empty(size, np.int64)
+    fold_of_row[order] = np.arange(size) % folds  # deal the examples out in turns
     rows = np.arange(size, dtype=np.int32)
-    return rows[number != fold], rows[number == fold]
+    return rows[fold_of_row != fold], rows[fold_of_row == fold]
 
 
 def _concatenate(first: Any, second: Any) -> Any:
@@ -98,6 +99,7 @@ def join_data(train: Any, validation: Any) -> Any:
         raise DataError(f"all_data joins arrays, sequences in buckets and streams, and data() returns a {kinds[0]}")
     if len(train) != len(validation):
         more = "training" if len(train) > len(validation) else "validation"
+        # (x,) lacks targets, and (x, y) sample weights.
         if min(len(train), len(validation)) == 1:
             what = "targets"
         else:
@@ -241,6 +243,7 @@ def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
 
     def of_arrays(x: Any, y: Any, *own_weights: Any) -> Any:
         indices = _to_class_indices(np.asarray(y), hot=hot)
+        # A label above all in `weights` is placed behind the last one; the comparison below tells that it is another.
         place = np.minimum(np.searchsorted(labels, indices), len(labels) - 1)
         by_label = np.where(labels[place] == indices, values[place], np.float32(1.0))
         return x, y, _multiply_weights(by_label, own_weights)
@@ -262,17 +265,17 @@ def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf
     assertion, which fails while the stream is read if targets are not whole numbers, or not one-hot if ``hot`` is True.
     """
     if y.dtype.is_floating:
-        fine = tf.reduce_all(y == tf.round(y))
+        are_valid = tf.reduce_all(y == tf.round(y))
     else:
-        fine = tf.constant(True)
+        are_valid = tf.constant(True)
     indices = y
     if hot:
         zeros = _count_equal(y, 0)
         ones = _count_equal(y, 1)
-        fine = tf.reduce_all(tf.logical_and(ones == 1, zeros == tf.shape(y)[-1] - 1))
+        are_valid = tf.reduce_all(tf.logical_and(ones == 1, zeros == tf.shape(y)[-1] - 1))
         indices = tf.argmax(tf.cast(y, tf.float32), -1)
     what = f"class_weights are given, the first targets are {'one-hot' if hot else 'whole numbers'}, and others are not"
-    with tf.control_dependencies([tf.debugging.Assert(fine, [what])]):
+    with tf.control_dependencies([tf.debugging.Assert(are_valid, [what])]):  # no weight is looked up before the test
         flat = tf.reshape(tf.cast(indices, tf.int64), [-1])
     place = tf.searchsorted(labels, flat)
     known = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == flat
@@ -302,7 +305,7 @@ def _some_targets(data: Any) -> list[Any]:
     first_targets = []
     with tf.device("/cpu:0"):
         for _, y, *_ in dataset.take(FIRST).as_numpy_iterator():
-            first_targets.append(y[None] if hasattr(y, "dtype") else y)
+            first_targets.append(y[None] if hasattr(y, "dtype") else y)  # `_are_one_hot` refuses nested targets
     return first_targets
 
 
@@ -342,9 +345,10 @@ def _as_labels(targets: Any) -> Any:
 
 
 def _multiply_weights(by_label: Any, own_weights: Any) -> Any:
-    if not own_weights:
+    if not own_weights:  # the data has no sample weights: the tuple `*own_weights` is empty
         return by_label
-    # only arrays have rows; examples of a stream do not
+    # Targets of shape (rows, 1) with weights of shape (rows,) would be broadcast to (rows, rows). Examples of a stream
+    # have no axis of rows.
     if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(own_weights[0]), 1):
         by_label = by_label[:, 0]
     return by_label * own_weights[0]

@@ -60,6 +60,7 @@ def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
     for path in folder.glob("*.pb"):
         with suppress(FileNotFoundError):  # removed by another process
             about = path.stat()
+            # Where reading does not set the access time, the time of writing stands for it.
             files.append((max(about.st_atime, about.st_mtime), about.st_size, path))
     size = sum(file[1] for file in files)
     for _, bytes_, path in sorted(files):
@@ -80,11 +81,12 @@ def _folder(environment: Mapping[str, str]) -> Path | None:
     if home and Path(home).is_absolute():
         places.append(Path(home, "sweep"))
     for place in (*places, Path(tempfile.gettempdir(), f"sweep-{os.getuid()}")):
-        folder = place / f"compiled-{socket.gethostname()}"
-        with suppress(OSError):
+        folder = place / f"compiled-{socket.gethostname()}"  # several nodes may share a home
+        with suppress(OSError):  # cannot be created: try the next place
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (folder / "xla").mkdir(mode=0o700, exist_ok=True)
             private = _is_private(folder) and _is_private(folder / "xla")
+            # The folder's name is put in quotes in TF_XLA_FLAGS.
             if private and '"' not in str(folder) and os.access(folder, os.W_OK):
                 return folder
     return None

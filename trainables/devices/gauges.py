@@ -65,7 +65,7 @@ class Meters:
         self._energy_at_start = [reader.energy_j() for reader in self._readers]
         self._at = self._began = self._clock()
         for reader in self._readers:
-            reader.active()
+            reader.active()  # the mean that `end` reads begins here
         if self._readers:
             self._stop.clear()
             self._thread = threading.Thread(target=self._run, daemon=True)
@@ -83,7 +83,7 @@ class Meters:
         self._stop.set()
         self._thread.join()
         self._thread = None
-        self.sample()
+        self.sample()  # covers the time since the thread's last sample, which may be all of a short epoch
         active = [value for reader in self._readers if (value := reader.active()) is not None]
         columns = {"gpu_utilization": _mean(self._busy), "gpu_sm_activity": _mean(active), **self._energy()}
         return {name: value for name, value in columns.items() if value is not None}
@@ -106,7 +106,7 @@ class Meters:
                 now = None
             else:
                 now = reader.energy_j()
-            if before is None or now is None:
+            if before is None or now is None:  # no counter: use the samples of the power, if there were any
                 if reader.power_w() is None:
                     return {}
                 total += drawn

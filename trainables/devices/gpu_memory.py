@@ -64,7 +64,7 @@ class SimulatedMemory:
     def begin(self) -> None:
         """Reset the process's peak in the Linux kernel; do nothing if the system does not support it."""
         try:
-            _CLEAR.write_text("5")
+            _CLEAR.write_text("5")  # sets the peak, VmHWM, to the present memory
         except OSError:
             return
 

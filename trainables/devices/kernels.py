@@ -44,7 +44,7 @@ def _find_host_waits(graph: Any, seen: set[str]) -> Iterator[str]:
             if name not in seen:
                 seen.add(name)
                 yield from _find_host_waits(tensorflow_private.graph_function(graph, name).graph, seen)
-        if op.type in ("While", "StatelessWhile"):
+        if op.type in ("While", "StatelessWhile"):  # the host decides after each step whether there is another
             for tensor in tensorflow_private.graph_function(graph, op.node_def.attr["cond"].func.name).graph.outputs:
                 while tensor.op.type == "Identity":  # TensorFlow removes these before it runs
                     tensor = tensor.op.inputs[0]
@@ -57,10 +57,10 @@ def _find_host_waits(graph: Any, seen: set[str]) -> Iterator[str]:
 
 def _is_needed_on_host(op: Any, name: str, tensor: Any) -> bool:
     if op.type in ("If", "StatelessIf") and name == "cond":
-        return True
+        return True  # the host chooses the branch
     if op.type in FUNCTIONS:
-        return bool(tensor.dtype == tf.int32)
-    if tensor.dtype in (tf.resource, tf.variant):
+        return bool(tensor.dtype == tf.int32)  # a function's int32 arguments are always on the host
+    if tensor.dtype in (tf.resource, tf.variant):  # handles, which are no data of the device
         return False
     kernel = _find_gpu_kernel(op)
     return kernel is None or name in kernel.host_memory_arg
@@ -100,7 +100,8 @@ def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
 
 
 def _is_data(tensor: Any) -> bool:
-    if tensor.dtype in (tf.resource, tf.variant) or tensor.op.type == "BroadcastGradientArgs":  # only axes
+    # Handles, and lists of axes whose length is not known while tracing, although it is small.
+    if tensor.dtype in (tf.resource, tf.variant) or tensor.op.type == "BroadcastGradientArgs":
         return False
     elements = tensor.shape.num_elements()
     return elements is None or elements > SMALL
@@ -125,12 +126,15 @@ def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any
 
     def of(arguments: Any, tensors: Iterator[Any]) -> Iterator[tuple[str, Any]]:
         for argument in arguments:
+            # An argument is one tensor, a number of tensors of one type, or one tensor for each of a list of types.
             if argument.number_attr:
                 count = op.get_attr(argument.number_attr)
             else:
                 count = 1
             if argument.type_list_attr:
                 count = len(op.get_attr(argument.type_list_attr))
+            # The iterator `tensors` goes on where the argument before has stopped, and is longer than `count`. The
+            # range must come first: `zip` would otherwise take one more tensor, and lose it.
             for _, tensor in zip(range(count), tensors, strict=False):
                 yield argument.name, tensor
 
@@ -146,7 +150,7 @@ def _find_gpu_kernel(op: Any) -> Any:
 
 def _kernel_accepts(kernel: Any, op: Any) -> bool:
     for constraint in kernel.constraint:
-        value = op.node_def.attr[constraint.name]
+        value = op.node_def.attr[constraint.name]  # one type, or a list; an unset one is 0
         if not {value.type, *value.list.type} - {0} <= set(constraint.allowed_values.list.type):
             return False
     return True
@@ -158,4 +162,5 @@ def _list_kernels(kind: str) -> list[Any]:
     for k in tensorflow_private.get_registered_kernels_for_op(kind).kernel:
         if k.device_type in ("GPU", "DEFAULT"):
             kernels.append(k)
+    # A kernel with a label is used only by operations that ask for it.
     return sorted((k for k in kernels if not k.label), key=lambda k: k.device_type != "GPU")  # GPU kernels first

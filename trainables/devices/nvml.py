@@ -88,7 +88,7 @@ class NvmlReader:
         return activity
 
     def _sample(self) -> Any:
-        sample = self._library.nvmlGpmSampleAlloc()
+        sample = self._library.nvmlGpmSampleAlloc()  # memory of the library, which `active` frees later
         try:
             return self._library.nvmlGpmSampleGet(self._handle, sample)
         except self._library.NVMLError:

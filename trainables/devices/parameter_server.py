@@ -49,7 +49,7 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     use.
     """
     tensorflow_private.share_ports()
-    os.environ["GRPC_FAIL_FAST"] = "use_caller"
+    os.environ["GRPC_FAIL_FAST"] = "use_caller"  # as in `connect_to_servers`
     threads = max(1, int(cpus))
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=threads, inter_op_parallelism_threads=max(threads, 2)

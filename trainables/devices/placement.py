@@ -209,7 +209,7 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
             chosen = _choose_ranked_strategy(devices.ranks)
         key = (names, chosen, cross_device, devices.ranks)
         if key not in placements and devices.ranks is not None:
-            if placements:
+            if placements:  # TensorFlow has started, or has other ranks
                 raise NewProcessNeeded("a process can join other ranks only once, before it trains anything")
             if devices.ranks.servers:
                 joined = parameter_server.connect_to_servers(devices.ranks)
@@ -290,7 +290,7 @@ def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
         else:
             for gpu in gpus[:count]:
                 tf.config.experimental.set_memory_growth(gpu, True)
-    except RuntimeError:
+    except RuntimeError:  # TensorFlow has started; its GPUs must be as many
         if len(tf.config.list_logical_devices("GPU")) != count:
             raise NewProcessNeeded(
                 f"TensorFlow is bound to other GPUs than the {count} needed{_describe_start()}"
@@ -320,7 +320,7 @@ def _limit_mib(devices: Devices) -> int:
 def _hide_gpus() -> None:
     try:
         tf.config.set_visible_devices([], "GPU")
-    except RuntimeError:
+    except RuntimeError:  # TensorFlow has started; it must have done so without GPUs
         if tf.config.list_logical_devices("GPU"):
             raise NewProcessNeeded(
                 f"TensorFlow is bound to GPUs that this trial may not use{_describe_start()}"
@@ -354,7 +354,7 @@ def _limit_threads(cpus: float) -> None:
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
-    except RuntimeError:
+    except RuntimeError:  # it has started, and keeps its threads
         return
 
 

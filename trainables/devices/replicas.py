@@ -149,9 +149,10 @@ def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values[None]
+    # Each replica puts its values at its own place of the stack and zeros at the others; the sum is the stack.
     place = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=values.dtype)
-    apart = tf.reshape(place, [-1, *[1] * values.shape.rank]) * values
-    return sum_over_replicas([apart])[0]
+    own_part = tf.reshape(place, [-1, *[1] * values.shape.rank]) * values
+    return sum_over_replicas([own_part])[0]
 
 
 def gather_rows(values: Any) -> Any:

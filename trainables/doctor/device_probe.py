@@ -73,12 +73,12 @@ def try_device(name: str) -> dict[str, Any]:
         size, side = 512, 32
     with tf.device(f"/{kind}:0"):
         square, images = tf.ones((size, size)), tf.ones((16, side, side, 32))
-        rows = Packed(
-            *map(tf.constant, pack((np.arange(8 * size) % 256).astype(np.uint8).reshape(size, 8)))
-        )  # packed, as data is on GPUs
+        # Packed, as data is on GPUs. The last number of the last row is 255, because 8 * size is a multiple of 256.
+        rows = Packed(*map(tf.constant, pack((np.arange(8 * size) % 256).astype(np.uint8).reshape(size, 8))))
         last = tf.constant([size - 1, 0], tf.int64)
         kernel = tf.ones((3, 3, 32, 32))
         compiled = tf.function(lambda x: tf.reduce_sum(x * 2 + 1), jit_compile=True)
+        # Each step has one number as its result, which is whole and small enough to be exact on any device.
         tried = {
             "matmul": _timed("matmul", lambda: (square @ square)[0, 0], size),
             "convolution": _timed("convolution", lambda: tf.nn.conv2d(images, kernel, 1, "SAME")[0, 1, 1, 0], 9 * 32),
@@ -126,11 +126,12 @@ def share() -> dict[str, Any]:
         half = tf.zeros([int(limit_bytes / 2)], tf.int8)
         try:
             _say("asking for more than the share")
+            # Numbers of four bytes fill the whole share, of which `half` already holds a half.
             float(tf.reduce_max(tf.zeros([int(limit_bytes / 4)], tf.float32)))
         except tf.errors.ResourceExhaustedError:
             refused = True
         _say("going on")
-        works = float(tf.reduce_sum(tf.ones(1024))) == 1024 and len(half) > 0
+        works = float(tf.reduce_sum(tf.ones(1024))) == 1024 and len(half) > 0  # refers to `half`, to keep it until here
     return {"limit_bytes": limit_bytes, "refused": refused, "works": works}
 
 
@@ -161,7 +162,7 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
             taken.append(time.perf_counter() - began)
             if found != (right := len(addresses) * (len(addresses) + 1) / 2):
                 raise ValueError(f"the sum is {found}, expected {right}")
-        return sorted(taken[1:])[TIMES // 2 - 1]
+        return sorted(taken[1:])[TIMES // 2 - 1]  # the median, without the first run, which is traced
 
     _say("summing one number")
     latency_s = summed(1)

@@ -78,11 +78,11 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
 def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
     model, held_out = plain.model, trial.held_out
     parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
-    said = {}
+    descriptions = {}
     for name, split in parts.items():
         if split is not None:
-            said[name] = _describe_split(split, plain.example)
-    return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
+            descriptions[name] = _describe_split(split, plain.example)
+    return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **descriptions}
 
 
 def _describe_split(split: Examples, inputs: Any) -> str:
@@ -162,6 +162,7 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
     if not plain.reads_data:
         name = f"{size} drawn inputs"
     with trial.swapping_average(), computing_exact_products():
+        # Other numbers of batches give a random model other draws.
         first, again = (_predict(trial, inputs, batch_size, batch) for batch in (0, 10**6))
     steady = _are_equal(first, again)
     if plain.raw_inputs is not None:
@@ -185,12 +186,12 @@ def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]
         after = state.copy_all()
     finally:
         state.assign(before)
-    metrics = set()
+    metric_variables = set()
     for variable in trial.program.model.metrics_variables:
-        metrics.add(id(unwrap_variable(variable)))
+        metric_variables.add(id(unwrap_variable(variable)))
     changed = []
     for path, values in after.items():
-        if id(state[path].raw) not in metrics and not _are_equal(values, before[path]):
+        if id(state[path].raw) not in metric_variables and not _are_equal(values, before[path]):
             changed.append(path)
     return {f"val_{name}": value for name, value in found.items()}, tuple(changed)
 
@@ -212,10 +213,10 @@ def compare_predictions(
         folder = Path(temporary)
         _write_request(folder, files, sample, signature)
         own = any(written.own for written in files)
-        said = _run_fresh_process(folder, with_own=own, on_gpu=on_gpu)
+        last_line = _run_fresh_process(folder, with_own=own, on_gpu=on_gpu)
         differences = {}
         for written in files:
-            differences[written.format] = _compare_file(folder, written, sample, said)
+            differences[written.format] = _compare_file(folder, written, sample, last_line)
         return differences
 
 
@@ -236,7 +237,7 @@ def computing_exact_products() -> Iterator[None]:
 def _take_first_examples(split: Examples) -> Any:
     row_bytes = 0
     for leaf in keras.tree.flatten(split.example()[0]):
-        row_bytes += int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8
+        row_bytes += int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8  # at most 8 bytes a number
     fitting = max(MOST_BYTES // max(row_bytes, 1), 1)
     return split.examples(min(split.size, MOST_EXAMPLES, fitting))[0]
 
@@ -279,16 +280,17 @@ def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> lis
     def predict(x: Any, number: Any) -> Any:
         return replicas.run(on_replica, x, number)
 
-    columns: list[list[Any]] = []
+    by_batch: list[list[Any]] = []
     size = len(keras.tree.flatten(inputs)[0])
     with replicas.scope():
         for start in range(0, size, batch_size):
             rows = tf.nest.map_structure(lambda leaf, s=start: tf.constant(leaf[s : s + batch_size]), inputs)
             outputs, counts = predict(rows, tf.constant(batch + start // batch_size))
-            real = [int(count) for count in replicas.of_each(counts)]
+            # A replica without an example of its own has computed another one's, which counts 0.
+            counts_by_replica = [int(count) for count in replicas.of_each(counts)]
             parts = [replicas.of_each(output) for output in outputs]
-            columns.append([_join_rows(part, real) for part in parts])
-    return [np.concatenate(column) for column in zip(*columns, strict=True)]
+            by_batch.append([_join_rows(part, counts_by_replica) for part in parts])
+    return [np.concatenate(batches) for batches in zip(*by_batch, strict=True)]
 
 
 def _cast_floats(output: tf.Tensor) -> tf.Tensor:
@@ -348,8 +350,9 @@ def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     With ``with_own``, the process may import the author's modules and sweep. Returns the last line that it wrote to
     standard error, or its exit code if it wrote none. Raises NotExportable after 30 minutes.
     """
+    # Memory growth, because this process still holds a part of the GPU's memory.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-    if not on_gpu:
+    if not on_gpu:  # compute where the trial did, on the CPU
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
     command = [sys.executable, str(Path(fresh_process.__file__)), str(folder / "request.json")]
     command += ["--with-own"] if with_own else []
@@ -381,11 +384,12 @@ def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str)
         shapes = ", ".join(str(a.shape) for a in found)
         expected = ", ".join(str(a.shape) for a in sample.outputs)
         raise NotExportable(f"{name} gives outputs of shapes {shapes}, the trial's model {expected}")
+    # NumPy does not know bfloat16, which is of the kind V when it is read from a file.
     narrow = {str(a.dtype) for a in found if a.dtype.kind in "fV"} - {"float32", "float64"}
     if narrow:
         raise NotExportable(f"{name} gives {', '.join(sorted(narrow))}, expected float32")
     largest = max((_distance(a, b) for a, b in zip(found, sample.outputs, strict=True)), default=0.0)
-    if sample.steady and not largest <= TOLERANCE:
+    if sample.steady and not largest <= TOLERANCE:  # also if it is NaN
         raise NotExportable(
             f"{name} predicts something else than the trial's model: they differ by {largest:.3g} on {sample.name}, "
             f"expected at most {TOLERANCE:g}{written.hint}"

@@ -40,7 +40,7 @@ def main(request_file: str) -> None:
 
 
 def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
-    import numpy as np
+    import numpy as np  # not at the top: `main` has set `sys.path` meanwhile
 
     with np.load(folder / "inputs.npz", allow_pickle=False) as file:
         leaves = []
@@ -55,8 +55,8 @@ def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], fold
     for start in range(0, size, step):
         parts.append(run([leaf[start : start + step] for leaf in leaves]))
     outputs = []
-    for column in zip(*parts, strict=True):
-        outputs.append(np.concatenate(column))
+    for output_parts in zip(*parts, strict=True):
+        outputs.append(np.concatenate(output_parts))
     named: Any = {}
     for i, output in enumerate(outputs):
         named[f"{i:03d}"] = output
@@ -94,7 +94,7 @@ def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     for module, names in model_file["own"].items():
         found = importlib.import_module(module)
         for registered, name in names.items():
-            if hasattr(found, name):
+            if hasattr(found, name):  # not a class that is defined in a function; Keras then says that it is missing
                 own[registered] = getattr(found, name)
     if model_file["code"]:
         options = {"safe_mode": False}

@@ -72,6 +72,7 @@ def make_signature(model: keras.Model, example: Any) -> Signature:
         return tf.TensorSpec([None, *leaf.shape[1:]], dtype, name)
 
     specs = keras.tree.map_structure(spec, inputs)
+    # A list of one entry, because Keras and the converter expect an entry for each argument of the model.
     return Signature(names, dtypes, _encode_inputs(inputs, numbers), [specs])
 
 
@@ -81,7 +82,7 @@ def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
     `export` of Keras 3.15 would keep RandomFlip and the like active.
     """
     names = iter(given.names)
-    (specs,) = given.specs
+    (specs,) = given.specs  # those of the only argument, in the inputs' structure
     inputs = keras.tree.map_structure(
         lambda spec: keras.Input(spec.shape[1:], dtype=spec.dtype.name, name=next(names)), specs
     )
@@ -131,6 +132,7 @@ def check_formats(formats: Any) -> None:
 def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
     keras_private.mark_uncompiled(model)  # otherwise Keras writes an optimizer without any training
     model.save(path)
+    # The file itself tells which of the author's classes it needs.
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"))
     own: dict[str, dict[str, str]] = {}
@@ -184,7 +186,7 @@ def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | N
     if isinstance(config, dict):
         name = config.get("class_name")
         if isinstance(name, str):
-            function = name == "function"
+            function = name == "function"  # Keras writes this for functions, whose name is in "config"
             if function:
                 of_function = config.get("config")
             else:

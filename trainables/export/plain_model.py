@@ -48,10 +48,10 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
     record = CreatedVariables(trial.assignment.seed)
     author.live = PlainNumbers(trial.hp)
     # Restores the caller's own random numbers and layer names afterwards.
-    kept = seeds.seeding_python_and_numpy(trial.assignment.seed), keras_corrections.keeping_numbering()
+    restoring = seeds.seeding_python_and_numpy(trial.assignment.seed), keras_corrections.keeping_numbering()
     with (
-        kept[0],
-        kept[1],
+        restoring[0],
+        restoring[1],
         global_settings.trial_settings(trial.dtype, trains=False),
         origins.recording_variables(record),
     ):
@@ -78,9 +78,8 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
     pairs = _pair_model_variables(trained.variables, model.variables)
     theirs = list_untracked(trial.program.parts.created, trained)
     mine = list_untracked(record.created, model)
-    pairs += _pair_by_position(
-        theirs[: len(mine)], mine
-    )  # the model's come first, before those of losses and optimizers
+    # The model's come first, before those of losses and optimizers, which the new model does not have.
+    pairs += _pair_by_position(theirs[: len(mine)], mine)
     for source, target in pairs:
         if unwrap_variable(source) is not unwrap_variable(target):
             target.assign(np.asarray(_read_first_replica(source, trial)))
@@ -101,14 +100,14 @@ def _pair_model_variables(trained: Sequence[keras.Variable], fresh: Sequence[ker
     for v in fresh:
         if not is_seed_state(v.value):
             fresh_weights.append(v)
-    seeds = {}
+    trained_seeds = {}
     for v in trained:
         if is_seed_state(v.value):
-            seeds[v.path] = v
+            trained_seeds[v.path] = v
     of_seeds = []
     for v in fresh:
-        if is_seed_state(v.value) and v.path in seeds:
-            of_seeds.append((seeds[v.path], v))
+        if is_seed_state(v.value) and v.path in trained_seeds:
+            of_seeds.append((trained_seeds[v.path], v))
     return [*_pair_by_position(trained_weights, fresh_weights), *of_seeds]
 
 

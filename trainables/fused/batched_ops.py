@@ -144,7 +144,7 @@ def _convert_zeros_like(kind: str, converter: Any, call: Any) -> Any:
 
 def _convert_transform(kind: str, converter: Any, call: Any) -> Any:
     """Transform the images of all trials as one batch."""
-    call.stack_inputs([0, 1])
+    call.stack_inputs([0, 1])  # what all trials share is repeated for each
     images = call.stacked_input(0)
     transforms = call.stacked_input(1)
     found = tf.raw_ops.ImageProjectiveTransformV3(
@@ -196,24 +196,25 @@ def _convert_draws(kind: str, converter: Any, call: Any) -> Any:
     """
     streams: Streams | None = getattr(_present, "streams", None)
     inputs = [call.input(i) for i in range(call.num_inputs)]
+    # Seeds, keys and counters are vectors, and have rank 2 if they are stacked.
     if streams is None or any(one.is_stacked and one.t.shape.rank != 2 for one in inputs):
         raise ValueError(f"{MISSING}{kind}, whose seed or numbers differ between trials")
     by_stream = []
     for one in inputs:
         by_stream.append(tf.gather(one.t, streams.first) if one.is_stacked else one.t)
-    made = []
+    outputs_by_stream = []
     for number in range(streams.count):
-        own = []
+        own_inputs = []
         for tensor, one in zip(by_stream, inputs, strict=True):
-            own.append(tensor[number] if one.is_stacked else tensor)
-        made.append(
+            own_inputs.append(tensor[number] if one.is_stacked else tensor)
+        outputs_by_stream.append(
             tensorflow_private.create_operation(
-                kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr
+                kind, own_inputs, [out.dtype for out in call.outputs], call.op.node_def.attr
             ).outputs
         )
     stacked = []
-    for parts in zip(*made, strict=True):
-        stacked.append(tf.gather(tf.stack(parts), streams.of))
+    for drawn_by_stream in zip(*outputs_by_stream, strict=True):
+        stacked.append(tf.gather(tf.stack(drawn_by_stream), streams.of))
     for tensor, output in zip(stacked, call.outputs, strict=True):
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
     found = [_wrap_stacked(tensor) for tensor in stacked]
@@ -273,13 +274,15 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
             raise _DifferingLoops
         return [_stack_like(before, after, trials) for before, after in before_and_after]
 
+    # `tf.while_loop` traces `goes_on` and `step`, and raises their errors. Each round stacks what differed in the round
+    # before, and another value may then differ, too.
     while True:
         pairs = zip(output_shapes(), call.inputs, strict=True)
         shapes = [_add_trials_axis(shape, before, int(trials[0])) for shape, before in pairs]
         try:
             found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
         except _DifferingLoops:
-            if not differ:
+            if not differ:  # stacking cannot help: trials leave the loop at different steps, for example
                 return converter(call)
             call.stack_inputs(sorted(differ), tile_variants=True)
             differ.clear()
@@ -371,7 +374,7 @@ def differentiates_groups() -> bool:
         filters = tf.zeros([1, 1, 1, 2])
         return tf.gradients(tf.nn.conv2d(images, filters, 1, "VALID"), [images, filters])
 
-    with tf.init_scope():
+    with tf.init_scope():  # run it now, although a graph is being traced
         try:
             tf.function(differentiate, autograph=False)()
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
@@ -418,7 +421,7 @@ def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
         )
     trials = _dimensions(filters)[0]
     of_all = differentiate(
-        input_sizes=sizes * tf.stack([1, 1, 1, trials]),
+        input_sizes=sizes * tf.stack([1, 1, 1, trials]),  # the channels of all trials
         filter=_side_by_side(filters),
         out_backprop=_side_by_side(gradients),
     )
@@ -443,7 +446,7 @@ def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
     trials = _dimensions(images)[0]
     of_all = differentiate(
         input=_side_by_side(images),
-        filter_sizes=sizes * tf.stack([1, 1, 1, trials]),
+        filter_sizes=sizes * tf.stack([1, 1, 1, trials]),  # the output channels of all trials
         out_backprop=_side_by_side(gradients),
     )
     return _wrap_stacked(_undo_side_by_side(of_all, trials))

@@ -102,14 +102,14 @@ def get_stream_key(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
     """
     program = trial.program
     generators = random_layers.list_generators(program.networks)
-    raw = set()
+    generator_states = set()
     for generator in generators:
-        raw.add(id(generator.state.value))
-    seeds = []
+        generator_states.add(id(generator.state.value))
+    state_values = []
     for path in program.state:
-        if id(program.state[path].raw) in raw:
-            seeds.append(state[path][0].tobytes())
-    return trial.assignment.seed, trial.epoch, *seeds
+        if id(program.state[path].raw) in generator_states:
+            state_values.append(state[path][0].tobytes())
+    return trial.assignment.seed, trial.epoch, *state_values
 
 
 COMPARED, TOLERANCE = 6, 1e-4
@@ -227,10 +227,12 @@ class _StackPlaces:
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
-        drawn = []
+        stream_seeds = []
         for place in firsts:
-            drawn.append(seeds.truncate_seed(self.trial(place).assignment.seed))
-        return StackedBatches(tensors, *map(tf.constant, (orders, count, size, drawn, numbers, firsts, self.streams)))
+            stream_seeds.append(seeds.truncate_seed(self.trial(place).assignment.seed))
+        return StackedBatches(
+            tensors, *map(tf.constant, (orders, count, size, stream_seeds, numbers, firsts, self.streams))
+        )
 
 
 class FusedGroup:
@@ -254,10 +256,12 @@ class FusedGroup:
         """
         self.leave(member)
         first = self._begun[0] if self._begun else None
+        # Tested before the trial begins, which would end the session's present one.
         if first is not None and not (first.trial.program.kept and self._session.fits(assignment, first.trial)):
             raise Apart("another structure, or other data")
         self._session.begin(assignment)
         self.suspend(member)
+        # What only a trial that has begun tells, such as its way of visiting the data.
         if first is not None and not can_fuse(member.trial, first.trial):
             raise Apart("another batch size, or another way through the data")
         self._begun.append(member)
@@ -338,7 +342,7 @@ class FusedGroup:
                 try:
                     goes_on &= reports[member](epoch())
                     if member.trial.finished:
-                        raise Stopped(member.trial.stopped)
+                        raise Stopped(member.trial.stopped)  # stored like an error, see below
                 except Exception as error:  # ends this trial alone
                     raised[member] = error
             goes_on &= not raised
@@ -373,11 +377,11 @@ class FusedGroup:
         """
         places = self._places
         if places is not None:
-            there = []
+            members_there = []
             for member in places.members:
                 if member is not None:
-                    there.append(member)
-            if {*there} == {*members} and not _is_smaller_worthwhile(places.stack, members):
+                    members_there.append(member)
+            if {*members_there} == {*members} and not _is_smaller_worthwhile(places.stack, members):
                 return places
             for member, state in zip(places.members, places.stack.states(), strict=True):
                 if member is not None:  # also members that do not train now
@@ -391,6 +395,7 @@ class FusedGroup:
             streams[key] = number
         stack = _find_stack(program, members, several=len(streams) > 1)
         empty = stack.trials - len(members)
+        # Empty places are computed as well: with the first member's values, which are sure to be valid.
         stack.put(
             [member.state for member in members] + [members[0].state] * empty,
             [member.numbers for member in members] + [members[0].numbers] * empty,
@@ -446,6 +451,7 @@ class FusedGroup:
         if stack.streams > 1 and not stays_on_device(trial):
             raise Refused("they read examples that do not stay on the device, each in an order of its own")
 
+        # Zero batches, of size 1: they are traced, and nothing is computed.
         def make_empty_batches(chunk: Chunk) -> StackedBatches:
             return places.make_batches([chunk] * stack.streams, 0, 1, none)
 
@@ -470,7 +476,9 @@ class FusedGroup:
         chunk = next(trial.walk.read_epoch_again(trial.epoch + 1))
         size = trial.walk.batch_size
         seed = trial.assignment.seed
-        there = count_updates(len(chunk.order), size)
+        available = count_updates(len(chunk.order), size)
+        # One rate for all updates. The first one may be 0, in a warmup; with an optimizer's own schedule, all but the
+        # last are NaN.
         rate = np.nanmax(trial.rates())
 
         def alone(count: int) -> dict[str, float]:
@@ -482,12 +490,12 @@ class FusedGroup:
             sums, _ = stack.train(given, rates, stack.zeros(training=True))
             return {name: float(value[place]) for name, value in sums.items()}
 
-        self.switch_to(first)
-        count = min(COMPARED, there)
+        self.switch_to(first)  # gives the program the values from which `alone` starts
+        count = min(COMPARED, available)
         expected = alone(count)
         found = together(count)
         for name, value in expected.items():
-            broken = not (math.isfinite(value) or math.isfinite(found[name]))
+            broken = not (math.isfinite(value) or math.isfinite(found[name]))  # both alike
             bound = TOLERANCE * max(abs(value), 1.0)
             if not broken and not abs(value - found[name]) <= bound:
                 raise Refused(
@@ -495,11 +503,11 @@ class FusedGroup:
                 )
         gain = 1.0
         if trial.assignment.training.get("fuse") == "auto":
-            count = min(MEASURED, there)
+            count = min(MEASURED, available)
             alone_s = _time_fastest(lambda: alone(count))
             together_s = _time_fastest(lambda: together(count))
             gain = len(members) * alone_s / together_s
-        self._places = None  # the members have kept their states
+        self._places = None  # the stack has trained; the members have kept their states from before
         return gain
 
     def _train_epoch(self, members: Sequence[Member]) -> list[Callable[[], EpochReported]]:
@@ -509,7 +517,7 @@ class FusedGroup:
         """
         with members[0].trial.placement.replicas.scope():
             places = self._place_members(members)
-            if not places.stack.trace_s:
+            if not places.stack.trace_s:  # a new, smaller stack; the time of its trace is not the epoch's
                 self._trace(members)
             began = time.perf_counter()
             rates = {member: member.trial.rates() for member in members}
@@ -524,11 +532,11 @@ class FusedGroup:
         spent = Spent(train_s / len(members), time_s / len(members), len(members))
         for member in members:
             member.trial.together = max(member.trial.together, len(members))
-        of = []
+        members_and_places = []
         for member in members:
-            of.append((member, places.members.index(member)))
+            members_and_places.append((member, places.members.index(member)))
         conclusions = []
-        for one, place in of:
+        for one, place in members_and_places:
             conclusions.append(_make_conclusion(one.trial, rates[one], trained[place], evaluated[place], spent))
         return conclusions
 
@@ -542,10 +550,10 @@ class FusedGroup:
         for place in places.first_places:
             trials.append(places.trial(place))
         size = trials[0].walk.batch_size
-        each = np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
+        rates_by_place = np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
         for place, member in enumerate(places.members):
             if member is not None:
-                each[:, place] = rates[member]
+                rates_by_place[:, place] = rates[member]
         done = 0
         seen = 0
         waited = 0.0
@@ -560,8 +568,8 @@ class FusedGroup:
             waited += time.perf_counter() - asked
             count = count_updates(len(chunks[0].order), size)
             given = places.make_batches(chunks, count, size, [first + done for first in firsts])
-            sums, sound = stack.train(given, each[done : done + count], sums)
-            finite &= sound.numpy()
+            sums, finite_now = stack.train(given, rates_by_place[done : done + count], sums)
+            finite &= finite_now.numpy()
             done = done + count
             seen = seen + len(chunks[0].order)
             if not finite.any():
@@ -595,6 +603,7 @@ class FusedGroup:
             sums = stack.evaluate(places.make_batches([chunk] * stack.streams, count, size, done), sums)
             done = [number + count for number in done]
             seen = seen + len(chunk.order)
+        # The sums of examples' losses and of their squares, from which the deviation follows; no losses to report.
         names = stack.graph.step.spread
         totals = {}
         for name, total in sums.items():
@@ -631,17 +640,17 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
     a smaller one would save more time than its trace takes. A new stack is added to ``program.stacks``; it has one
     stream for each trial with ``several``, and otherwise one.
     """
-    fitting = []
+    large_enough = []
     for one in program.stacks:
         if one.trials >= len(members) and not _is_smaller_worthwhile(one, members):
-            fitting.append(one)
-    there: list[Stack] = []
-    for one in fitting:
+            large_enough.append(one)
+    suitable: list[Stack] = []
+    for one in large_enough:
         if one.streams > 1 or not several:
-            there.append(one)
-    if there:
-        return min(there, key=lambda one: (one.trials, one.streams))
-    trials = max([len(members), *(one.trials for one in fitting)])  # others may join the group and fill it again
+            suitable.append(one)
+    if suitable:
+        return min(suitable, key=lambda one: (one.trials, one.streams))
+    trials = max([len(members), *(one.trials for one in large_enough)])  # others may join the group and fill it again
     stack = Stack(program.graph, program.state, program.live, trials, trials if several else 1)
     program.stacks.append(stack)
     return stack

@@ -55,27 +55,27 @@ class Stack:
         self.graph = graph
         self._zeros: dict[bool, dict[str, tf.Tensor]] = {}
         self.epoch_s = self.trace_s = 0.0  # of its fastest epoch, and of its first trace
-        known = {}
+        keras_variables = {}
         for v in graph.variables:
             if isinstance(v, keras.Variable):
-                known[id(v.value)] = v
+                keras_variables[id(v.value)] = v
         self._paths = list(state)
         strays = []
         for path in self._paths:
-            if id(state[path].raw) not in known:
+            if id(state[path].raw) not in keras_variables:
                 strays.append(path)
         if strays:
             raise Refused(f"{', '.join(strays)} is a tf.Variable, of which several trials cannot have a value each")
-        self._variables = [known[id(state[path].raw)] for path in self._paths]
-        ids = {}
+        self._variables = [keras_variables[id(state[path].raw)] for path in self._paths]
+        places = {}
         for place, v in enumerate(self._variables):
-            ids[id(v)] = place
-        ((update,),) = graph.step.turns
-        self._trained = [ids[id(v)] for v in graph.changed(update)]
-        self._tables = {ids[id(v)] for v in graph.changed_by_rows(update)}
-        self._counts = [ids[id(v)] for v in graph.counters if id(v) in ids]
+            places[id(v)] = place
+        ((update,),) = graph.step.turns  # a compiled model has one turn with one update
+        self._trained = [places[id(v)] for v in graph.changed(update)]
+        self._tables = {places[id(v)] for v in graph.changed_by_rows(update)}
+        self._counts = [places[id(v)] for v in graph.counters if id(v) in places]
         generators = random_layers.list_generators(graph.step.networks)
-        self._seeds = {ids[id(generator.state)] for generator in generators if id(generator.state) in ids}
+        self._seeds = {places[id(generator.state)] for generator in generators if id(generator.state) in places}
         self._values = []
         for place, v in enumerate(self._variables):
             self._values.append(self._variable(v.dtype, v.shape, on_host=place in self._seeds))
@@ -188,7 +188,7 @@ class Stack:
 
         on = tf.ones([self.trials], tf.bool)
         _, totals, finite = tf.while_loop(lambda i, *_: i < batches.count, one, (tf.constant(0), sums, on))
-        with tf.control_dependencies([finite]):
+        with tf.control_dependencies([finite]):  # read the weights after the loop
             weights = []
             for place in self._trained:
                 weights.append(tf.identity(self._values[place]))
@@ -202,7 +202,7 @@ class Stack:
         """
         own = self._list_own_tensors(batches)
         alike = self._list_shared_tensors(batches, rows, number)
-        if not alike:
+        if not alike:  # several streams: each trial has the rows, the seed and the number of its stream
             own |= {"rows": tf.gather(rows, batches.of), "seed": tf.gather(batches.seeds, batches.of)}
             own["number"] = tf.gather(number, batches.of)
         with self._drawing_per_stream(batches):
@@ -232,21 +232,22 @@ class Stack:
         for place, t in zip(self._trained, trained, strict=True):
             if place in self._tables:
                 tables[place] = t
-        looked: dict[int, list[Lookup]] = {}
+        lookups_by_place: dict[int, list[Lookup]] = {}
         for place, table in tables.items():
-            looked[place] = [one for one in lookups if _find_origin(one.table) is table]
-        if missing := [place for place, found in looked.items() if not found]:
+            lookups_by_place[place] = [one for one in lookups if _find_origin(one.table) is table]
+        if missing := [place for place, found in lookups_by_place.items() if not found]:
             raise Refused(f"rows of {self._variables[missing[0]].path} are trained, and not looked up by themselves")
         whole = []
         for place, t in zip(self._trained, trained, strict=True):
             if place not in tables:
                 whole.append(t)
-        found = [one.found for of_one in looked.values() for one in of_one]
+        found = [one.found for of_table in lookups_by_place.values() for one in of_table]
+        # Of a table, only the rows that were found are differentiated. The gradients come in the order of the sources.
         gradients = iter(tape.gradient(total, [*whole, *found]))
         dense = {id(t): tf.convert_to_tensor(next(gradients)) for t in whole}
         rows = {}
-        for place, of_one in looked.items():
-            rows[place] = [self._rows(one, next(gradients)) for one in of_one]
+        for place, of_table in lookups_by_place.items():
+            rows[place] = [self._rows(one, next(gradients)) for one in of_table]
         joined = {}
         for place, parts in rows.items():
             joined[place] = tuple(tf.concat(part, 1) for part in zip(*parts, strict=True))
@@ -272,17 +273,19 @@ class Stack:
         ``alike`` has the tensors that all trials share, ``own`` those of this trial. Raises Refused if a trained weight
         is assigned meanwhile.
         """
-        one = {**own, **alike}
-        with self._replacing_variables(one) as scope:
+        of_trial = {**own, **alike}
+        with self._replacing_variables(of_trial) as scope:
             shares = self.graph.replicas.first(
-                self.graph.replicas.run(self.graph.losses, batches.tensors, one["rows"], one["seed"], one["number"])
+                self.graph.replicas.run(
+                    self.graph.losses, batches.tensors, of_trial["rows"], of_trial["seed"], of_trial["number"]
+                )
             )
             state = []
             for v in self._variables:
                 state.append(scope.get_current_value(v))
         assigned = []
         for place in self._trained:
-            if state[place] is not one["state"][place]:
+            if state[place] is not of_trial["state"][place]:  # a variable that was not assigned has the same tensor
                 assigned.append(place)
         if assigned:
             raise Refused(f"{self._variables[assigned[0]].path} is assigned while the loss is computed")
@@ -294,20 +297,22 @@ class Stack:
         ``alike`` has the tensors that all trials share, ``own`` those of this trial, its gradients and losses among
         them.
         """
-        one = {**own, **alike, "seeds": {}}
+        of_trial = {**own, **alike, "seeds": {}}  # the states of generators after the forward pass are in "state"
         parts = [part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)]
-        with self._replacing_variables(one) as scope, _updating_by_value(parts):
+        with self._replacing_variables(of_trial) as scope, _updating_by_value(parts):
             shapes = []
             for place in self._trained:
                 shapes.append(tf.constant([*self._variables[place].shape], tf.int64))
-            found: list[Any] = []
-            for gradient, shape in zip(one["gradients"], shapes, strict=True):
-                found.append((*gradient, shape) if isinstance(gradient, tuple) else gradient)
+            gradients: list[Any] = []
+            # The gradient of a table is sparse: values, indices and the table's shape.
+            for gradient, shape in zip(of_trial["gradients"], shapes, strict=True):
+                gradients.append((*gradient, shape) if isinstance(gradient, tuple) else gradient)
 
+            # Stands in for the forward and backward pass, which are done; so the arguments below are not needed.
             def known(*_: Any, **__: Any) -> Any:
-                return [found], one["shares"]
+                return [gradients], of_trial["shares"]
 
-            values, finite = self.graph.update(None, None, one["rate"], None, None, forward=known)
+            values, finite = self.graph.update(None, None, of_trial["rate"], None, None, forward=known)
             return values, finite, [scope.get_current_value(v) for v in self._variables]
 
     def _evaluate_all(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -322,7 +327,7 @@ class Stack:
                     "seed": tf.gather(batches.seeds, batches.of),
                     "number": tf.gather(batches.numbers + i, batches.of),
                 }
-            alike = {**alike, "rows": rows}
+            alike = {**alike, "rows": rows}  # all streams evaluate the same rows
             with self._drawing_per_stream(batches):
                 values, state = map_over_trials(functools.partial(self._evaluate_one, batches, alike), own)
             self._assign(state)
@@ -336,10 +341,12 @@ class Stack:
 
         ``alike`` has the tensors that all trials share, ``own`` those of this trial.
         """
-        one, graph = {**own, **alike}, self.graph
-        with self._replacing_variables(one) as scope:
+        of_trial, graph = {**own, **alike}, self.graph
+        with self._replacing_variables(of_trial) as scope:
             values = graph.replicas.first(
-                graph.replicas.run(graph.evaluate, batches.tensors, one["rows"], one["seed"], one["number"])
+                graph.replicas.run(
+                    graph.evaluate, batches.tensors, of_trial["rows"], of_trial["seed"], of_trial["number"]
+                )
             )
             return values, [scope.get_current_value(v) for v in self._variables]
 
@@ -368,7 +375,7 @@ class Stack:
         for place in self._counts:
             counted.append(tf.convert_to_tensor(self._values[place]))
         results: dict[str, tf.Tensor] = map_over_trials(one, counted)
-        with tf.control_dependencies(list(results.values())):
+        with tf.control_dependencies(list(results.values())):  # reset the counts only after they were read
             for place, value in zip(self._counts, map_over_trials(anew, counted), strict=True):
                 self._values[place].assign(value)
         return results

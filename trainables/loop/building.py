@@ -49,7 +49,7 @@ def build_model(
     # kernel cache and cost seconds per trial. The author's own draws come from `random` and `np.random`.
     random.seed(seed)
     np.random.seed(seed)
-    keras_corrections.number_layers_anew()
+    keras_corrections.number_layers_anew()  # default names, such as dense_1, must not depend on earlier trials
     with weights.caching_weights():
         model = author.model(hp)
     if not isinstance(model, keras.Model):
@@ -57,6 +57,7 @@ def build_model(
     if overrides(author, "features"):
         model = _join_front_model(author, hp, model, joined)
     if not model.built and refusals.list_overridden_methods(model, "call") and not own_methods.trains_itself(model):
+        # A subclassed model, or a Sequential model without an input shape, has no weights before it is called.
         model(keras_corrections.make_symbolic(author.first_example[0]))
     elif own_methods.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
         model(keras_corrections.make_symbolic(author.first_example[0]))  # the default loss depends on the outputs
@@ -94,18 +95,23 @@ def _free_batch_size(model: keras.Sequential) -> None:
     predicts with other sizes as well. The layers and their weights stay the same.
     """
     inputs = getattr(model, "inputs", None)  # absent if Keras knows no single shape of them
-    if not inputs or inputs[0].shape[:1] in ((), (None,)):
+    if not inputs or inputs[0].shape[:1] in ((), (None,)):  # there is no batch axis, or its size is free already
         return
+    # Last layer first. `model.layers` leaves out the InputLayer, which is popped as well.
     layers = [model.pop(rebuild=False) for _ in range(len(model.layers) + 1)]
-    first = layers.pop()
-    free = (None, *first.batch_shape[1:])
+    input_layer = layers.pop()
+    free_shape = (None, *input_layer.batch_shape[1:])
     layers.append(
         keras.layers.InputLayer(
-            batch_shape=free, dtype=first.dtype, sparse=first.sparse, ragged=first.ragged, name=first.name
+            batch_shape=free_shape,
+            dtype=input_layer.dtype,
+            sparse=input_layer.sparse,
+            ragged=input_layer.ragged,
+            name=input_layer.name,
         )
     )
     for layer in reversed(layers):
-        model.add(layer, rebuild=layer is layers[0])
+        model.add(layer, rebuild=layer is layers[0])  # build the model once, with its last layer
 
 
 def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables) -> None:
@@ -124,8 +130,8 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
 
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     refusals.check_fit(model, replicas, validates=author.validates)
-    first = len(record.created)
-    if model.compiled:
+    count_before = len(record.created)
+    if model.compiled:  # `model` has compiled it, with the optimizer and the metrics of the trial
         first_trace.make_weights(author, hp, model)
     else:
         optimizer = author.optimizer(hp)
@@ -134,8 +140,8 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
         thrown_away = set()
         for v in (*optimizer.variables, *model.metrics_variables):
             thrown_away.add(id(program_variables.unwrap_variable(v)))
-        record.created[first:] = [raw for raw in record.created[first:] if id(raw) not in thrown_away]
-        keras_private.mark_uncompiled(model)
+        record.created[count_before:] = [raw for raw in record.created[count_before:] if id(raw) not in thrown_away]
+        keras_private.mark_uncompiled(model)  # otherwise it would seem that `model` has compiled it
     groups.freeze_layers(model, hp)
 
 
@@ -149,36 +155,39 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
     a model that has a variable of an earlier trial.
     """
     keras_corrections.allow_number_conversion()
-    first = len(record.created)
-    reads: Reads = {}
-    by_author: Reads = {}
+    count_before = len(record.created)
+    reads: Reads = {}  # what the code that makes the optimizer reads, possibly the learning rate
+    by_author: Reads = {}  # what the author's code for the model and its optimizers reads
     with random_layers.replacing_unseeded_draws() as making, keras_corrections.counting_seeds() as seeds:
         own_method = type(author).optimizer is not Author.optimizer
+        # Without an `optimizer` method, an optimizer of the author's may come from `model`, which compiles with it.
         with hp.recording(by_author), nullcontext() if own_method else hp.recording(reads):
             with keras_private.marking_unasked_jit():
                 model = build_model(author, hp, seed)
             asked_jit = keras_corrections.get_asked_jit(model) if model.compiled else None
         if own_methods.lacks_weights(model):
             make_weights_by_step(author, hp, model, record)
-        held = constants.collect_constants(model)
-        by_model = len(record.created)
+        model_constants = constants.collect_constants(model)  # before our `compile`, which adds attributes of Keras's
+        count_with_model = len(record.created)
         variables = {}
         for variable in model.variables:
             variables[variable.path] = variable.value
+        # A layer that a module made before all trials starts anew in each; one of an earlier trial is refused.
         program_variables.reset_shared_variables(variables.values())
         origins.refuse_stale(variables, record)
         with hp.recording(reads), hp.recording(by_author):
             compiled = _get_author_compile_arguments(author, model)
             turns = own_methods.list_turns(author, hp, model)
             optimizer = (compiled or {}).pop("optimizer", None) or own_methods.first_optimizer(turns)
+        # The standard optimizer is not the author's code: what it reads is left out of `by_author`.
         with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
             own = optimizer is not None or own_method
             if optimizer is None:
-                again = functools.partial(author.optimizer, hp)
+                make_copy = functools.partial(author.optimizer, hp)
             else:
-                again = None
+                make_copy = None  # an optimizer that came with `compile` or `updates` cannot be made once more
             optimizer = optimizer or author.optimizer(hp)
-        optimizer = groups.combine_optimizers(optimizer, again, model, author.groups(hp, model))
+        optimizer = groups.combine_optimizers(optimizer, make_copy, model, author.groups(hp, model))
         if compiled is None:
             options = own_methods.get_compile_options(author, hp, model)
             weighted = author.weighted_metrics(hp, model)
@@ -187,11 +196,20 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
             loss_weights = author.loss_weights(hp)
         else:
             options, loss_weights = compiled, {}
+        # Variables of live numbers have the trial's hyperparameters, not initial values.
         live = set(map(id, author.live.variables))
-        made = tuple(raw for raw in record.created[first:] if id(raw) not in live)
+        made = tuple(raw for raw in record.created[count_before:] if id(raw) not in live)
         parts = InitialModel(
-            model, optimizer, options, loss_weights, made, record, tuple(record.created[first:by_model]), held
+            model,
+            optimizer,
+            options,
+            loss_weights,
+            made,
+            record,
+            tuple(record.created[count_before:count_with_model]),
+            model_constants,
         )
+    # An own optimizer follows the loop's rate only if the trial has a learning rate that its code does not read.
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself = own_methods.describe_own_steps(author, model)
     drew = making.drew or _has_drawn(seed, seeds.given)
@@ -205,18 +223,20 @@ def _has_drawn(seed: int, seeds_drawn: int) -> bool:
     """
     fresh = np.random.RandomState(np.random.MT19937(0))  # without a bit generator it would ask the machine for a seed
     fresh.seed(seed)
-    begun = fresh.get_state(legacy=False)
-    found = np.random.get_state(legacy=False)
-    if not isinstance(begun, dict) or not isinstance(found, dict):
+    state_when_seeded = fresh.get_state(legacy=False)
+    state_now = np.random.get_state(legacy=False)
+    if not isinstance(state_when_seeded, dict) or not isinstance(state_now, dict):
+        return True  # a precaution: with legacy=False, states are dictionaries
+    # `key` has the random words that are made at once, and `pos` the next one to be used.
+    if state_when_seeded["state"]["pos"] != state_now["state"]["pos"]:
         return True
-    if begun["state"]["pos"] != found["state"]["pos"]:
+    if (state_when_seeded["state"]["key"] != state_now["state"]["key"]).any():
         return True
-    if (begun["state"]["key"] != found["state"]["key"]).any():
-        return True
-    again = random.Random(seed)
+    # Keras itself draws seeds from `random`: after as many draws, the states are equal unless somebody else drew.
+    replayed = random.Random(seed)
     for _ in range(seeds_drawn):
-        again.randint(*keras_corrections.SEEDS)
-    return again.getstate() != random.getstate()
+        replayed.randint(*keras_corrections.SEEDS)
+    return replayed.getstate() != random.getstate()
 
 
 def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas) -> Recipe:
@@ -230,6 +250,7 @@ def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size:
     """
     number = replicas.number
     micro_batches = hp.integer("micro_batches", 1, standard=True)
+    # The author's own `micro_batches` may exceed the examples, but cutting beyond single examples saves no memory.
     if accumulate > 1 and micro_batches * accumulate * number > batch_size:
         raise OutOfMemory(f"a batch of {batch_size} on {number} replicas does not fit in micro-batches of 1 either")
     if "swa_from" in hp and "ema_momentum" in hp:
@@ -264,18 +285,19 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         )
     intake = Intake(author, options.present, Mixing.of(made.hp, author.live))
     example = intake.trace_example(author.first_example, replicas)
-    own = [name for name in refusals.TRACED if overrides(author, name)]
+    traced_methods = [name for name in refusals.TRACED if overrides(author, name)]
+    # `fit` trains a model's own steps as our loop does, so it may be chosen for callbacks that need it.
     fit = options.fit or bool(made.by_itself and options.callbacks.want_batches)
-    itself = fit or bool(made.by_itself)
-    refusals.check_methods(own, options.callbacks, fit=fit)
+    by_keras_steps = fit or bool(made.by_itself)
+    refusals.check_methods(traced_methods, options.callbacks, fit=fit)
     if options.placement.name == PARAMETER_SERVER:
         if options.callbacks:
             raise refusals.Refused(
                 "callbacks() returns Keras's callbacks, which cannot steer a model on parameter servers; use "
                 "on_epoch_end()"
             )
-        if itself or own:
-            what = "loop: fit" if itself else f"{' and '.join(own)}() of the trainable"
+        if by_keras_steps or traced_methods:
+            what = "loop: fit" if by_keras_steps else f"{' and '.join(traced_methods)}() of the trainable"
             raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
         _correct_keras(made, options, fit=False)
         from trainables.loop.served_program import ServedProgram
@@ -287,8 +309,8 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 
         graph = own_step.build_graph(made, options, intake, example)
     else:
-        _correct_keras(made, options, fit=itself)
-        if itself and replicas.span_processes:
+        _correct_keras(made, options, fit=by_keras_steps)
+        if by_keras_steps and replicas.span_processes:
             what = "loop: fit" if fit else f"a model's own step ({made.by_itself})"
             raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
         if fit:
@@ -297,12 +319,13 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
             return FitProgram(made, options, intake, example)
         if made.by_itself:
             graph = _build_keras_graph(made, options, intake, example)
+            # As under `fit`, "may" does not compile a model's own step.
             jit_compile = jit_compile if jit_compile == "must" else ""
         else:
             graph = _build_graph(made, options, intake, example)
     graph.watch = own_methods.make_batch_hook(author, options.present, parts.model)
     graph.created = parts.created
-    graph.prepare(author.first_example)
+    graph.prepare(author.first_example)  # also traces the hook in `watch`, if any
     program = GraphProgram(graph, parts, jit_compile)
     program.sets_no_rate = not made.follows_the_rate
     program.hook_variables = own_methods.hook_variables(author, options.kept)
@@ -329,7 +352,7 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
     if parts.hp.flag("gradient_checkpointing", default=False):
         from trainables.replicas import recomputation
 
-        recomputation.finish_before_updates(optimizer)
+        recomputation.finish_before_updates(optimizer)  # activations are recomputed from the weights before the update
         recomputation.recompute_activations(
             model, keras_corrections.find_layers_adding_losses(model, author.first_example)
         )
@@ -347,8 +370,8 @@ def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exa
     model = parts.model
     optimizer = parts.optimizer
     keras_corrections.weight_added_losses(model)
-    model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
-    keras_corrections.create_variables(model, author.first_example)
+    model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)  # the loop itself scales the loss
+    keras_corrections.create_variables(model, author.first_example)  # `replace_losses` needs losses that are built
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)

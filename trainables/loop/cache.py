@@ -47,8 +47,8 @@ class Structure:
         or targets that were not read may differ.
         """
         alike = self.environment == structure.environment and self.seen == structure.seen
-        read = self.example in (None, structure.example) and self.targets in (None, structure.targets)
-        return alike and read and hp.matches_reads(self.reads)
+        read_data_alike = self.example in (None, structure.example) and self.targets in (None, structure.targets)
+        return alike and read_data_alike and hp.matches_reads(self.reads)
 
 
 class Programs:
@@ -87,7 +87,7 @@ class Programs:
         """
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
-        while len(self._held) > 1 and sum(self._shares.values()) > 1:
+        while len(self._held) > 1 and sum(self._shares.values()) > 1:  # the first program is the least recently used
             del self._shares[id(self._held.pop(0)[1])]
             gc.collect()  # models and graphs are reference cycles
 
@@ -168,6 +168,6 @@ def _measure_gpu_bytes(name: str) -> float:
 def _measure_host_bytes() -> float:
     """Return the resident bytes that this process shares with no other, or its peak memory if there is no ``/proc``."""
     if _STATM.exists():
-        resident, shared = map(int, _STATM.read_text().split()[1:3])
+        resident, shared = map(int, _STATM.read_text().split()[1:3])  # in pages
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))
     return float(get_peak_bytes())

@@ -41,11 +41,12 @@ class EpochAverage(Average):
         self._intake = intake
         self._normalising = []
         for layer in keras_private.flatten_layers(model):
+            # A frozen layer keeps its moving statistics.
             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
                 self._normalising.append(layer)
         moving = [v for layer in self._normalising for v in layer.non_trainable_variables]
         super().__init__([*model.trainable_variables, *moving], first_epoch, replicas)
-        self._averaged = len(model.trainable_variables)
+        self._averaged = len(model.trainable_variables)  # the moving statistics come after these
         self._count = tf.function(self._count_weights, autograph=False)
         self._normalise = tf.function(self._normalise_chunk, reduce_retracing=True, autograph=False)
 
@@ -71,7 +72,7 @@ class EpochAverage(Average):
         if not self._normalising:
             return
         done = 0
-        with self.swapping():
+        with self.swapping():  # the forward pass needs the averaged weights
             for chunk in chunks:
                 count = count_updates(len(chunk.order), batch_size)
                 given = Batches.of(chunk, count, size=batch_size, seed=seed, first=first + done)
@@ -100,7 +101,7 @@ class EpochAverage(Average):
 
             def on_each(tensors: Any) -> None:
                 (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
-                cut.draw(batches.seed, batches.first + i, EVALUATION)
+                cut.draw(batches.seed, batches.first + i, EVALUATION)  # not the draws of the updates
                 x, *_ = self._intake.take(tensors, rows, cut)
                 with slices.entering(cut):
                     self._model(x, training=True)
@@ -108,7 +109,7 @@ class EpochAverage(Average):
             with ExitStack() as stack:
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
-                    layer.momentum = before / (before + 1.0)
+                    layer.momentum = before / (before + 1.0)  # makes the moving statistics means; 0 for the first batch
                 self.replicas.run(on_each, batches.tensors)
             return (i + 1,)
 

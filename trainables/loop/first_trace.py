@@ -52,7 +52,7 @@ def _trace(
     They are the optimizers among the model's attributes, each once. ``run`` calls a function on the replicas, and
     ``example`` is a batch of one.
     """
-    step = KerasStep(model, "", follows_the_rate=False)
+    step = KerasStep(model, "", follows_the_rate=False)  # for a trace, neither argument matters
     found = []
     for value in vars(model).values():
         if isinstance(value, keras.optimizers.Optimizer):
@@ -63,7 +63,7 @@ def _trace(
         for optimizer in optimizers:
             trained.append((optimizer, stack.enter_context(recording_trained(optimizer, model))))
         trace_shapes(functools.partial(step.evaluate, training=True), run, intake, example)
-    return trained
+    return trained  # whose lists are filled when the stack is closed
 
 
 def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -96,7 +96,7 @@ def recording_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model)
         yield trained
     finally:
         if getattr(original, "__func__", None) is type(optimizer).apply:
-            del optimizer.apply
+            del optimizer.apply  # makes the method of the class visible again
         else:
             optimizer.apply = original  # the function that gradient checkpointing has set
         trained.extend(variables.values())

@@ -100,7 +100,7 @@ def _compile(
     model = parts.model
     optimizer = parts.optimizer
     for kind, bound in clipping.read_bounds(made.hp).items():
-        setattr(optimizer, kind, bound)
+        setattr(optimizer, kind, bound)  # the loop does not see the gradients of these steps
     by_step = own_methods.trains_itself(model)
     if by_step:
         keras_corrections.leave_building_to_steps(model)
@@ -113,7 +113,8 @@ def _compile(
     else:
         keras_corrections.create_variables(model, example)
     program_variables.check_scope(model, replicas)
-    of_data = None if by_step else example
+    of_data = None if by_step else example  # an own step may call the losses with something else than the data
+    # `fit` sums the gradients of the replicas, whose parts of a batch are equal: each loss counts as its share.
     return False, global_losses.replace_losses(
         model, parts.loss_weights, of_data, 1 / replicas.number, whole=replicas.number == 1
     )
@@ -158,6 +159,7 @@ class FitProgram(Program):
         # A counter of our own, because no optimizer counts batches: it starts again in each phase, skips updates, and a
         # model with its own compile() may have none.
         self._number = keras.Variable(0, trainable=False, dtype="int", aggregation="only_first_replica", name="number")
+        # `fit` calls the steps without a slice, on which losses and random draws depend, so they enter one themselves.
         in_slices = functools.partial(_wrap_step_in_slice, self._number, seed=seed, jit_compile=jit_compile)
         self._called_with = InputRecorder()
         model.train_step = in_slices(wrap_step(model, self._called_with, training=True), training=True)
@@ -239,7 +241,7 @@ class FitProgram(Program):
             moments = optimizer.variables
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
-        captured = program_variables.find_captured_handles(graphs[:1])
+        captured = program_variables.find_captured_handles(graphs[:1])  # by training, which is traced first
         self.idle_numbers = self._live.find_unused(captured, replicas.of_each)
         its_own = program_variables.list_optimizer_state(self.parts.optimizer, model, replicas)
         self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
@@ -275,11 +277,11 @@ class FitProgram(Program):
             self.model.compute_metrics(x, y, predicted, weight)
             return tf.constant(0)
 
-        tf.cond(cut.count > 0, count, lambda: tf.constant(0))
-        named = {}
+        tf.cond(cut.count > 0, count, lambda: tf.constant(0))  # a row that stands in for an empty slice must not count
+        added_by_phrase = {}
         for name, value in added.items():
-            named[f"what layer {name} adds to the loss"] = cut.share_of(value)
-        return {**named, "the loss of a batch": cut.share_of(loss)}
+            added_by_phrase[f"what layer {name} adds to the loss"] = cut.share_of(value)
+        return {**added_by_phrase, "the loss of a batch": cut.share_of(loss)}
 
     def _metrics(self, training: bool) -> dict[str, float]:
         """Return the metrics accumulated since the last call, without losses, and reset them.
@@ -309,7 +311,7 @@ class FitProgram(Program):
         size = walk.data.size
         batch_size = walk.batch_size
         uneven = []
-        for n in (min(batch_size, size), size % batch_size):
+        for n in (min(batch_size, size), size % batch_size):  # a whole batch, and a smaller last one
             if n % number:
                 uneven.append(n)
         if uneven:
@@ -325,10 +327,11 @@ class FitProgram(Program):
             sizes = []
             return self._batches(walk.read_epoch_again(epoch), batch_size, walk.seed, first, sizes)
 
+        # It comes before the author's callbacks, which then see the rate of the update.
         setting = _RateSetter(rates, self.optimizers, sets=not self.sets_no_rate)
         losses = FiniteLosses()
-        made = self._dataset(walk.data, source, count, augment=True)
-        with made as batches, stopwatch.profiling(profile_into), self._explaining_xla_errors():
+        dataset = self._dataset(walk.data, source, count, augment=True)
+        with dataset as batches, stopwatch.profiling(profile_into), self._explaining_xla_errors():
             history = self.model.fit(
                 batches,
                 initial_epoch=epoch - 1,
@@ -339,6 +342,7 @@ class FitProgram(Program):
             )
         metrics = flatten_metrics({name: values[-1] for name, values in history.history.items()})
         finite = losses.finite and bool(all_finite([v.value for v in self.model.trainable_variables]))
+        # `sizes` may have more entries: Keras first takes a batch from an iterator of its own, to build the model.
         return Trained(metrics, finite, 0.0, sum(sizes[:count]), setting.last_set)
 
     @unregister_with_owner
@@ -351,7 +355,7 @@ class FitProgram(Program):
         self.state.will_train()
 
         def source() -> Iterator[Any]:
-            return self._batches(data.chunks(), data.batch_size, None, 0)
+            return self._batches(data.chunks(), data.batch_size, None, 0)  # no seed: nothing is augmented or mixed
 
         with self._dataset(data.split, source, data.updates, augment=False) as batches:
             counting = _BatchCounter(self._number, epoch * data.split.updates(data.batch_size))
@@ -394,6 +398,7 @@ class FitProgram(Program):
         appended to ``sizes``, if given.
         """
         for chunk in chunks:
+            # Each replica has all examples of a chunk; `fit` itself cuts batches for the replicas.
             tensors = tf.nest.map_structure(lambda t: self._replicas.first(t), chunk.tensors)
             for start in range(0, len(chunk.order), batch_size):
                 rows = chunk.order[start : start + batch_size]
@@ -428,12 +433,13 @@ def _wrap_step_in_slice(
 
     def step(data: Any) -> Any:
         replicas, replica = get_replica_index()
-        count = tf.shape(tf.nest.flatten(data)[0])[0]
-        own_count = tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)
-        counts = tf.cast(sum_over_replicas([own_count])[0], tf.int32)
-        start = tf.reduce_sum(counts[:replica])
-        size = tf.reduce_sum(counts)
-        piece = Slice(size, start, start + count, replicas, in_fit=True, seeds="keras")
+        own_count = tf.shape(tf.nest.flatten(data)[0])[0]
+        # Each replica writes its number of examples in a place of its own; the sum has those of all replicas.
+        counts_here = tf.one_hot(replica, replicas) * tf.cast(own_count, tf.float32)
+        counts_of_all = tf.cast(sum_over_replicas([counts_here])[0], tf.int32)
+        start = tf.reduce_sum(counts_of_all[:replica])
+        size = tf.reduce_sum(counts_of_all)
+        piece = Slice(size, start, start + own_count, replicas, in_fit=True, seeds="keras")
         piece.draw(tf.constant(seeds.truncate_seed(seed)), tf.convert_to_tensor(number), 0 if training else EVALUATION)
         with slices.entering(piece), tracing_for_xla() if jit_compile else nullcontext():
             return its_step(data)

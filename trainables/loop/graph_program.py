@@ -154,9 +154,9 @@ class GraphProgram(Program):
         trace must accept all of them. If XLA cannot compile updates, the next way of `Xla` is traced. Raises Refused if
         a batch gives other results when it is computed in parts, as on several replicas and with micro-batches.
         """
-        self._loose = loose or train.changes_shape
+        self._loose = loose or train.changes_shape  # also for later traces of training
         self._trace_training(train)
-        traced = len(self._graph.traced)
+        of_training = len(self._graph.traced)  # number of graphs so far; those of evaluation come after them
         if validation is not None:
             self._graph.step.prepare_evaluation(validation.example())
             kinds = []
@@ -164,25 +164,26 @@ class GraphProgram(Program):
                 kinds.append((Batches.of(kind, 0, size=0, seed=0, first=0),))
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
         if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
-            self._read_metrics()
-        known = [*self._graph.variables, *self._averages(), *self.hook_variables]
-        tracked = list({id(v): v for v in known}.values())
+            self._read_metrics()  # traces it, so that `traced` has its graph as well
+        all_variables = [*self._graph.variables, *self._averages(), *self.hook_variables]
+        tracked = list({id(v): v for v in all_variables}.values())
         self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
-        captured = program_variables.find_captured_handles(self._graph.traced[:traced])
+        captured = program_variables.find_captured_handles(self._graph.traced[:of_training])
         self.idle_numbers = self.live.find_unused(captured, replicas.of_each)
         self.optimizer_is_idle = not self._graph.step.uses(
             program_variables.list_optimizer_state(self.parts.optimizer, self.model, replicas)
         )
         self.sets_no_rate |= self.optimizer_is_idle
-        written = []
-        for graph in self._graph.traced[traced:]:
+        written_by_evaluation = []
+        for graph in self._graph.traced[of_training:]:
             for held in self.state.find_written(graph).values():
-                written.append(held.raw)
-        # Without validation data, evaluation is traced later, for the test data.
+                written_by_evaluation.append(held.raw)
+        # What `depends_on_batch_size` restores. Without validation data, evaluation is traced later, for the test data,
+        # and may write any variable.
         if validation is None:
             self._counts = [self.state[path].raw for path in self.state]
         else:
-            self._counts = written
+            self._counts = written_by_evaluation
         self._graph.traced.clear()
         if not self._graph.whole:
             self._check(train, validates=validation is not None)
@@ -224,22 +225,24 @@ class GraphProgram(Program):
             return False
         once = replace(data, batch_size=size, steps=few)
         parts = replace(data.in_training_batches, steps=many)
-        before = []
-        for raw in self._counts:
-            before.append((raw, self.state.read(raw)))
-        found = []
-        for one in (once, parts):
-            found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
-            for raw, values in before:
+        counts_before = []
+        for raw in self._counts:  # metrics, and what else an evaluation changes
+            counts_before.append((raw, self.state.read(raw)))
+        metrics_of_both = []
+        for data_in_batches in (once, parts):
+            metrics_of_both.append(self.evaluate(data_in_batches, seed=seed, epoch=0).metrics)
+            for raw, values in counts_before:
                 self.state.set_values(raw, values or ())
         exact = self.model.compute_dtype == "float32" and not uses_tf32(self._graph.replicas)
         if exact:
             relative = RELATIVE
         else:
             relative = RELATIVE_OF_TF32
-        for name, value in found[0].items():
+        for name, value in metrics_of_both[0].items():
+            # A value near 0 may be the sum of larger ones, and is rounded as they are.
             bound = relative * max(abs(value), 1e-3)
-            if math.isfinite(value) and not abs(value - found[1][name]) <= bound:
+            # If only the other value is NaN, `<=` is false, and the values differ.
+            if math.isfinite(value) and not abs(value - metrics_of_both[1][name]) <= bound:
                 return True
         return False
 
@@ -256,7 +259,7 @@ class GraphProgram(Program):
             try:
                 self.xla.compile(kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking)
             except FAILURES as error:
-                self._try_next_mode(error)
+                self._try_next_mode(error)  # the loop ends when no way is left, as nothing is uncompiled then
                 self._trace_training(walk.data)
             finally:
                 self.state.assign(before)
@@ -266,7 +269,7 @@ class GraphProgram(Program):
     @unregister_with_owner
     def trace_anew(self, train: Examples) -> None:
         """Trace training again, because other layers are trainable now; `compile` must have been called before."""
-        self.xla.begin_anew()
+        self.xla.begin_anew()  # first, because the function that trains is made with its `update`
         self._trace_training_anew()
         self._trace_training(train)
         self._graph.traced.clear()
@@ -276,7 +279,7 @@ class GraphProgram(Program):
 
         Raises an error that XLA has not caused, and Refused if XLA must be used and no way works.
         """
-        none = np.zeros(0)
+        none = np.zeros(0)  # no rates, for no batches: tracing trains nothing
         kinds = []
         for kind in data.list_chunk_kinds():
             kinds.append(_add_rates(none, Batches.of(kind, 0, size=1, seed=0, first=0)))
@@ -335,29 +338,32 @@ class GraphProgram(Program):
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed
         first = walk.first_update(epoch)
-        done = 0
-        seen = 0
+        updates_done = 0
+        examples_seen = 0
         finite = True
         sums = self._graph.zeros(training=True)
         chunks = _TimedChunks(self._split_for_processes(walk.epoch(epoch), batch_size))
         for chunk, kept in _split_for_profile(chunks, batch_size, profile_into):
             count = count_updates(len(chunk.order), batch_size)
-            part = rates[done : done + count]
-            arguments = _add_rates(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
+            rates_of_chunk = rates[updates_done : updates_done + count]
+            arguments = _add_rates(
+                rates_of_chunk,
+                Batches.of(chunk, len(rates_of_chunk), size=batch_size, seed=seed, first=first + updates_done),
+            )
             with stopwatch.profiling(profile_into if kept else None):
                 sums, sound = self.train_chunk(*arguments, sums)
-                finite = bool(sound)
-            done = done + count
-            seen = seen + len(chunk.order)
+                finite = bool(sound)  # waits for the device, so that the profile has all updates of the chunk
+            updates_done = updates_done + count
+            examples_seen = examples_seen + len(chunk.order)
             if not finite:
                 break
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
             self.by_epoch.count(walk.read_epoch_again(epoch), batch_size, seed, first)
-        of_model = self._metrics(training=True)
-        if self._graph.watch is not None:
-            self._graph.watch.check_names(of_model)
-        metrics = flatten_metrics(self._graph.step.reported(of_model, sums, seen))
-        return Trained(metrics, finite, chunks.waited_s, seen)
+        model_metrics = self._metrics(training=True)
+        if self._graph.watch is not None:  # the names of metrics, unlike those of losses, are known only now
+            self._graph.watch.check_names(model_metrics)
+        metrics = flatten_metrics(self._graph.step.reported(model_metrics, sums, examples_seen))
+        return Trained(metrics, finite, chunks.waited_s, examples_seen)
 
     @unregister_with_owner
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
@@ -381,6 +387,7 @@ class GraphProgram(Program):
         """
         arguments = _add_rates(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
+        # The number of examples in the batch, by which the summed loss is divided.
         found = self._graph.step.reported({}, sums, min(batch_size, len(chunk.order)))
         if "loss" not in found:
             raise Refused(f"{', '.join(found)} are reported, and no loss to look at")
@@ -398,19 +405,19 @@ class GraphProgram(Program):
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums = self._graph.zeros(training=False)
         batch_size = data.part_size
-        seen = 0
-        done = data.first_batch(epoch)
+        examples_seen = 0
+        next_batch = data.first_batch(epoch)
         with self.average.swapping() if self.average else nullcontext():
             for chunk in self._split_for_processes(data.chunks(), batch_size):
                 count = count_updates(len(chunk.order), batch_size)
-                sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=done), sums)
-                done = done + count
-                seen = seen + len(chunk.order)
+                sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=next_batch), sums)
+                next_batch = next_batch + count
+                examples_seen = examples_seen + len(chunk.order)
         step = self._graph.step
         spread = []
-        for name in step.spread:
-            spread.append(float(sums.pop(name)) / seen)
-        found = flatten_metrics(step.reported(self._metrics(training=False), sums, seen))
+        for name in step.spread:  # removed from the sums, because these are not reported
+            spread.append(float(sums.pop(name)) / examples_seen)
+        found = flatten_metrics(step.reported(self._metrics(training=False), sums, examples_seen))
         return Evaluated(found, global_losses.compute_deviation(*spread) if spread else math.nan)
 
     def _split_for_processes(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
@@ -449,9 +456,10 @@ def train_batches(
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
         rows = batches.rows(i)
         values, finite = update(batches.tensors, rows, rates[i], batches.seed, batches.first + i)
-        graph.seeds.advance()
+        graph.seeds.advance()  # after the batch, because all its slices draw from the same state
         return i + 1, graph.step.added(totals, values, rows), tf.logical_and(before, finite)
 
+    # Two loops: `finite` is read once per block, because the host waits for the device when a loop depends on it.
     def block(first: tf.Tensor, *found: Any) -> Any:
         end = tf.minimum(first + BLOCK, batches.count)
         return tf.while_loop(lambda i, *_: i < end, one, (first, *found))
@@ -493,7 +501,7 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
     results = {}
     for name, value in graph.step.metrics().items():
         results[name] = tf.identity(value)
-    with tf.control_dependencies(list(results.values())):
+    with tf.control_dependencies(list(results.values())):  # read all metrics before any is reset
         for metric in graph.model.metrics:
             metric.reset_state()
     return results
@@ -513,9 +521,9 @@ def pad_rates(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
     ``rows`` is the number of rows in a chunk, and at least that of ``rates``. The shape is then the same for all batch
     sizes, so that one trace serves them all.
     """
-    found = np.zeros([rows, *rates.shape[1:]], np.float32)
-    found[: len(rates)] = rates
-    return tf.constant(found)
+    padded = np.zeros([rows, *rates.shape[1:]], np.float32)
+    padded[: len(rates)] = rates
+    return tf.constant(padded)
 
 
 def find_common_types(kinds: Sequence[Any]) -> Any:
@@ -526,7 +534,8 @@ def find_common_types(kinds: Sequence[Any]) -> Any:
 
     def of(*values: Any) -> Any:
         first, *rest = map(_type_spec_of, values)
-        if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:  # an order of examples, or their rates
+        # An order of examples, or their rates; chunks of any length may follow.
+        if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:
             return tf.TensorSpec([None], first.dtype)
         return first.most_specific_common_supertype(rest)
 

@@ -57,7 +57,7 @@ class InGraphHook:
             pairs = [(tf.zeros(v.shape, v.dtype), v) for v in variables]
             self.names = tuple(self._values(tf.constant(0), losses, pairs))
 
-        tf.function(trace, autograph=False).get_concrete_function()
+        tf.function(trace, autograph=False).get_concrete_function()  # thrown away; only the names are needed
         self.check_names(losses)
 
     def check_names(self, reported: Iterable[str]) -> None:
@@ -208,7 +208,7 @@ def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> f
     """
     try:
         if isinstance(value, str | bytes):
-            raise TypeError("a text")
+            raise TypeError("a text")  # `float` would accept "0.5"
         return float(value)
     except (TypeError, ValueError) as error:
         raise Refused(f"{by} adds {name!r} = {value!r:.60} to the logs, expected a number") from error
@@ -238,10 +238,10 @@ class Callbacks:
         `Model.fit` trains, which also calls methods for single batches. Raises Refused if a callback cannot be used in
         any loop; one that needs `Model.fit` is not refused here.
         """
-        before = dict(vars(author))
-        found = cls(author.callbacks(hp), fit=fit)
-        found._kept_by_author = {k: v for k, v in vars(author).items() if before.get(k) is not v}
-        return found
+        attributes_before = dict(vars(author))
+        made = cls(author.callbacks(hp), fit=fit)
+        made._kept_by_author = {k: v for k, v in vars(author).items() if attributes_before.get(k) is not v}
+        return made
 
     def __iter__(self) -> Iterator[keras.callbacks.Callback]:
         return iter(self._callbacks)
@@ -322,10 +322,12 @@ class Callbacks:
 
         Raises CheckpointError if ``state`` is None or belongs to another number of callbacks.
         """
+        # None stands for attributes that could not be saved.
         if not isinstance(state, list) or len(state) != len(self._callbacks):
             raise CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
         for callback, changed in zip(self, state, strict=True):
             for name, value in changed.items():
+                # A function that compares was saved as its name.
                 vars(callback)[name] = COMPARISONS.get(value, value) if isinstance(value, str) else value
 
 
@@ -335,14 +337,14 @@ def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
     Lists and dictionaries are copied. NumPy numbers become Python numbers, and functions that compare become their
     names, so that attributes can be compared and saved. All others are the callback's own objects.
     """
-    found = {}
+    copies = {}
     for name, value in vars(callback).items():
         if name not in keras_private.CALLBACK_ATTRIBUTES:
             if isinstance(value, list | dict):
-                found[name] = copy.deepcopy(value)
+                copies[name] = copy.deepcopy(value)
             else:
-                found[name] = _convert_to_plain(value)
-    return found
+                copies[name] = _convert_to_plain(value)
+    return copies
 
 
 def _convert_to_plain(value: Any) -> Any:
@@ -400,12 +402,13 @@ def find_set_rate(program: Any, before: HookSettings) -> float | None:
     """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
-        now = get_own_rate(optimizer)
-        if now == was:
+        present_rate = get_own_rate(optimizer)
+        if present_rate == was:
             continue
-        own = refusals.list_overridden_methods(program.model, "compile")
-        if optimizer is program.model.optimizer and (own or not groups.follows_the_rate(optimizer)):
-            if own:
+        # The model's own compile(), or all parts of a grouped optimizer, have rates that the loop does not set.
+        has_own_compile = refusals.list_overridden_methods(program.model, "compile")
+        if optimizer is program.model.optimizer and (has_own_compile or not groups.follows_the_rate(optimizer)):
+            if has_own_compile:
                 whose = "the model's own compile() brings its optimizers"
             else:
                 whose = "its parts bring rates or schedules"
@@ -414,7 +417,7 @@ def find_set_rate(program: Any, before: HookSettings) -> float | None:
             )
         if optimizer not in program.rated:
             continue
-        if now is None:
+        if present_rate is None:  # it is a schedule now
             raise Refused(
                 "a learning-rate schedule was set on the optimizer of a built program; give it to optimizer()"
             )
@@ -423,7 +426,7 @@ def find_set_rate(program: Any, before: HookSettings) -> float | None:
                 f"the learning rate of {optimizer.name!r} was set, which follows the trial's by Update(rate=...); set "
                 "that of model.optimizer, or call scale_rate()"
             )
-        found = now
+        found = present_rate
     return found
 
 
@@ -449,8 +452,9 @@ def have_layers_changed(program: Any, before: HookSettings) -> bool:
     now = HookSettings.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):
         return False
-    if now.layers == before.layers:
+    if now.layers == before.layers:  # although weights have changed
         raise Refused("`trainable` of single weights was set; set it on their layer, which checkpoints remember")
+    # Unfreezing is possible only for weights that were trainable when their optimizer was built.
     known = {id(v) for optimizer in program.optimizers for v in keras_private.optimizer_variables(optimizer)}
     weights = [variable for network in program.networks for variable in network.variables]
     for variable, trainable, was in zip(weights, now.weights, before.weights, strict=True):

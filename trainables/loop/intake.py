@@ -44,10 +44,10 @@ class PreparedExamples:
         ``draws`` are the slice's draws afterwards.
         """
         if example[1] is None:
-            flat = []
+            targets = []
         else:
-            flat = tf.nest.flatten(example[1])
-        mixtures = {place: mixture for place, leaf in enumerate(flat) if (mixture := cut.mixture(leaf))}
+            targets = tf.nest.flatten(example[1])
+        mixtures = {place: mixture for place, leaf in enumerate(targets) if (mixture := cut.mixture(leaf))}
         labels = {place: (mixture.own, mixture.other, mixture.share) for place, mixture in mixtures.items()}
         return cls((*example, labels), draws, cut.mixes)
 
@@ -57,12 +57,12 @@ class PreparedExamples:
         These are the labels that were mixed, by the tensors returned here, and the number of draws.
         """
         x, y, sample_weight, labels = self.tensors
-        flat = tf.nest.flatten(y)
+        targets = tf.nest.flatten(y)
         cut.mixes = self.mixes
         if cut.draws is not None:
             cut.draws.follow(self.draws)
-        for place, mixed in labels.items():
-            cut.mixtures[id(flat[place])] = flat[place], Mixture(*mixed)
+        for place, mixed in labels.items():  # losses look labels up by the tensors that they get, which are new here
+            cut.mixtures[id(targets[place])] = targets[place], Mixture(*mixed)
         return x, y, sample_weight
 
 
@@ -97,19 +97,19 @@ class Intake:
         if isinstance(tensors, PreparedExamples):
             return tensors.copy_to_slice(cut)
         augmented, draws = cut, cut.draws
-        own = rows[cut.start : cut.stop]
+        rows_to_gather = rows[cut.start : cut.stop]
         partners = None
         if self.mixing.mixes:
             # Numbered after all calls of augmentation, however many there are.
             mixing_draws = cut.draws.from_call(cut.draws.calls + MIXING)
             partners = mixing_draws.partners()
-            if cut.parts > 1:
+            if cut.parts > 1:  # partners may be in other slices, so they are gathered and augmented here as well
                 places = tf.concat([tf.cast(tf.range(cut.start, cut.stop), tf.int64), partners], 0)
-                own = tf.gather(rows, places)
+                rows_to_gather = tf.gather(rows, places)
                 draws = cut.draws.at(places)
                 augmented = replace(cut, draws=draws)
         with tf.control_dependencies(list(after)):
-            example = gather_examples(tensors, own)
+            example = gather_examples(tensors, rows_to_gather)
         with slices.entering(augmented):
             example = self._augment(example, draws)
         cut.draws.follow(draws)  # the model's own draws are numbered after those of augmentation
@@ -127,7 +127,7 @@ class Intake:
 
     def check_losses(self, cut: Slice) -> None:
         """Raise Refused if mixup or cutmix mixed whole-number labels and no loss has used both labels of an example."""
-        if not all(mixture.lost for _, mixture in cut.mixtures.values()):
+        if not all(mixture.lost for _, mixture in cut.mixtures.values()):  # `lost`: a loss has used both labels
             raise Refused(
                 "mixup and cutmix give whole-number targets of two examples at once, which compiled losses weigh; here "
                 "something else takes them (a compute_loss() or train_step() of your own); let a train_step() take "
@@ -137,13 +137,13 @@ class Intake:
     def _augment(self, example: Example, draws: Draws) -> Example:
         """Return examples changed by the author's `augment`, if overridden, and then by random erasing of x, if set."""
         x, y, sample_weight = example
-        start = draws.calls
+        calls_before = draws.calls  # erasing is numbered from here, however often `augment` draws
         if self._own:
-            given = {"x": x, "y": y, "sample_weight": sample_weight, "hp": self._present(), "draws": draws}
+            arguments = {"x": x, "y": y, "sample_weight": sample_weight, "hp": self._present(), "draws": draws}
             x, y, sample_weight = self._merge_returned(
-                self._author.augment(*(given[name] for name in self._takes)), example
+                self._author.augment(*(arguments[name] for name in self._takes)), example
             )
-        return self.mixing.erase(x, draws.from_call(start)), y, sample_weight
+        return self.mixing.erase(x, draws.from_call(calls_before)), y, sample_weight
 
     def _merge_returned(self, returned: Any, example: Example) -> Example:
         """Return x, y and sample_weight of ``example``, replaced by what `augment` returned.
@@ -170,7 +170,7 @@ class Intake:
             raise Refused(f"{called} returned {what}, expected ({', '.join(names)})")
         if len(names) == 3 and sample_weight is not None and returned[2] is None:
             raise Refused(f"{called} returned no sample_weight for examples that have weights")
-        for name, given, part in zip(names, example, returned, strict=False):
+        for name, given, part in zip(names, example, returned, strict=False):  # `example` always has three parts
             if given is not None:
                 _check_structure(called, name, given, part)
         returned = tuple(_map_part(tf.convert_to_tensor, part) for part in returned)
@@ -186,10 +186,10 @@ class Intake:
         Both have as many rows as the slice. Labels that cannot be averaged are recorded with both of their values.
         """
         mixed = self.mixing.mix(own, other, draws)
-        flat = tf.nest.flatten(mixed.y)
+        targets = tf.nest.flatten(mixed.y)
         cut.mixes = True
         for place, labels in mixed.labels.items():
-            cut.mixtures[id(flat[place])] = flat[place], Mixture(*labels, mixed.share)
+            cut.mixtures[id(targets[place])] = targets[place], Mixture(*labels, mixed.share)
         return mixed.x, mixed.y, mixed.sample_weight
 
     # ---- before training
@@ -204,6 +204,7 @@ class Intake:
         """
         if self._returns == ("x",) and self.mixing == Mixing():
             return example
+        # Several rows, so that it is noticed if `augment` returns another number of them.
         repeated = tf.nest.map_structure(lambda leaf: tf.repeat(tf.convert_to_tensor(leaf), ROWS, axis=0), example)
         self.mixing.check(tf.nest.map_structure(tf.TensorSpec.from_tensor, repeated))
         specs: list[Any] = []
@@ -244,12 +245,12 @@ def _get_augment_parameters(author: Author) -> tuple[str, ...]:
     if names in FORMS:
         return names
     try:
-        signature.bind(*FORMS[0])
+        signature.bind(*FORMS[0])  # any three values do
     except TypeError:
-        binds = False
+        takes_x_alone = False
     else:
-        binds = not {"y", "sample_weight"} & set(names)
-    if not binds:
+        takes_x_alone = not {"y", "sample_weight"} & set(names)
+    if not takes_x_alone:
         expected = " or ".join(map(_format_augment_call, FORMS))
         raise Refused(f"{type(author).__name__}.augment({', '.join(names)}), expected {expected}")
     return FORMS[0]

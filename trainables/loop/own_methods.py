@@ -65,8 +65,9 @@ def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model)
     validation: both are included if there are validation data and no `test_step`; otherwise there is never ``loss``,
     and ``metrics`` only if the author overrides them. Raises Undecided if there is no default loss for the targets.
     """
-    whole = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
-    if whole:
+    # The compiled loss trains without a `train_step`, and validates without a `test_step`.
+    needs_loss = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
+    if needs_loss:
         return {"loss": _get_loss(author, hp, model), "metrics": _get_metrics(author, hp, model)}
     if not overrides(author, "metrics"):
         return {}
@@ -82,11 +83,13 @@ def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """
     if overrides(author, "loss"):
         return author.loss(hp, model)
+    # The default loss is derived from targets and outputs.
     if len(author.first_example) == 1 or not refusals.list_overridden_methods(model, "call"):
         return None
     try:
         return author.loss(hp, model)
     except Undecided:
+        # Such a method may compute its loss without the compiled one.
         if refusals.list_overridden_methods(model, "train_step", "compute_loss"):
             return None
         raise
@@ -126,7 +129,7 @@ def lacks_weights(model: keras.Model) -> bool:
     if not trains_itself(model):
         return False
     if refusals.list_overridden_methods(model, "build") and not model.built:
-        return True
+        return True  # its `build` may create weights of the model itself, or more layers
     return any(not layer.built for layer in keras_private.flatten_layers(model, include_self=False))
 
 
@@ -162,7 +165,7 @@ def check_signatures(author: Author) -> None:
     for name in NEW:
         wanted = [*inspect.signature(getattr(Author, name)).parameters]
         try:
-            inspect.signature(getattr(type(author), name)).bind(*wanted)
+            inspect.signature(getattr(type(author), name)).bind(*wanted)  # names stand in for the arguments
         except TypeError:
             given = inspect.signature(getattr(type(author), name)).parameters
             raise Refused(

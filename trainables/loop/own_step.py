@@ -87,7 +87,7 @@ class AuthorStep(Step):
         evaluation updates the metrics.
         """
         self._check_losses = intake.check_losses
-        trained: dict[str, Any] = {"loss": None}
+        trained: dict[str, Any] = {"loss": None}  # only names matter here; `loss` is the sum that the loop reports
         for turn in self.turns:
             trained |= trace_shapes(
                 functools.partial(self._compute_shares, turn=turn, counts=True), replicas.run, intake, example
@@ -184,7 +184,7 @@ class AuthorStep(Step):
             raise Refused(
                 f"{name}() has a masked or weighted mean, whose divisor micro_batches do not know; leave them"
             )
-        if cut.parts == 1:
+        if cut.parts == 1:  # the slice is the batch
             return means
         return {name: cut.share_of(mean) for name, mean in means.items()}
 
@@ -197,6 +197,7 @@ class AuthorStep(Step):
             return values
         if self._micro_batches > 1:
             raise Refused("batch.gather() needs the whole batch, which micro_batches compute part by part; leave them")
+        # A row that stands in for an empty slice is left out.
         return gather_rows(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
@@ -205,7 +206,7 @@ class AuthorStep(Step):
         A turn is a tuple of updates that are applied at once; one that is repeated for a batch is tested once. There is
         no mode for evaluation if it has neither a `test_step` nor compiled losses.
         """
-        turns = {}
+        turns = {}  # from the last place to the first, which is then kept for a turn that is repeated
         for place, turn in reversed(list(enumerate(self.turns))):
             turns[id(turn)] = (place, turn)
         steps: list[tuple[int, Turn]] = [*turns.values()]
@@ -218,7 +219,7 @@ class AuthorStep(Step):
                     "training" if turn else "evaluation",
                     functools.partial(self._run_turn_for_test, intake, turn=turn),
                     training=bool(turn),
-                    calls=place * CALLS if turn else EVALUATION,
+                    calls=place * CALLS if turn else EVALUATION,  # as in training, each turn has draws of its own
                     totals=self.counted_first,
                     told=("train" if turn else "test") + TOLD,
                     hint=HINT,
@@ -278,7 +279,7 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
     if compiles:
         keras_corrections.weight_added_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
-    losses: tuple[Any, ...] = ()
+    losses: tuple[Any, ...] = ()  # of validation, if it has no `test_step`
     if compiles:
         keras_corrections.create_variables(model, author.first_example)
         losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)

@@ -70,21 +70,21 @@ def _assign_joined_tables(folder: Path, trial: ReadyTrial, about: About, values:
     layers = {}
     for layer in sharded_embedding.list_sharded_embeddings(model):
         layers[layer.path] = layer
-    found: dict[int, np.ndarray[Any, Any]] = {}
-    for number, (path, written) in enumerate(about["tables"].items()):
-        if path in layers:
-            found[id(layers[path].embeddings.value)] = checkpoint.read_whole_table(
+    arrays: dict[int, np.ndarray[Any, Any]] = {}
+    for number, (path, written) in enumerate(about["tables"].items()):  # their files are numbered in this order
+        if path in layers:  # the others are slots of the optimizer
+            arrays[id(layers[path].embeddings.value)] = checkpoint.read_whole_table(
                 folder, number, path, written, layers[path].output_dim
             )
     for variable in model.variables:
         if variable.path in values:
-            found[id(variable.value)] = values[variable.path][0]
-        raw = found.get(id(variable.value))
-        if raw is None or raw.shape != tuple(variable.shape):
+            arrays[id(variable.value)] = values[variable.path][0]
+        array = arrays.get(id(variable.value))
+        if array is None or array.shape != tuple(variable.shape):
             raise CheckpointError(f"{folder}: it holds no {variable.path} of shape {tuple(variable.shape)}")
     state.will_train()
     for variable in model.variables:
-        state.set_values(variable.value, [found[id(variable.value)]])
+        state.set_values(variable.value, [arrays[id(variable.value)]])
 
 
 Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
@@ -114,11 +114,11 @@ class CarriedWeights:
         program.state.will_train()
         mine = _key_by_path(_list_weights(program))
         shapes = {path: values[0].shape for path, values in self._weights.items()}
-        others = sorted(
+        unlike = sorted(
             {path for path in {*mine, *shapes} if path not in mine or shapes.get(path) != tuple(mine[path].shape)}
         )
-        if others:
-            named = ", ".join(path.rpartition("#")[0] for path in others[:3])
+        if unlike:
+            named = ", ".join(path.rpartition("#")[0] for path in unlike[:3])  # without the number of `_key_by_path`
             raise Refused(f"model() makes another model in the next phase: {named} is not in both, or of another shape")
         _assign(program.state, mine, self._weights)
         _assign(program.state, _list_untracked_by_model(program), self._unknown)
@@ -141,6 +141,7 @@ def _list_untracked_by_model(program: Program) -> dict[str, Any]:
     The keys are their positions, as texts, among all variables that `model` has created.
     """
     model = program.model
+    # An optimizer that `model` has made starts anew in each phase, so its variables are not carried over.
     known = [*_list_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
     taken = set()
     for variable in known:

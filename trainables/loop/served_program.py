@@ -100,14 +100,15 @@ class UpdateRule:
             case "sgd":
                 return gradient * rate, []
             case "momentum":
+                # Keras adds this to the weights; the result is subtracted, hence the signs.
                 moved = slots[0] * self.beta - gradient * rate
                 return -(moved * self.beta - gradient * rate) if self.nesterov else -moved, [moved]
             case _:
                 count = tf.cast(number + 1, tf.float32)
-                corrected = tf.sqrt(1 - tf.pow(self.beta_2, count)) / (1 - tf.pow(self.beta_1, count))
-                first = slots[0] + (gradient - slots[0]) * (1 - self.beta_1)
-                second = slots[1] + (tf.square(gradient) - slots[1]) * (1 - self.beta_2)
-                return first * (rate * corrected) / (tf.sqrt(second) + self.epsilon), [first, second]
+                correction = tf.sqrt(1 - tf.pow(self.beta_2, count)) / (1 - tf.pow(self.beta_1, count))
+                moment_1 = slots[0] + (gradient - slots[0]) * (1 - self.beta_1)
+                moment_2 = slots[1] + (tf.square(gradient) - slots[1]) * (1 - self.beta_2)
+                return moment_1 * (rate * correction) / (tf.sqrt(moment_2) + self.epsilon), [moment_1, moment_2]
 
 
 @dataclass
@@ -136,6 +137,7 @@ class Weight:
         decay = self.rule.decay if self.decays else 0.0
         with tf.device(self.device):
             if isinstance(gradient, tf.IndexedSlices):
+                # Without slots and decay, a dense update would change no other rows.
                 if self.lazy or not (self.slots or decay):
                     self._update_rows(gradient, rate, number, decay)
                     return
@@ -237,6 +239,7 @@ class ServedProgram(Program):
         else:
             self._test_step = self._trace(self._evaluate, validation)
         slots = [slot for weight in self._whole for slot in weight.slots]
+        # Tables and their slots are not a part of it: the servers save them themselves.
         self.state = State([*self.model.variables, *slots], [], replicas, self.parts.record)
         self._check_metrics(validation)
 
@@ -279,7 +282,7 @@ class ServedProgram(Program):
             (batch, rates[i], first + i) for i, batch in enumerate(_gather_batches(walk.epoch(epoch), walk.batch_size))
         )
         sums, seen = self._sum_results(self._train_step, given, walk.seed)
-        finite = not sums[0] and self._weights_finite()
+        finite = not sums[0] and self._weights_finite()  # the first sum counts the batches that were not finite
         return Trained(self._convert_sums(sums, seen), finite, 0.0, seen)
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
@@ -318,7 +321,7 @@ class ServedProgram(Program):
             waiting.append((self._coordinator.schedule(step, args=(*tf.nest.flatten(batch), *arguments)), count))
             if len(waiting) > most:
                 land()
-            if total[0]:
+            if total[0]:  # the number of batches that were not finite
                 break
         while waiting:
             land()
@@ -332,7 +335,7 @@ class ServedProgram(Program):
         """
         names = self._names()
         losses = {}
-        for name, value in zip(names, sums[1:], strict=False):
+        for name, value in zip(names, sums[1:], strict=False):  # the rest belongs to metrics
             losses[name] = float(value) / max(examples, 1)
         variables = self.model.metrics_variables
         values = []
@@ -342,7 +345,7 @@ class ServedProgram(Program):
             value = sums[start : start + size].reshape(variable.shape)
             values.append((variable, tf.constant(value, variable.dtype)))
             start += size
-        with keras.StatelessScope(state_mapping=values):
+        with keras.StatelessScope(state_mapping=values):  # the variables themselves stay as they are
             found = collect_metrics(self.model)
         return {
             **flatten_metrics({name: np.asarray(value) for name, value in found.items() if name != "loss"}),
@@ -381,7 +384,7 @@ class ServedProgram(Program):
         for cut in cuts:
             parts.append(tf.nest.map_structure(operator.itemgetter(cut), examples))
         whole, *halves = (self._sum_results(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
-        start = 1 + len(self._names())
+        start = 1 + len(self._names())  # only the metrics behind the losses are compared
         if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
             raise Refused("a metric does not follow from those of the parts of the data, which workers compute apart")
 
@@ -439,22 +442,22 @@ class ServedProgram(Program):
 
         ``gradients`` has one for each of `_weights`, or None for a weight that the loss does not depend on.
         """
-        known = []
+        known = []  # indices of the weights on which the loss depends
         for i, gradient in enumerate(gradients):
             if gradient is not None:
                 known.append(i)
-        rows = []
+        summed = []
         for gradient in gradients:
-            rows.append(sum_by_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
-        found = [rows[i] for i in known]
-        floats = []
-        for gradient in found:
-            floats.append(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient)
-        finite = all_finite([loss, *floats])
-        found = clipping.clip(found, self._bounds, self._group_gradients(known))
+            summed.append(sum_by_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
+        known_gradients = [summed[i] for i in known]
+        values = []
+        for gradient in known_gradients:
+            values.append(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient)
+        finite = all_finite([loss, *values])  # before clipping, which could make an infinite number finite
+        known_gradients = clipping.clip(known_gradients, self._bounds, self._group_gradients(known))
 
         def update() -> tf.Tensor:
-            for i, gradient in zip(known, found, strict=True):
+            for i, gradient in zip(known, known_gradients, strict=True):
                 self._weights[i].update(gradient, rate, number)
             return tf.constant(0)
 

@@ -168,15 +168,15 @@ class Step(ABC):
         A batch with fewer examples than slices has such slices, because no slice may be empty.
         """
         x, y, sample_weight = example
-        given = x, y, predicted, sample_weight
+        arguments = x, y, predicted, sample_weight
         if cut.real is None:
-            self.count(*given)
+            self.count(*arguments)
             return
         # A branch of `tf.cond` takes int32 tensors from the host's memory.
-        wide = tf.nest.map_structure(_widen_int32, given)
+        wide = tf.nest.map_structure(_widen_int32, arguments)
 
         def count_real() -> tf.Tensor:
-            return self.count(*tf.nest.map_structure(_restore_int32, given, wide))
+            return self.count(*tf.nest.map_structure(_restore_int32, arguments, wide))
 
         tf.cond(cut.real, count_real, lambda: tf.constant(0))
 
@@ -206,7 +206,7 @@ class Step(ABC):
         if refusals.list_overridden_methods(self.model, "compute_loss"):
             cut.examples = None
         else:
-            cut.examples = []
+            cut.examples = []  # a list asks the losses to append those of single examples
         predicted, shares = self.compiled(cut, example, training=False)
         self.count_metrics(cut, example, predicted)
         return shares
@@ -310,7 +310,7 @@ class KerasStep(Step):
         """
         self._example_of_evaluation = example
 
-        @functools.cache
+        @functools.cache  # one trace for training, and one for evaluation
         def shapes(training: bool) -> Mapping[str, tf.TensorShape]:
             compute = functools.partial(self.evaluate, training=training)
             if training:
@@ -395,7 +395,7 @@ class InputRecorder:
         if not refusals.list_overridden_methods(model, "call"):
             yield
             return
-        before = vars(model).get("call")
+        own_attribute = vars(model).get("call")  # an attribute of the object; usually there is only the class's method
         original = model.call
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -407,10 +407,10 @@ class InputRecorder:
         try:
             yield
         finally:
-            if before is None:
+            if own_attribute is None:
                 del model.call
             else:
-                model.call = before
+                model.call = own_attribute
 
 
 def _is_of_known_shape(leaf: Any) -> bool:
@@ -424,18 +424,18 @@ def wrap_step(model: keras.Model, called_with: InputRecorder, *, training: bool)
     the reason is known, and otherwise Keras's error.
     """
     name = _name_of_step(training=training)
-    own, step = refusals.list_overridden_methods(model, name), getattr(model, name)
+    is_overridden, step = refusals.list_overridden_methods(model, name), getattr(model, name)
 
     def call(data: Any) -> Any:
         try:
             with called_with.recording(model, training=training):
                 return step(data)
         except (ValueError, TypeError, RuntimeError, tf.errors.InvalidArgumentError) as error:
-            if own:
+            if is_overridden:
                 reason = refusals.explain_step_error(model, name, data, error)
             else:
                 reason = ""
-            if not own and refusals.list_overridden_methods(model, "train_step"):
+            if not is_overridden and refusals.list_overridden_methods(model, "train_step"):
                 reason = (
                     f"{type(model).__name__} has no test_step(), and Keras's calls the model and its loss with the "
                     f"validation data, which fails: {error}; define test_step(), or return None as validation data"
@@ -469,7 +469,7 @@ def trace_shapes(
     def on_each(rows: tf.Tensor) -> None:
         tensors = tf.nest.map_structure(tf.convert_to_tensor, example)
         cut = Slice.whole(tf.shape(rows)[0], "keras")
-        cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)
+        cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)  # any seed does: nothing is computed
         if intake:
             given = intake.take(tensors, rows, cut)
         else:
@@ -546,7 +546,7 @@ def _cast_to_float32(predicted: Any) -> Any:
     def cast(t: tf.Tensor) -> tf.Tensor:
         if not t.dtype.is_floating or t.dtype == tf.float32:
             return t
-        wide = tf.cast(t, tf.float32)
+        wide = tf.cast(t, tf.float32)  # a new tensor, to which Keras has attached no mask
         mask = keras_private.mask_of(t)
         if mask is not None:
             keras_private.set_mask(wide, mask)

@@ -189,7 +189,7 @@ class ReadyTrial:
             return False
         if self.peak is None:  # the author's schedule may depend on the number of epochs
             return False
-        if self.span.last is not None:
+        if self.span.last is not None:  # its rates follow the length of the phase, which stays
             return True
         updates = (self.epoch - self.span.first) * self.walk.per_epoch
         count = self.walk.per_epoch
@@ -201,18 +201,18 @@ class ReadyTrial:
         If a hook or callback has set a rate, all updates have it. If the optimizer has a schedule of its own, only the
         last element is a rate and the others are NaN. If the loop does not set the rate, the values have no effect.
         """
-        epoch = max(self.epoch - self.span.first, 0) + 1
+        epoch_of_phase = max(self.epoch - self.span.first, 0) + 1
         if self.rate_set is not None:
             return np.full(self.walk.per_epoch, self.rate_set, np.float32)
         if self.peak is None:
             rates = np.full(self.walk.per_epoch, np.nan, np.float32)
-            last = epoch * self.walk.per_epoch - 1
+            last = epoch_of_phase * self.walk.per_epoch - 1
             rates[-1] = compute_scheduled_rate(self.program.parts.optimizer, last)
             return rates
         return schedules.compute_rates(
             self.schedule,
             peak=self.peak * self.rate_scale * (self.reduction.scale if self.reduction else 1.0),
-            epoch=epoch,
+            epoch=epoch_of_phase,
             count=self.walk.per_epoch,
             epochs=self.span.length(self.assignment.epochs),
             warmup=self.warmup,
@@ -290,6 +290,7 @@ class ReadyTrial:
         if settings_before is not None:
             if trained.rate is not None:
                 self.rate_set = trained.rate
+            # The loop has set rates during the epoch; what hooks set is a difference from the rates at its end.
             present = HookSettings.of(self.program)
             metrics = self._end_epoch(epoch, metrics, replace(settings_before, rates=present.rates))
         else:
@@ -359,7 +360,7 @@ class ReadyTrial:
         that would have no effect.
         """
         program = self.program
-        program.state.will_train()
+        program.state.will_train()  # hooks may assign variables
         with self.placement.replicas.scope():
             hooks.show_rate(program, float(self.rates()[0]))
             with self._applying_changes(HookSettings.of(program), "on_epoch_begin"):
@@ -382,7 +383,7 @@ class ReadyTrial:
                 self.stopped = "a Keras callback has set stop_training"
             with self.placement.replicas.scope():
                 metrics = self.hooks.epoch_end(epoch, metrics)
-            self._observe_objective(metrics)
+            self._observe_objective(metrics)  # before `finished`, which depends on it by the patience rule
             if self.finished or self.program.model.stop_training:
                 self.callbacks.train_end(metrics)
         return metrics
@@ -400,7 +401,7 @@ class ReadyTrial:
             yield
             if program.model.stop_training:
                 self.stopped = self.stopped or f"{hook}() has set model.stop_training"
-        finally:
+        finally:  # also if a hook raises, because other trials may use the program
             program.spent = program.spent or hooks.affects_next_trial(program, settings_before)
             program.model.stop_training = False
         rate = hooks.find_set_rate(program, settings_before)
@@ -479,6 +480,7 @@ class ReadyTrial:
         `lost` to what could not be restored. Raises CheckpointError if the trial cannot continue exactly and must begin
         again.
         """
+        # A trial that does not train, but only gives its model, needs no callbacks and no order of examples.
         if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
         if self.hook_changes is not None and self.assignment.trains and "left" in about:
@@ -488,7 +490,7 @@ class ReadyTrial:
         self.rate_scale = float(about.get("rate_scale", 1.0))
         self.rate_set = about.get("rate_set")
         if about.get("frozen"):
-            self.program.spent = True
+            self.program.spent = True  # other trials would inherit which layers are trainable
             hooks.set_trainable_layers(self.program, about["frozen"])
             self._set_trainable_layers(about["frozen"])
         self.waited.restore(about["waited"])

@@ -104,7 +104,7 @@ class Graph:
         self.seeds = UsedGenerators()
         self.seeds_of_evaluation = UsedGenerators()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
-            live.number(number, standard=True)
+            live.number(number, standard=True)  # create it here, so that replicas, in their threads, only look it up
 
     # ---- one update, in cross-replica context
 
@@ -125,13 +125,13 @@ class Graph:
         not finite is undone and counts as finite if its loss is; without it, an update with numbers that are not finite
         is applied.
         """
-        given = tensors, rows, seed, number
+        batch_arguments = tensors, rows, seed, number
         if not self.step.turns:
-            return self._update_by_model(*given, rate)
+            return self._update_by_model(*batch_arguments, rate)
         values: dict[str, tf.Tensor] = {}
         minimised: dict[str, tf.Tensor] = {}
         finite = applied = tf.constant(True)
-        found: list[tuple[Any, keras.Variable]] = []
+        pairs: list[tuple[Any, keras.Variable]] = []
         for place, turn in enumerate(self.step.turns):
             for update in turn:
                 self._set_rate(update, rate)
@@ -140,35 +140,36 @@ class Graph:
             else:
                 before = None
             compute = functools.partial(forward or self.forward, place=place)
-            parts, means = self.replicas.run(self._compute_gradients, compute, *given)
-            means = self.replicas.first(means)
+            parts, means = self.replicas.run(self._compute_gradients, compute, *batch_arguments)
+            means = self.replicas.first(means)  # they are sums over replicas, and thus equal on all
             if self.recipe.sharpness:
                 with self._climb(turn, parts):
                     compute = functools.partial(compute, again=True)
-                    parts, _ = self.replicas.run(self._compute_gradients, compute, *given)
+                    parts, _ = self.replicas.run(self._compute_gradients, compute, *batch_arguments)
             losses = {}
             for update in turn:
                 losses[update.loss] = means[update.loss]
             total = tf.add_n(list(losses.values()))
-            good = all_finite([total, *self.replicas.first(tf.nest.flatten(parts))])
+            # Before clipping, which could make an infinite gradient finite.
+            sound = all_finite([total, *self.replicas.first(tf.nest.flatten(parts))])
             parts = self._clip(parts)
             self._apply(turn, parts)
-            if self.loss_scale and before:
-                self.loss_scale.update(good)
-                before.restore(unless=good)
-                applied = tf.logical_and(applied, good)
-                good = tf.math.is_finite(total)
-            finite = tf.logical_and(finite, good)
+            if self.loss_scale and before:  # `before` is always there with a loss scale
+                self.loss_scale.update(sound)
+                before.restore(unless=sound)
+                applied = tf.logical_and(applied, sound)
+                sound = tf.math.is_finite(total)  # gradients may overflow by the scale, which is no divergence
+            finite = tf.logical_and(finite, sound)
             values |= means
             minimised |= losses
             changed = [v for update in turn for v in self._changed[id(update)]]
-            found += zip((g for part in parts for g in part), changed, strict=True)
+            pairs += zip((g for part in parts for g in part), changed, strict=True)
         self._count_average(applied)
-        values |= minimised
+        values |= minimised  # a later turn may return the same losses again; those that were minimised count
         values = {"loss": tf.add_n(list(minimised.values())), **values}
         if self.watch:
-            ones = [_convert_to_slices(self.replicas.first(g)) for g, _ in found]  # the same on all replicas
-            values |= self.watch(number, values, ones, [v for _, v in found])
+            ones = [_convert_to_slices(self.replicas.first(g)) for g, _ in pairs]  # the same on all replicas
+            values |= self.watch(number, values, ones, [v for _, v in pairs])
         return values, finite
 
     def _compute_gradients(self, compute: Forward, *arguments: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
@@ -213,27 +214,27 @@ class Graph:
         else:
             totals = None
         for cut in slices.cut_for_replica(tf.shape(rows)[0], self.recipe.micro_batches):
-            # One micro-batch after the other, because the graph would otherwise hold all their activations at once.
             cut.totals = totals
             cut.seeds = self.seeds_from
             draws = cut.draw(seed, number)
+            # One micro-batch after the other, because the graph would otherwise hold all their activations at once.
             example = self.intake.take(tensors, rows, cut, after=[g for part in sums for g in part if g is not None])
             with slices.entering(cut):
-                if place:
+                if place:  # all turns have the same augmented examples; the model then draws anew in each
                     draws = cut.draw(seed, number, place * CALLS)
-                    draws.seeds = dict(self._drawn[place - 1])
-                with tf.GradientTape(persistent=len(turn) > 1) as tape:
+                    draws.seeds = dict(self._drawn[place - 1])  # generators go on where the turn before has stopped
+                with tf.GradientTape(persistent=len(turn) > 1) as tape:  # asked once for each update
                     shares, count = self.step.losses(cut, example, turn, counts=not again)
                     scaled = [shares[update.loss] for update in turn]
                     if self.loss_scale:
                         scale = self.loss_scale.scale
                         scaled = [loss * scale for loss in scaled]
-                found = []
+                slice_gradients = []
                 for loss, part in zip(scaled, weights, strict=True):
-                    found.append(tape.gradient(loss, part))
+                    slice_gradients.append(tape.gradient(loss, part))
                 if not again:
                     count()
-            sums = [self._add_all(old, new) for old, new in zip(sums, found, strict=True)]
+            sums = [self._add_all(old, new) for old, new in zip(sums, slice_gradients, strict=True)]
             values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
             self._drawn[place] = draws.seeds
             self.seeds.record(draws)
@@ -259,8 +260,8 @@ class Graph:
         """
         if new is None:
             return old
-        whole = self.recipe.clipping or self.recipe.sharpness
-        if not isinstance(new, tf.IndexedSlices) or whole or isinstance(old, tf.Tensor):
+        needs_all_values = self.recipe.clipping or self.recipe.sharpness
+        if not isinstance(new, tf.IndexedSlices) or needs_all_values or isinstance(old, tf.Tensor):
             if old is None:
                 return tf.convert_to_tensor(new)
             return tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
@@ -285,6 +286,7 @@ class Graph:
             return None
         counts = {name: tf.constant(0.0) for name in names}
         for cut in slices.cut_for_replica(tf.shape(rows)[0], self.recipe.micro_batches):
+            # Any divisors do: the losses of this pass are not used, only what it counts.
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
@@ -298,23 +300,23 @@ class Graph:
 
         Rows of sparse gradients that come from the examples are joined instead of summed.
         """
-        follow = []
+        joins = []
         for g in gradients:
-            follow.append(isinstance(g, tuple) and not _has_static_row_count(g))
-        added = []
-        for g, rows in zip(gradients, follow, strict=True):
-            if not rows:
-                added.append(_get_values(g))
-        found = sum_over_replicas([*added, *more])
-        totals = iter(found[: len(added)])
-        others = found[len(added) :]
-        of_rows = iter(gather_rows([g[:2] for g, rows in zip(gradients, follow, strict=True) if rows]))
+            joins.append(isinstance(g, tuple) and not _has_static_row_count(g))
+        to_sum = []
+        for g, is_joined in zip(gradients, joins, strict=True):
+            if not is_joined:
+                to_sum.append(_get_values(g))
+        found = sum_over_replicas([*to_sum, *more])
+        sums = iter(found[: len(to_sum)])
+        others = found[len(to_sum) :]
+        joined = iter(gather_rows([g[:2] for g, is_joined in zip(gradients, joins, strict=True) if is_joined]))
         summed: list[Any] = []
-        for g, rows in zip(gradients, follow, strict=True):
-            if rows:
-                summed.append((*next(of_rows), g[2]))
+        for g, is_joined in zip(gradients, joins, strict=True):
+            if is_joined:
+                summed.append((*next(joined), g[2]))
             else:
-                summed.append(_replace_values(g, next(totals)))
+                summed.append(_replace_values(g, next(sums)))
         if self.loss_scale:
             scale = self.loss_scale.scale
             summed = [_replace_values(g, _get_values(g) / scale) for g in summed]
@@ -332,7 +334,7 @@ class Graph:
             changed = self._changed[id(update)]
             rho = self.live.number("sam_rho")
             stack.enter_context(climbing(self.replicas, changed, part, rho, others))
-            others = []
+            others = []  # restored once, by the first of the contexts
         return stack
 
     def _clip(self, parts: Any) -> Any:
@@ -361,6 +363,7 @@ class Graph:
         """Add the updated weights to their average, unless the update was undone (``applied`` is False)."""
         if self.average is None:
             return
+        # Only with a loss scale may an update be undone.
         before = program_variables.SavedVariables(self.replicas, self.average.state) if self.loss_scale else None
         self.average.update()
         if before:
@@ -423,7 +426,7 @@ class Graph:
         (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         example = gather_examples(tensors, rows[cut.start : cut.stop])
         draws = cut.draw(seed, batch, EVALUATION)
-        if cut.parts == 1:
+        if cut.parts == 1:  # otherwise all slices must draw from the same seeds
             cut.seeds = "keras"
         else:
             cut.seeds = "counted"
@@ -517,16 +520,16 @@ class Graph:
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
         seeds = self.seed_states
-        ours = set(counters)
+        excluded = set(counters)
         for v in seeds:
-            ours.add(id(v))
+            excluded.add(id(v))
             if isinstance(v, keras.Variable):
-                ours.add(id(v.value))
-        others = []
+                excluded.add(id(v.value))
+        found = []
         for v in (*networks, *optimizers, *self.created, *averages):
-            if id(v) not in ours:
-                others.append(v)
-        return others
+            if id(v) not in excluded:
+                found.append(v)
+        return found
 
     @property
     def seed_states(self) -> list[Any]:
@@ -639,7 +642,7 @@ def climbing(
     """
 
     def step(found: Sequence[Any]) -> list[Any]:
-        length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)
+        length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)  # no division by 0
         return [g * tf.cast(length, g.dtype) for g in found]
 
     before = program_variables.SavedVariables(replicas, [*weights, *others])

@@ -67,7 +67,7 @@ def follow_author(
     ``asked`` is unchanged. Raises Refused if the sweep file says the opposite, or has a setting that excludes XLA.
     """
     option = training.get("jit_compile", "auto")
-    if jit_compile is None or option == jit_compile:
+    if jit_compile is None or option == jit_compile:  # the author says nothing, or the same as the sweep file
         return asked
     says = f"model() compiles its model with jit_compile={jit_compile}"
     if option != "auto":
@@ -127,10 +127,11 @@ class Xla:
         XLA is not used (any more), if memory is exhausted, or for an unrelated RuntimeError. Raises Refused if XLA must
         be used and no way is left.
         """
-        another = isinstance(error, RuntimeError) and _MEET not in str(error)
-        if self._way is None or another or isinstance(error, tf.errors.ResourceExhaustedError):
+        # A RuntimeError is XLA's only if it names `merge_call`, by which replicas exchange values.
+        unrelated = isinstance(error, RuntimeError) and _MEET not in str(error)
+        if self._way is None or unrelated or isinstance(error, tf.errors.ResourceExhaustedError):
             return False
-        self.reason = self.reason or describe_xla_error(error)
+        self.reason = self.reason or describe_xla_error(error)  # why the first way failed, which compiles most
         self._choose_next()
         return True
 
@@ -157,7 +158,7 @@ class Xla:
         one = tf.function(self._one, autograph=False)
         concrete = one.get_concrete_function(specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32))
         for place, size in lacking:
-            concrete(kinds[place], tf.zeros([size], tf.int64), tf.constant(0))
+            concrete(kinds[place], tf.zeros([size], tf.int64), tf.constant(0))  # ``size`` times the first example
             self._known.add((place, size))
 
     def begin_anew(self) -> None:
@@ -201,6 +202,7 @@ def describe_xla_error(error: Exception) -> str:
         return f"XLA has no kernel for {found[1]}"
     if _MEET in text:
         return MEET
+    # TensorFlow puts such lines in front of the message itself.
     skipped = ("Graph execution error", "Detected at node", "<stack traces")
     lines = []
     for line in text.splitlines():
@@ -217,7 +219,7 @@ def _list_modes(graph: Graph) -> Iterator[CompileMode]:
         yield CompileMode(ON, _compile_gradients)
         return
     yield CompileMode(ON, _compile_update)
-    if graph.whole:
+    if graph.whole:  # examples are prepared for one slice
         yield CompileMode(APART, _compile_without_intake)
 
 
@@ -293,6 +295,7 @@ def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _list_all_rows(batch), *rest))
 
     def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
+        # Gathered outside of XLA, so that what it compiles depends on the size of the batch alone, not on the chunk.
         batch = graph.replicas.run(_get_rows, tensors, rows)
         with _placing_on_device(graph):
             return function(batch, rate, seed, number)
@@ -305,17 +308,18 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
 
     Also return a function that compiles it for a batch.
     """
-    known: list[Any] = []  # draws and a flag of the present trace, which are no tensors
+    of_trace: list[Any] = []  # draws and a flag of the present trace, which are no tensors
 
     def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         draws = cut.draw(seed, number)
         taken = PreparedExamples.of(graph.intake.take(tensors, rows, cut), cut, draws)
-        known[:] = [taken.draws, taken.mixes]
+        # `function` is traced right after this, and then reads them.
+        of_trace[:] = [taken.draws, taken.mixes]
         return taken.tensors
 
     function = _jit(
-        graph, lambda given, *rest: graph.update(PreparedExamples(given, *known), _list_all_rows(given[0]), *rest)
+        graph, lambda given, *rest: graph.update(PreparedExamples(given, *of_trace), _list_all_rows(given[0]), *rest)
     )
 
     def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
@@ -342,7 +346,7 @@ def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
     def one(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
         def on_each(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
             for again in (False, True) if graph.recipe.sharpness else (False,):
-                forward(tensors, rows, seed, seed, again=again)
+                forward(tensors, rows, seed, seed, again=again)  # the seed stands in for the number of the update
 
         graph.replicas.run(on_each, tensors, rows, seed)
 

@@ -126,25 +126,26 @@ def draw_rows_of_batch(
     """
     shape = tf.convert_to_tensor(arguments["shape"])
     static = tensorflow_private.constant_value_as_shape(shape)
-    times = shape[0] // tf.maximum(rows.count, 1)
-    with drawing_rows(None):
+    rows_per_example = shape[0] // tf.maximum(rows.count, 1)  # a part may be empty
+    with drawing_rows(None):  # the shapes below are final: `draw` must not cut them again
         if rows.places is not None or group is None:
-            whole_shape = tf.concat([[rows.size * times], shape[1:]], 0)
-            full = draw(**{**arguments, "shape": whole_shape})
+            whole_shape = tf.concat([[rows.size * rows_per_example], shape[1:]], 0)
+            whole = draw(**{**arguments, "shape": whole_shape})
             if rows.places is None:
-                start = rows.start * times
-                stop = (rows.start + rows.count) * times
-                return tf.ensure_shape(full[start:stop], static)
-            apart = tf.reshape(full, tf.concat([[rows.size, times], shape[1:]], 0))
-            return tf.ensure_shape(tf.reshape(tf.gather(apart, rows.places), shape), static)
+                start = rows.start * rows_per_example
+                stop = (rows.start + rows.count) * rows_per_example
+                return tf.ensure_shape(whole[start:stop], static)
+            by_example = tf.reshape(whole, tf.concat([[rows.size, rows_per_example], shape[1:]], 0))
+            return tf.ensure_shape(tf.reshape(tf.gather(by_example, rows.places), shape), static)
         with place_on_host():
             numbers_per_row = tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
-            before = tf.cast(rows.start * times, tf.int64) * numbers_per_row
-            odd = tf.cast(before % group, tf.int32)
-            counter = _advance_counter(arguments["counter"], before // group)
-            count = tf.reshape(odd + tf.reduce_prod(shape), [1])
+            numbers_before = tf.cast(rows.start * rows_per_example, tf.int64) * numbers_per_row
+            # The part may begin in the middle of a step, whose first numbers are then drawn as well and cut off.
+            surplus = tf.cast(numbers_before % group, tf.int32)
+            counter = _advance_counter(arguments["counter"], numbers_before // group)
+            count = tf.reshape(surplus + tf.reduce_prod(shape), [1])
         drawn = draw(**{**arguments, "shape": count, "counter": counter})
-    return tf.ensure_shape(tf.reshape(drawn[odd:], shape), static)
+    return tf.ensure_shape(tf.reshape(drawn[surplus:], shape), static)
 
 
 def _advance_counter(counter: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
@@ -185,7 +186,9 @@ def install_draws() -> None:
     _replace_draw(v2, "stateless_random_normal_v2", _draw_normal, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_int_v2", _draw_unchanged, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_full_int_v2", _draw_unchanged, rows="counted")
+    # A truncated number is drawn again until it is within the bounds, so a row begins at no certain counter.
     _replace_draw(v2, "stateless_truncated_normal_v2", _fail_in_xla, rows="cut")
+    # The others do not draw per example, so a part of a batch has no rows of its own in them.
     for name in ("stateless_random_gamma_v3", "stateless_shuffle"):
         _replace_draw(v2, name, _fail_in_xla)
     for name in (
@@ -207,7 +210,7 @@ def _replace_draw(
     asked for.
     """
     original = getattr(module, name)
-    if hasattr(original, "__wrapped__"):
+    if hasattr(original, "__wrapped__"):  # set by `functools.wraps` below: it has been replaced already
         return
     signature = inspect.signature(original)
 
@@ -219,7 +222,7 @@ def _replace_draw(
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         part = get_current_rows() if rows else None
-        if part is None and not is_compiling():
+        if part is None and not is_compiling():  # the usual case, for which arguments need not be bound
             return original(*args, **kwargs)
         arguments = dict(signature.bind(*args, **kwargs).arguments)
         if part is None or not begins_with_batch(tf.convert_to_tensor(arguments["shape"])):
@@ -280,12 +283,13 @@ def _convert_to_fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Ten
     """Return numbers in [0, 1) from the low bits of random words; raises CannotCompile for an unsupported type."""
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {name} in {dtype.name}")
-    bits, exponent, unsigned = _MANTISSA[dtype]
+    bits, exponent, unsigned = _MANTISSA[dtype]  # numbers in [1, 2) all have this exponent
     mantissa = tf.cast(words & tf.constant((1 << bits) - 1, tf.uint32), unsigned)
     from_1_to_2 = tf.bitcast(mantissa | tf.constant(exponent << bits, unsigned), dtype)
     return from_1_to_2 - tf.constant(1, dtype)
 
 
+# By type: the bits of its mantissa, its stored exponent of 1, and the integers of its size.
 _MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), tf.bfloat16: (7, 127, tf.uint16)}
 
 
@@ -299,8 +303,9 @@ def _draw_normal(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.
         raise CannotCompile(f"XLA would not draw the numbers of {original.__name__} in {dtype.name}")
     shape = tf.convert_to_tensor(arguments["shape"])
     count = tf.reduce_prod(shape)
-    words = _draw_words(arguments, (count + 1) // 2 * 2)
+    words = _draw_words(arguments, (count + 1) // 2 * 2)  # an even number; the last result is cut off if `count` is odd
     pairs = tf.reshape(words, [-1, 2])
+    # The kernel computes in float32 for the 16-bit types as well, and casts the results.
     uniform = _convert_to_fraction(pairs, tf.float32, original.__name__)
     angle = 2 * math.pi * uniform[:, 1]
     radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(uniform[:, 0], SMALLEST)))
@@ -365,9 +370,10 @@ class Draws:
         self.calls += 1
         if self.places is None:
             return self._draw_batch_rows(kind, self._start * times, (self._stop - self._start) * times, shape, dtype)
-        full = self._draw_batch_rows(kind, tf.constant(0), self._size * times, shape, dtype)
-        apart = tf.reshape(full, [self._size, times, *shape])
-        return tf.reshape(tf.gather(apart, self.places), [tf.size(self.places) * times, *shape])
+        # Rows at any places are no range of counters, so the whole batch is drawn.
+        whole = self._draw_batch_rows(kind, tf.constant(0), self._size * times, shape, dtype)
+        by_example = tf.reshape(whole, [self._size, times, *shape])
+        return tf.reshape(tf.gather(by_example, self.places), [tf.size(self.places) * times, *shape])
 
     def _draw_batch_rows(
         self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType
@@ -376,19 +382,20 @@ class Draws:
 
         Each row begins with a counter of its own (16 bytes), so rows can be drawn independently.
         """
-        elements = 1
+        elements = 1  # numbers of a row; a tensor if a size is one
         numbers_per_step = 4 if dtype.size <= 4 else 2
         for size in shape:
             elements = elements * size
-        counters = -(-elements // numbers_per_step)
+        steps_per_row = -(-elements // numbers_per_step)
         with place_on_host():
-            key = tf.bitcast(tf.stack([[self.update, self._seed]]), tf.uint64)
-            skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
+            key = tf.bitcast(tf.stack([[self.update, self._seed]]), tf.uint64)  # two numbers of 32 bits as one of 64
+            skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(steps_per_row, tf.int64), tf.uint64)
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
         draw = getattr(tensorflow_private.gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
-        with drawing_rows(None):
-            drawn = draw([count, counters * numbers_per_step], key, counter, PHILOX, dtype)
-        if not isinstance(elements, int) or elements != counters * numbers_per_step:
+        with drawing_rows(None):  # `count` is already that of the part
+            drawn = draw([count, steps_per_row * numbers_per_step], key, counter, PHILOX, dtype)
+        # A row's last step may give more numbers than it needs. A size that is a tensor is unknown here.
+        if not isinstance(elements, int) or elements != steps_per_row * numbers_per_step:
             drawn = drawn[:, :elements]
         if len(shape) == 1:
             return drawn
@@ -406,10 +413,10 @@ class Draws:
         def of_gamma() -> tf.Tensor:
             gamma = tf.random.stateless_gamma([self._size], self.key(), alpha + 1.0)
             uniform = tf.random.stateless_uniform([self._size], self.key())
-            return tf.math.log(gamma) + tf.math.log(1.0 - uniform) / alpha
+            return tf.math.log(gamma) + tf.math.log(1.0 - uniform) / alpha  # `uniform` may be 0, but never is 1
 
-        with drawing_rows(None):
-            return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))
+        with drawing_rows(None):  # draws for the whole batch, of which `_select_rows` takes the slice
+            return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))  # a / (a + b), from log(a) - log(b)
 
     def partners(self) -> tf.Tensor:
         """Return for each example of the slice the row of its mixing partner in the whole batch, as int64.
@@ -418,7 +425,8 @@ class Draws:
         """
         with drawing_rows(None):
             uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
-        # int64, because kernels for int32 would take and return host memory.
+        # The order of random numbers is a random permutation. int64, because kernels for int32 would take and return
+        # host memory.
         return self._select_rows(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
@@ -474,4 +482,5 @@ class UsedGenerators:
         """Advance the generators' states by the draws of one batch; must be called in cross-replica context."""
         for generator, times in self._draw_batch_rows.values():
             with place_on_host():
+                # A state is [seed, number of draws so far].
                 generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))

@@ -17,15 +17,15 @@ def all_finite(tensors: Iterable[tf.Tensor], *, by_row: bool = False) -> tf.Tens
     sums: dict[tf.DType, list[tf.Tensor]] = {}
     for tensor in tensors:
         if tensor.dtype.is_floating:
-            if tensor.dtype.size < tf.float32.size:
+            if tensor.dtype.size < tf.float32.size:  # a sum in float16 would soon overflow
                 wide = tf.cast(tensor, tf.float32)
             else:
                 wide = tensor
             total = tf.reduce_sum(wide, [*range(1, wide.shape.rank)] if by_row else None)
             sums.setdefault(wide.dtype, []).append(total)
     finite = []
-    for found in sums.values():
-        finite.append(tf.reduce_all(tf.math.is_finite(tf.stack(found)), 0))
+    for totals in sums.values():  # only sums of one type can be stacked, and then tested in one operation
+        finite.append(tf.reduce_all(tf.math.is_finite(tf.stack(totals)), 0))
     if finite:
         return tf.reduce_all(tf.stack(finite), 0)
     return tf.constant(True)

@@ -63,7 +63,7 @@ class LiveNumber:
 
     def _apply_operator(self, other: Any, operator: Callable[[Any, Any], Any]) -> tf.Tensor:
         """Return the result of an operation with another number, in float32 or in the type of a floating tensor."""
-        if isinstance(other, int | float):
+        if isinstance(other, int | float):  # in double precision until the result, see the class
             return tf.cast(operator(self.value, other), tf.float32)
         kind = tf.as_dtype(getattr(other, "dtype", tf.float32))
         return operator(tf.cast(self.value, kind if kind.is_floating else tf.float32), other)
@@ -189,7 +189,7 @@ class Live:
         if name not in self._entries:
             within = table.choose_bounds(name, bounds, standard=standard)
             value = _read_number(self._hp, name, default, meaning, within)
-            with tf.init_scope():
+            with tf.init_scope():  # the first call may come while a graph is traced, which must not own the variable
                 self._entries[name] = _LiveEntry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
 
@@ -229,7 +229,8 @@ class Live:
     def all_turned_on(self) -> Iterator[None]:
         """Set all live numbers to other values that are not 0 inside the block.
 
-        0 becomes 0.5; other values are multiplied by 0.75.
+        0 becomes 0.5; other values are multiplied by 0.75. So a test in the block also covers what a value of 0 would
+        turn off.
         """
         before = []
         for variable in self.variables:
@@ -284,7 +285,7 @@ def _read_number(
     """
     value = hp.peek(name)  # does not record a read, because the structure does not depend on the value
     if value is not ReadMark.ABSENT:
-        return table.convert_to_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the only mark
+        return table.convert_to_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the one mark
     if default is None:
         raise KeyError(f"the trial has no parameter {name!r}")
     return default

@@ -57,6 +57,7 @@ def _seeding_keras() -> Iterator[None]:
     before = []
     for name in keras_private.GLOBAL_SEEDS:
         before.append(keras_private.get_global_attribute(name))
+    # Without the first one, the generator, Keras creates another at the next draw.
     keras_private.set_global_attribute(keras_private.GLOBAL_SEEDS[0], None)
     try:
         yield
@@ -76,5 +77,5 @@ def _seeding_tensorflow(seed: int) -> Iterator[None]:
         try:
             yield
         finally:
-            if was_used():
+            if was_used():  # otherwise no kernel can have drawn with it
                 _kernels.add(number)

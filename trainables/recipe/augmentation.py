@@ -28,7 +28,7 @@ def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
     zero = tf.zeros_like(terms[0])
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
-        transforms=tf.stack([*terms, zero, zero], axis=1),
+        transforms=tf.stack([*terms, zero, zero], axis=1),  # the last two would add perspective
         output_shape=tf.shape(images)[1:3],
         fill_value=0.0,
         interpolation="BILINEAR",
@@ -45,7 +45,7 @@ def affine_terms(images: tf.Tensor, draws: Draws, strength: Any) -> list[tf.Tens
     strength = tf.convert_to_tensor(strength, tf.float32)
     height, width = _sides(images)
     u = draws.uniform((4,), -1.0, 1.0) * strength
-    angle = u[:, 0] * (3.14159265 / 6)
+    angle = u[:, 0] * (3.14159265 / 6)  # in radians; 30 degrees at most
     zoom = 1.0 + 0.25 * u[:, 1]
     cos = tf.cos(angle) / zoom
     sin = tf.sin(angle) / zoom
@@ -87,6 +87,7 @@ def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
 def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
     """Return the whole pixels (right, down) by which `crop` shifts the position that it reads, per image."""
     padding = tf.convert_to_tensor(padding, tf.float32)
+    # All whole numbers from -padding to padding are equally likely.
     return tf.floor(draws.uniform((2,)) * (2 * padding + 1)) - padding
 
 
@@ -163,8 +164,9 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
     the image's. Zhong et al., Random Erasing Data Augmentation, algorithm 1.
     """
     height, width = _sides(images)
-    u = draws.uniform((5,))
+    u = draws.uniform((5,))  # whether to erase, the area, the aspect ratio, and the place (row, column)
     area = (0.02 + 0.31 * u[:, 1]) * height * width
+    # The logarithm is uniform, so that a ratio and its inverse are equally likely; 1 / 3.3 is 0.3.
     ratio = tf.exp(tf.math.log(3.3) * (2 * u[:, 2] - 1))
     drawn = tf.stack([tf.sqrt(area * ratio), tf.sqrt(area / ratio)], axis=1)
     sides = tf.minimum(drawn, tf.stack([height, width]))

@@ -154,11 +154,12 @@ class AuthorData:
         if fold is None:
             return held.train, held.validation
         whole = _require_arrays(held.train)
-        rows = trial_parts.fold_rows(whole.targets, whole.size, fold.number, fold.of, fold.seed)
+        fold_rows = trial_parts.fold_rows(whole.targets, whole.size, fold.number, fold.of, fold.seed)
         if self._weighted is None or self._weighted[:2] != (id(held), fold):
-            self._weighted = id(held), fold, self._weighted_for(author, hp, whole, rows[0])
+            self._weighted = id(held), fold, self._weighted_for(author, hp, whole, fold_rows[0])
             self._publish(author, self._weighted[2], validates=True)
-        return self._weighted[2].part(rows[0]), whole.part(rows[1])
+        # Only the training examples are weighted by class.
+        return self._weighted[2].part(fold_rows[0]), whole.part(fold_rows[1])
 
     def _publish(self, author: Author, train: Examples, *, validates: bool) -> None:
         """Set the first example, some targets and their traits on the author's object for its methods; update `key`.
@@ -180,8 +181,8 @@ class AuthorData:
         if self._loaded is None:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
-        with hp.recording(self._loaded.reads):
-            weights = author.class_weights(hp, trial_parts.get_labels((None, *targets)))
+        with hp.recording(self._loaded.reads):  # another trial must have the same to use this data again
+            weights = author.class_weights(hp, trial_parts.get_labels((None, *targets)))  # None in place of the inputs
         if not weights:
             return whole
         return ArraySplit(trial_parts.add_class_weights(whole.arrays, weights), self._loaded.placement.replicas)
@@ -194,6 +195,7 @@ class AuthorData:
         cannot be used.
         """
         watched = self._surroundings.running_data(author)
+        # `data` must not see what the other methods have set on the object since.
         with attributes.attributes_replaced(author, self._own, self.bare), watched, hp.without_live():
             parts = run_data(author, hp, assignment.data_seed)
             if parts.test is not None:
@@ -263,26 +265,32 @@ class AuthorData:
             parts = run_data(author, hp, seed)._replace(test=None)  # the test data is not needed here
             return _with_features(author, hp, placement, parts)[:2]
 
-        were, was_in, cached_before = settings.read_settings(), Path.cwd(), modules.count_cached_results(author)
+        settings_before, folder_before, cached_before = (
+            settings.read_settings(),
+            Path.cwd(),
+            modules.count_cached_results(author),
+        )
         with recorder.apart() as read_by_data, self._surroundings.running_data(author) as left:
 
             def left_anywhere() -> set[str]:
                 present = settings.read_settings(settings.OF_LIBRARIES)
-                return left() | {*settings.find_changed_settings(were, present)}
+                return left() | {*settings.find_changed_settings(settings_before, present)}
 
             data, reads = residence.load_shared(assignment.shared, hp, load, left_anywhere, read_by_data)
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, DataParts(*data), cut, extents)
         self.seen = self._surroundings.compute_digests(author)
-        is_kept = modules.count_cached_results(author) > cached_before
-        if self.seen or is_kept:  # otherwise, the fingerprint of the returned data covers what `data` has read
+        caches_more = modules.count_cached_results(author) > cached_before
+        # What `data` has read, such as a file, may reach the model by an attribute, a module or a cached function. If
+        # `data` has left nothing there, the fingerprint of what it returns covers what it has read.
+        if self.seen or caches_more:
             recorder.absorb(read_by_data)
         self.bare = attributes.get_author_attributes(author, self._own)
-        if Path.cwd() == was_in:
-            gone = None
+        if Path.cwd() == folder_before:
+            new_folder = None
         else:
-            gone = Path.cwd()
-        left_set = settings.find_changed_settings(were, settings.read_settings())
+            new_folder = Path.cwd()
+        changed_settings = settings.find_changed_settings(settings_before, settings.read_settings())
         return Loaded(
             placement,
             cut,
@@ -291,8 +299,8 @@ class AuthorData:
             train,
             validation,
             chunks.compute_fingerprint(train, validation),
-            left_set,
-            gone,
+            changed_settings,
+            new_folder,
         )
 
 
@@ -341,7 +349,7 @@ def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) 
     if "validation_steps" in hp:
         steps = hp.integer("validation_steps", standard=True)
         count = steps * get_validation_batch_size(hp, get_batch_size(hp, number))
-        validation = Extent(count, count, assignment.stop_file)
+        validation = Extent(count, count, assignment.stop_file)  # each evaluation begins with the first example
     return training, validation
 
 
@@ -396,14 +404,14 @@ def _with_copies(value: Any, name: str) -> Any:
     if type(value) not in (dict, list, tuple):
         return value
     parts = dict(value.items() if isinstance(value, dict) else enumerate(value))
-    new = {}
+    copies = {}
     for key, part in parts.items():
-        new[key] = _with_copies(part, f"{name}_{key}")
-    if all(new[key] is part for key, part in parts.items()):
+        copies[key] = _with_copies(part, f"{name}_{key}")
+    if all(copies[key] is part for key, part in parts.items()):  # there is nothing to copy: keep the container itself
         return value
     if isinstance(value, dict):
-        return new
-    return type(value)(new.values())
+        return copies
+    return type(value)(copies.values())
 
 
 def _copy_of_layer(value: Any, name: str) -> Any:

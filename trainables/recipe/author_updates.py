@@ -143,6 +143,7 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
         _check_types(turn)
         _check(turn, together=isinstance(item, tuple))
         found += [turn] * (1 if isinstance(item, tuple) else item.times)
+    # A turn that is repeated uses its optimizer again, which is not sharing.
     ours = [update for turn in _list_distinct(found) for update in turn if update.optimizer is None]
     if len(ours) > 1:
         names = " and ".join(repr(update.loss) for update in ours)

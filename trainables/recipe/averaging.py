@@ -44,6 +44,7 @@ class Average:
         The average is multiplied by the momentum, and the weights by 1 minus the momentum. Called across replicas after
         each optimizer update.
         """
+        # `started` is 0 at the first update, which thus copies the weights.
         momentum = tf.convert_to_tensor(self._momentum) * self.started
         self.started.assign(1.0)
         for average, weight in zip(self.variables, self.weights, strict=True):
@@ -66,6 +67,6 @@ class Average:
     def _swap_all(self) -> None:
         for average, weight in zip(self.variables, self.weights, strict=True):
             held = tf.identity(average)
-            with tf.control_dependencies([held]):
+            with tf.control_dependencies([held]):  # the average is read before the weight is written over it
                 self.replicas.update_copies(average, lambda a, w: a.assign(w), weight.value)
                 weight.value.assign(held)

@@ -46,30 +46,31 @@ def clip(
     positive has no effect. For "clipnorm", ``groups`` has the indices of the gradients that are parts of one weight's
     gradient; by default, each weight has one gradient. The other kinds ignore ``groups``.
     """
-    found = list(gradients)
+    clipped = list(gradients)
     if groups is None:
-        groups = [[place] for place in range(len(found))]
+        groups = [[place] for place in range(len(clipped))]
     for kind, given in bounds.items():
         bound = tf.convert_to_tensor(given, tf.float32)
         on = bound > 0
         if kind == "clipvalue":
             bound = tf.where(on, bound, float("inf"))
             change = functools.partial(_compute_scale, bound=bound)
-            found = [_map_values(g, change) for g in found]
+            clipped = [_map_values(g, change) for g in clipped]
         elif kind == "global_clipnorm":
-            scale = tf.where(on, _compute_global_scale(found, bound), 1.0)
+            scale = tf.where(on, _compute_global_scale(clipped, bound), 1.0)
             change = functools.partial(_multiply, scale=scale)
-            found = [_map_values(g, change) for g in found]
-        else:
+            clipped = [_map_values(g, change) for g in clipped]
+        else:  # clipnorm
             for group in groups:
-                norm = tf.linalg.global_norm([found[place] for place in group])
-                times = tf.where(on, bound, 1.0)
-                over = tf.where(on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
+                norm = tf.linalg.global_norm([clipped[place] for place in group])
+                # As in Keras, t * bound / max(norm, bound); both numbers are 1 if the bound is off.
+                factor = tf.where(on, bound, 1.0)
+                divisor = tf.where(on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
                 for place in group:
-                    found[place] = _map_values(
-                        found[place], lambda t, n=times, by=over: t * tf.cast(n, t.dtype) / tf.cast(by, t.dtype)
+                    clipped[place] = _map_values(
+                        clipped[place], lambda t, n=factor, by=divisor: t * tf.cast(n, t.dtype) / tf.cast(by, t.dtype)
                     )
-    return found
+    return clipped
 
 
 def _compute_global_scale(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tensor:

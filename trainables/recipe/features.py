@@ -85,13 +85,13 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
     for start in range(0, size, BATCH):
         batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - at once
         with tf.device(device):
-            found = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
-            if kept is None:
+            outputs = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
+            if kept is None:  # the first batch, which is computed twice, to find out whether features are random
                 again = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
-                if not all(map(np.array_equal, tf.nest.flatten(found), tf.nest.flatten(again))):
+                if not all(map(np.array_equal, tf.nest.flatten(outputs), tf.nest.flatten(again))):
                     raise Refused("features() are random: the same inputs give others when they are computed again")
-                kept = tf.nest.map_structure(lambda part: np.empty((size, *part.shape[1:]), np.float32), found)
-        for target, part in zip(tf.nest.flatten(kept), tf.nest.flatten(found), strict=True):
+                kept = tf.nest.map_structure(lambda part: np.empty((size, *part.shape[1:]), np.float32), outputs)
+        for target, part in zip(tf.nest.flatten(kept), tf.nest.flatten(outputs), strict=True):
             target[start : start + BATCH] = part
     return (kept, *others)
 

@@ -33,7 +33,7 @@ def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
             yield
     finally:
         left = _Settings()
-        before.put_back()
+        before.put_back()  # before the check, which may raise
         left.check(dtype)
 
 

@@ -59,7 +59,7 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
         return  # keep what the author has set
     frozen = hp["frozen_layers"]
     layers = [layer for layer in model.layers if layer.weights]
-    if isinstance(frozen, int) and not isinstance(frozen, bool):
+    if isinstance(frozen, int) and not isinstance(frozen, bool):  # in Python, a bool is an int
         if not 0 <= frozen <= len(layers):
             raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
         found = layers[:frozen]
@@ -69,10 +69,10 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
         else:
             listed = [frozen]
         patterns = [str(pattern) for pattern in listed]
-        named_ones = []
+        found_by_pattern = []
         for pattern in patterns:
-            named_ones.append(find_layers(model, pattern, "frozen_layers", "a number or names"))
-        found = [layer for pairs in named_ones for _, layer in pairs]
+            found_by_pattern.append(find_layers(model, pattern, "frozen_layers", "a number or names"))
+        found = [layer for pairs in found_by_pattern for _, layer in pairs]
     for layer in found:
         layer.trainable = False
 
@@ -148,11 +148,11 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
         super().__init__(learning_rate=learning_rate, name="grouped")
         self.parts = tuple(parts)
         self._place = {id(v): part for part in parts for v in part.variables}
-        own = [part for part in parts if part.is_the_trials]
+        own = [part for part in parts if part.is_the_trials]  # all are made alike, so they have the same bounds
         self.bounds: Mapping[str, Any] = {kind: getattr(own[0].optimizer, kind) for kind in clipping.KINDS if own}
         for part in own:
             for kind in clipping.KINDS:
-                setattr(part.optimizer, kind, None)
+                setattr(part.optimizer, kind, None)  # otherwise, each would clip the gradients of its part alone
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -171,9 +171,9 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
         super().build(list(variables))
         self._given = list(variables)
         for part in self.parts:
-            mine = [v for v in variables if self._part(v) is part]
-            if mine:
-                part.optimizer.build(mine)
+            of_part = [v for v in variables if self._part(v) is part]
+            if of_part:
+                part.optimizer.build(of_part)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
         """Clip gradients, set the parts' learning rates, and let each part update its weights.
@@ -187,31 +187,33 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
             weights = list(trainable_variables)
         if not self.built:
             self.build(weights)
-        known = []
+        with_gradient = []
         for g, v in zip(grads, weights, strict=True):
             if g is not None:
-                known.append((g, v))
-        clipped = keras_private.clip_gradients(self, [g for g, _ in known])
+                with_gradient.append((g, v))
+        # First by this optimizer's own settings, as for `Model.fit`, then by those of the trial's own optimizer.
+        clipped = keras_private.clip_gradients(self, [g for g, _ in with_gradient])
         pairs = []
-        for g, (_, v) in zip(clipped, known, strict=True):
+        for g, (_, v) in zip(clipped, with_gradient, strict=True):
             pairs.append((g, v, self._part(v)))
-        bounded = iter(self._bounded([g for g, _, part in pairs if part.is_the_trials]))
-        bounded_pairs = []
+        clipped_again = iter(self._bounded([g for g, _, part in pairs if part.is_the_trials]))
+        clipped_pairs = []
         for g, v, part in pairs:
-            bounded_pairs.append((next(bounded) if part.is_the_trials else g, v, part))
+            clipped_pairs.append((next(clipped_again) if part.is_the_trials else g, v, part))
         for part in self.parts:
-            mine = [(g, v) for g, v, its in bounded_pairs if its is part]
-            if not mine:
+            of_part = [(g, v) for g, v, its in clipped_pairs if its is part]
+            if not of_part:
                 continue
             if part.factors is not None:
                 part.optimizer.learning_rate.assign(part.rate(tf.convert_to_tensor(self.learning_rate)))
-            part.optimizer.apply([g for g, _ in mine], [v for _, v in mine])
+            part.optimizer.apply([g for g, _ in of_part], [v for _, v in of_part])
         self.iterations.assign_add(1)
 
     def _part(self, variable: keras.Variable) -> Part:
         return self._place.get(id(variable), self.parts[0])
 
     def _bounded(self, gradients: list[Any]) -> list[Any]:
+        # Keras clips by the attributes of the optimizer, so `bounds` replace them meanwhile.
         before = {kind: getattr(self, kind) for kind in self.bounds}
         try:
             self.__dict__.update(self.bounds)
@@ -370,20 +372,21 @@ def combine_optimizers(
     if not isinstance(rate, float) and any(group.optimizer is None and factors for group, _, factors in groups):
         raise Refused("layers have a rate of their own, and optimizer() brings a schedule; use lr_schedule instead")
     taken = {id(v) for _, variables, _ in groups for v in variables}
-    rest = [v for v in model.trainable_variables if id(v) not in taken]
-    parts = [Part(optimizer, rest, () if isinstance(rate, float) else None, is_the_trials=True)]
+    in_no_group = [v for v in model.trainable_variables if id(v) not in taken]
+    parts = [Part(optimizer, in_no_group, () if isinstance(rate, float) else None, is_the_trials=True)]
     for group, variables, factors in groups:
-        one = group.optimizer or make_copy()
-        if any(one is part.optimizer for part in parts):
+        own_or_copy = group.optimizer or make_copy()
+        if any(own_or_copy is part.optimizer for part in parts):
             raise Refused(
                 "two groups share an optimizer, expected one each; optimizer() must make a new one at each call"
             )
         follows = isinstance(rate, float) if group.optimizer is None else group.rate is not None
         if group.weight_decay is not None:
-            one.weight_decay = group.weight_decay or None
-            if hasattr(one, "adam_weight_decay"):
-                one.adam_weight_decay = one.weight_decay
-        parts.append(Part(one, variables, factors if follows else None, is_the_trials=group.optimizer is None))
+            own_or_copy.weight_decay = group.weight_decay or None  # for Keras, None means no decay
+            if hasattr(own_or_copy, "adam_weight_decay"):  # Muon, which trains some weights by AdamW
+                own_or_copy.adam_weight_decay = own_or_copy.weight_decay
+        parts.append(Part(own_or_copy, variables, factors if follows else None, is_the_trials=group.optimizer is None))
+    # The first part stays even without weights: it has the trial's optimizer, and gets weights that no part has.
     return GroupedOptimizer([part for part in parts if part.variables or part is parts[0]], rate)
 
 
@@ -441,6 +444,7 @@ def _check_optimizer(group: Group, place: int) -> None:
 
 
 def _list_variables(of: Any, model: keras.Model) -> list[keras.Variable]:
+    # ``of`` is that of a `Group`. Weights that are not trainable are included.
     found: dict[int, keras.Variable] = {}
     for part in keras.tree.flatten(of):
         if isinstance(part, str):
@@ -471,12 +475,12 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
         for path, layer in find_layers(model, pattern.replace(".", "/"), "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
-                before = found.get(id(weight), (-1, pattern))
-                if before[0] == depth and before[1] != pattern:
+                applied = found.get(id(weight), (-1, pattern))  # depth and pattern; -1 if none has matched so far
+                if applied[0] == depth and applied[1] != pattern:
                     raise ValueError(
-                        f"layer_rates names {path} as {before[1]!r} and as {pattern!r}, expected one of them"
+                        f"layer_rates names {path} as {applied[1]!r} and as {pattern!r}, expected one of them"
                     )
-                if before[0] < depth:
+                if applied[0] < depth:  # this layer is further inside
                     found[id(weight)] = depth, pattern
     return {weight: pattern for weight, (_, pattern) in found.items()}
 
@@ -492,8 +496,9 @@ def _compute_heights(model: keras.Model) -> dict[int, int]:
     for layer in _list_layers_in_order(model):
         new = []
         for weight in layer.weights:
-            if id(weight) not in depths:
+            if id(weight) not in depths:  # a shared weight counts where it is used first
                 new.append(weight)
+        # Weights in front of the first matrix form a layer of their own, as they have none before them.
         if any(len(weight.shape) > 1 for weight in new) or (new and depth < 0):
             depth += 1
         depths.update((id(weight), depth) for weight in new)

@@ -40,6 +40,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
         else:
             log_p = tf.math.log(tf.clip_by_value(y_pred, keras.config.epsilon(), 1.0))
         labels = tf.reshape(tf.cast(y_true, tf.int32), tf.shape(log_p)[:-1])
+        # The share ``smoothing`` of a target is spread evenly over all classes.
         right = tf.gather(log_p, labels, batch_dims=len(log_p.shape) - 1)
         smoothing = tf.convert_to_tensor(self._smoothing)
         return -(1 - smoothing) * right - smoothing * tf.reduce_mean(log_p, axis=-1)
@@ -64,14 +65,14 @@ class Targets:
         if not hasattr(targets, "dtype"):
             return None
         rows = np.asarray(targets)
-        numbers = rows.dtype.kind not in "iub"
-        shares = numbers and rows.ndim > 0 and bool((rows >= 0).all())
+        has_floats = rows.dtype.kind not in "iub"  # neither whole numbers, with or without sign, nor bools
+        shares = has_floats and rows.ndim > 0 and bool((rows >= 0).all())
         return cls(
             dtype=rows.dtype,
             shape=tuple(rows.shape[1:]),
             one_hot=is_one_hot(rows),
             shares=shares and np.allclose(rows.astype(np.float64).sum(-1), 1, atol=1e-3),
-            zero_one=not numbers and bool(np.isin(rows, (0, 1)).all()),
+            zero_one=not has_floats and bool(np.isin(rows, (0, 1)).all()),
         )
 
 
@@ -97,7 +98,7 @@ def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None)
             return SmoothedCrossentropy(smoothing, from_logits=task.from_logits)
         case "sparse":
             return keras.losses.SparseCategoricalCrossentropy(from_logits=task.from_logits)
-        case "one_hot":
+        case "one_hot":  # only after softmax, so there are no logits
             return keras.losses.CategoricalCrossentropy(label_smoothing=0.0 if smoothing is None else smoothing)
         case "binary":
             return keras.losses.BinaryCrossentropy(
@@ -130,6 +131,7 @@ def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metr
 
 
 def _find_task(given: Any, model: keras.Model) -> _Task:
+    # The targets are those of some examples, or their properties.
     targets = given if isinstance(given, Targets) else Targets.of(given)
     if targets is None:
         raise Undecided(f"the targets are nested, which no default loss fits; {ONE_LINE}")
@@ -149,33 +151,41 @@ def _find_task(given: Any, model: keras.Model) -> _Task:
 
 
 def _find_label_task(targets: Targets, shape: Any, units: Any, activation: str | None) -> _Task:
-    wanted = targets.shape
-    per_label = _matches_shape(wanted, shape[:-1]) or _matches_shape(wanted, (*shape[:-1], 1))
+    # For whole numbers and bools. ``shape`` is that of an example's output, ``units`` its last size.
+    target_shape = targets.shape
+    # One label for each vector of the output, with or without an axis of size 1.
+    per_label = _matches_shape(target_shape, shape[:-1]) or _matches_shape(target_shape, (*shape[:-1], 1))
     if units != 1 and per_label and activation in ("softmax", "linear"):
         return _Task("sparse", from_logits=activation == "linear")
-    if activation == "softmax" and _matches_shape(wanted, shape) and targets.one_hot:
+    if activation == "softmax" and _matches_shape(target_shape, shape) and targets.one_hot:
         return _Task("one_hot")
-    if activation == "sigmoid" and ((units == 1 and per_label) or _matches_shape(wanted, shape)):
-        if targets.zero_one:
+    if activation == "sigmoid" and ((units == 1 and per_label) or _matches_shape(target_shape, shape)):
+        if targets.zero_one:  # other whole numbers are no probabilities
             return _Task("binary")
     elif units == 1 and per_label and activation == "linear" and targets.dtype == bool:
+        # 0 and 1 as whole numbers are refused here: a linear output may also predict numbers.
         return _Task("binary", from_logits=True)
     output = f"an output of shape {shape}{_describe_activation(activation)}"
     raise Undecided(
-        f"{targets.dtype} targets of shape {wanted} with {output} fit more than one loss (classes, or numbers?); "
+        f"{targets.dtype} targets of shape {target_shape} with {output} fit more than one loss (classes, or numbers?); "
         f"{ONE_LINE}"
     )
 
 
 def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _Task:
-    wanted = targets.shape
-    alike = _matches_shape(wanted, shape) or (shape[-1:] == (1,) and _matches_shape(wanted, shape[:-1]))
-    if activation == "softmax" and _matches_shape(wanted, shape) and targets.shares:
+    # For floating-point targets, which may also be shares of classes. ``shape`` is that of an example's output.
+    target_shape = targets.shape
+    # A number for each output; an output of one unit may have targets without its last axis.
+    one_number_each = _matches_shape(target_shape, shape) or (
+        shape[-1:] == (1,) and _matches_shape(target_shape, shape[:-1])
+    )
+    if activation == "softmax" and _matches_shape(target_shape, shape) and targets.shares:
         return _Task("one_hot")
-    if alike and not targets.one_hot and activation not in ("softmax", "sigmoid", None):
+    # One-hot targets may also be classes, and outputs of softmax and sigmoid probabilities.
+    if one_number_each and not targets.one_hot and activation not in ("softmax", "sigmoid", None):  # None: unknown
         return _Task("numbers")
     output = f"an output of shape {shape}{_describe_activation(activation)}"
-    raise Undecided(f"{targets.dtype} targets of shape {wanted} with {output} fit more than one loss; {ONE_LINE}")
+    raise Undecided(f"{targets.dtype} targets of shape {target_shape} with {output} fit more than one loss; {ONE_LINE}")
 
 
 def _matches_shape(wanted: Any, shape: Any) -> bool:
@@ -205,7 +215,7 @@ def _find_activation(output: Any) -> str | None:
             return "softmax"
         return None
     if isinstance(layer, keras.layers.ReLU | keras.layers.LeakyReLU | keras.layers.PReLU | keras.layers.ELU):
-        return "relu"
+        return "relu"  # in place of all that fit numbers alone
     if isinstance(layer, keras.layers.Reshape | keras.layers.Flatten | keras.layers.Dropout):
         return _find_activation(keras.tree.flatten(layer.input)[0])
     function = getattr(layer, "activation", None)

@@ -94,7 +94,7 @@ class Mixing:
         """
         if self.erasing is None:
             return x
-        start = draws.calls + ERASING
+        start = draws.calls + ERASING  # all image inputs of an example get the same draws
         share = self.erasing
 
         def erase(leaf: tf.Tensor) -> tf.Tensor:
@@ -139,15 +139,15 @@ class Mixed:
         Inputs, targets and weights are mixed with the same random shares. Whole-number targets are those of the example
         with the larger share, except that targets for each pixel are pasted like the image.
         """
-        x = tf.nest.flatten(own[0])
-        share, box, cut = _draw_mix(mixing, x[0], draws)
-        if cut is None:
-            mean = share
+        inputs = tf.nest.flatten(own[0])
+        share, mask, is_pasted = _draw_mix(mixing, inputs[0], draws)
+        if is_pasted is None:
+            share_of_images = share
         else:
-            mean = tf.where(cut, 1.0, share)  # a pasted image is not averaged as well
+            share_of_images = tf.where(is_pasted, 1.0, share)  # a pasted image is not averaged as well
 
         def picture(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-            return _mix_values(a if box is None else tf.where(_reshape_mask(box, a), b, a), b, mean)
+            return _mix_values(a if mask is None else tf.where(_reshape_mask(mask, a), b, a), b, share_of_images)
 
         def weight(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
             return _mix_values(tf.cast(a, tf.float32), tf.cast(b, tf.float32), share)
@@ -155,18 +155,20 @@ class Mixed:
         labels: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
         targets = []
         for place, (a, b) in enumerate(zip(tf.nest.flatten(own[1]), tf.nest.flatten(other[1]), strict=True)):
-            follows = False
-            if box is not None and cut is not None:
-                follows = a.shape.rank >= 3 and a.shape[1:3] == x[0].shape[1:3]
-            if follows:  # targets per pixel are pasted like the image
-                a = tf.where(_reshape_mask(box, a), b, a)
-                b = tf.where(_broadcast_to_leaf(cut, a), a, b)
+            has_pixels = False
+            if mask is not None and is_pasted is not None:
+                has_pixels = a.shape.rank >= 3 and a.shape[1:3] == inputs[0].shape[1:3]
+            if has_pixels:  # targets per pixel are pasted like the image
+                a = tf.where(_reshape_mask(mask, a), b, a)
+                # Where something is pasted, both labels are the pasted one, and the shares have no effect.
+                b = tf.where(_broadcast_to_leaf(is_pasted, a), a, b)
             if a.dtype.is_floating:
                 targets.append(_mix_values(a, b, share))
-            elif follows and mixing.mixup is None:
+            elif has_pixels and mixing.mixup is None:  # nothing is averaged, so no label is lost
                 targets.append(a)
             else:
                 labels[place] = a, b
+                # The label with the larger share stands for both.
                 targets.append(tf.where(_broadcast_to_leaf(share >= 0.5, a), a, b))
         if own[2] is None:
             weights = None
@@ -192,31 +194,33 @@ def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor
         cutmix = tf.convert_to_tensor(mixing.cutmix)
     if cutmix is None:
         return _draw_share(mixup, draws), None, None
-    rest = _draw_share(cutmix, draws)
+    share_left = _draw_share(cutmix, draws)
     if mixup is None:
-        share = tf.ones_like(rest)
+        share = tf.ones_like(share_left)
     else:
         share = _draw_share(mixup, draws)
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[1:3]))
     sides = tf.stack([height, width])
-    u = draws.uniform((3,))
-    size = tf.floor(sides * tf.sqrt(1.0 - rest)[:, None])
+    uniform = draws.uniform((3,))
+    size = tf.floor(sides * tf.sqrt(1.0 - share_left)[:, None])  # a rectangle with the area 1 - share_left
     half = tf.floor(size / 2)
-    centre = tf.floor(u[:, :2] * sides)
+    centre = tf.floor(uniform[:, :2] * sides)
     if mixup is None:
-        pasted = tf.ones_like(rest, tf.bool)
+        pasted = tf.ones_like(share_left, tf.bool)
     else:
-        pasted = (u[:, 2] < 0.5) | (mixup <= 0)
+        pasted = (uniform[:, 2] < 0.5) | (mixup <= 0)  # one way or the other, if both are on
     pasted &= cutmix > 0
-    half = tf.where(pasted[:, None], half, 0.0)
+    half = tf.where(pasted[:, None], half, 0.0)  # where nothing is pasted, the rectangle is empty
     low = tf.maximum(centre - half, 0.0)
     high = tf.minimum(centre + half, sides)
+    # A rectangle that reaches over the border is cut off, so the area may be smaller than drawn.
     area = tf.reduce_prod(high - low, axis=1) / (height * width)
-    box = augmentation.rectangle(image, low, high)
-    return tf.where(pasted, 1.0 - area, share), box, pasted
+    mask = augmentation.rectangle(image, low, high)
+    return tf.where(pasted, 1.0 - area, share), mask, pasted
 
 
 def _draw_share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
+    # An alpha of 0 turns mixing off; `beta` needs a number above 0 in any case.
     return tf.where(alpha > 0, draws.beta(tf.where(alpha > 0, alpha, 1.0)), 1.0)
 
 

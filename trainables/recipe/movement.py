@@ -55,6 +55,7 @@ class Movement:
         count = tf.shape(images)[0]
         one = tf.ones([count])
         zero = tf.zeros([count])
+        # Without steps, each pixel comes from its own place.
         self._steps = steps or DrawnMovement((one, zero, zero, zero, one, zero), tf.zeros([count], tf.bool))
 
     # ---- steps
@@ -65,6 +66,7 @@ class Movement:
         Raises: Refused: after `cutout`.
         """
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
+        # A mirrored pixel x comes from width - 1 - x.
         sign = tf.where(mirrored, -1.0, 1.0)
         shift = tf.where(mirrored, self._width - 1, 0.0)
         moved = self._after([sign, 0.0, shift, 0.0, 1.0, 0.0])
@@ -79,6 +81,7 @@ class Movement:
         sign = tf.where(mirrored, -1.0, 1.0)
         shift = tf.where(mirrored, self._height - 1, 0.0)
         moved = self._after([1.0, 0.0, 0.0, 0.0, sign, shift])
+        # Any mirroring exchanges left and right of what is shown; two of them are a rotation.
         return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
 
     def affine(self, strength: Any) -> Movement:
@@ -121,13 +124,13 @@ class Movement:
         ``fill``, such as a label that the loss ignores. Covered pixels keep their label, or get ``cover`` if given.
         Raises: Refused: if the masks do not have the height and width of this movement.
         """
-        flat = masks.shape.rank == 3
-        wide = masks[..., None] if flat else masks
+        lacks_channels = masks.shape.rank == 3
+        wide = masks[..., None] if lacks_channels else masks
         kind = wide.dtype
         if not kind.is_floating and kind not in (tf.uint8, tf.int32, tf.int64):
-            wide = tf.cast(wide, tf.int32)
+            wide = tf.cast(wide, tf.int32)  # the kernel has no other integer types, such as int8
         moved = tf.cast(self._pixels(wide, fill, cover, "NEAREST", "masks"), kind)
-        return moved[..., 0] if flat else moved
+        return moved[..., 0] if lacks_channels else moved
 
     def boxes(
         self, boxes: tf.Tensor, labels: tf.Tensor, form: str, *, least: float = 0.0
@@ -142,11 +145,12 @@ class Movement:
         """
         corners = self._to_corners(boxes, form)
         x, y = corners[..., 0::2], corners[..., 1::2]  # each of shape (examples, boxes, 2)
+        # All four corners, because those of a rotated box need not be its extremes.
         x_of_four = tf.gather(x, [0, 1, 1, 0], axis=2)
         y_of_four = tf.gather(y, [0, 0, 1, 1], axis=2)
-        four = tf.stack([x_of_four, y_of_four], axis=3)
-        moved = self._forward(tf.reshape(four, [tf.shape(four)[0], -1, 2]))
-        moved = tf.reshape(moved, tf.shape(four))
+        four_corners = tf.stack([x_of_four, y_of_four], axis=3)
+        moved = self._forward(tf.reshape(four_corners, [tf.shape(four_corners)[0], -1, 2]))
+        moved = tf.reshape(moved, tf.shape(four_corners))
         low = tf.reduce_min(moved, axis=2)
         high = tf.reduce_max(moved, axis=2)
         sides = tf.stack([self._width, self._height])
@@ -154,10 +158,11 @@ class Movement:
         right = tf.clip_by_value(high, 0.0, sides)
         whole = tf.reduce_prod(high - low, axis=-1)
         area = tf.reduce_prod(right - left, axis=-1)
-        seen = (area > 0) & (area > least * whole)
+        remains = (area > 0) & (area > least * whole)
         clipped = self._from_corners(tf.concat([left, right], axis=-1), form)
-        gone = tf.cast(tf.constant(NOWHERE), labels.dtype)
-        return tf.cast(clipped, boxes.dtype) if boxes.dtype.is_floating else clipped, tf.where(seen, labels, gone)
+        # What is left of a padding box does not matter: its label is -1 in any case.
+        padding = tf.cast(tf.constant(NOWHERE), labels.dtype)
+        return tf.cast(clipped, boxes.dtype) if boxes.dtype.is_floating else clipped, tf.where(remains, labels, padding)
 
     def points(
         self, points: tf.Tensor, form: str = "xy", *, mirror: Sequence[int] | None = None
@@ -171,6 +176,7 @@ class Movement:
         Raises: Refused: if the form is unknown.
         """
         order, scale = self._form(form, POINTS)
+        # `scale` is (x, y), and the numbers are in the order of the form.
         xy = tf.cast(points, tf.float32) * (scale if order == "xy" else scale[::-1])
         xy = xy if order == "xy" else xy[..., ::-1]
         moved = self._forward(xy)
@@ -196,6 +202,7 @@ class Movement:
             raise Refused("cutout() is followed by a movement, and covers squares of the moved picture; let it be last")
         a, b, c, d, e, f = self._steps.source
         p, q, r, s, t, u = terms
+        # ``source`` leads from output to input: the new step comes first, then the earlier ones.
         first = (a * p + b * s, a * q + b * t, a * r + b * u + c)
         second = (d * p + e * s, d * q + e * t, d * r + e * u + f)
         return self._with(replace(self._steps, source=(*first, *second)))
@@ -210,7 +217,7 @@ class Movement:
             images=images,
             transforms=tf.stack([*self._steps.source, zero, zero], axis=1),
             output_shape=tf.shape(images)[1:3],
-            fill_value=float(fill or 0),
+            fill_value=float(fill or 0),  # without effect if the border is repeated
             interpolation=how,
             fill_mode="NEAREST" if fill is None else "CONSTANT",
         )
@@ -223,11 +230,12 @@ class Movement:
     def _forward(self, points: tf.Tensor) -> tf.Tensor:
         """Return the positions (x, y) to which the movement takes points of shape (examples, points, 2)."""
         a, b, c, d, e, f = (term[:, None] for term in self._steps.source)
+        # Invert `source`, which leads from output to input, and whose pixels have their centres at whole numbers.
         x = points[..., 0] - 0.5 - c
         y = points[..., 1] - 0.5 - f
-        size = a * e - b * d
-        moved_x = (e * x - b * y) / size
-        moved_y = (a * y - d * x) / size
+        determinant = a * e - b * d
+        moved_x = (e * x - b * y) / determinant
+        moved_y = (a * y - d * x) / determinant
         return tf.stack([moved_x, moved_y], axis=-1) + 0.5
 
     def _form(self, form: str, known: Sequence[str]) -> tuple[str, tf.Tensor]:
@@ -248,6 +256,7 @@ class Movement:
         Raises Refused for other forms.
         """
         order, scale = self._form(form, BOXES)
+        # Two corners, a corner and the sides, or the centre and the sides.
         first, second = tf.split(tf.cast(boxes, tf.float32), 2, axis=-1)
         if order in DOWN_FIRST:
             first = first[..., ::-1]
@@ -259,6 +268,7 @@ class Movement:
         return tf.concat([first * scale, second * scale], axis=-1)
 
     def _from_corners(self, corners: tf.Tensor, form: str) -> tf.Tensor:
+        # The inverse of `_to_corners`, with its steps in reverse order.
         order, scale = self._form(form, BOXES)
         first, second = (part / scale for part in tf.split(corners, 2, axis=-1))
         if order.startswith("center"):

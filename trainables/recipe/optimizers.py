@@ -28,6 +28,7 @@ def _list_optimizers() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
     for kind in kinds:
         if issubclass(kind, keras.optimizers.Optimizer) and kind not in _OTHERS:
             found.append(kind)
+    # An underscore before each capital that begins a word; the W of AdamW does not.
     return {re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower(): kind for kind in found}
 
 
@@ -81,10 +82,11 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     )
     if kind is None:
         raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
-    given = _read_arguments(hp, kind, but=(*LIVE, *DECAYS))
-    for arg, value in given.items():
+    fixed_arguments = _read_arguments(hp, kind, but=(*LIVE, *DECAYS))
+    for arg, value in fixed_arguments.items():
         standard_hyperparameters.check_standard_value(arg, value)
-    optimizer = _create_optimizer(name, kind, given)
+    optimizer = _create_optimizer(name, kind, fixed_arguments)
+    # Keras reads these attributes whenever it traces an update, so they may be set to live numbers afterwards.
     for arg in list_arguments(kind):
         if arg in LIVE and arg in hp:
             setattr(optimizer, arg, live.number(arg, standard=True))
@@ -93,7 +95,7 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     else:
         decay = None
     optimizer.weight_decay = decay  # Keras's own defaults would be hidden hyperparameters
-    if hasattr(optimizer, "adam_weight_decay"):
+    if hasattr(optimizer, "adam_weight_decay"):  # Muon, which trains some weights by AdamW
         if "adam_weight_decay" in hp:
             optimizer.adam_weight_decay = live.number("adam_weight_decay", standard=True)
         else:
@@ -133,7 +135,7 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
     module, _, attribute = name.partition(":")
     try:
         kind = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty module, as in ":Name"
         raise ValueError(f"optimizer is {name!r}, which cannot be imported: {error}") from error
     if callable(kind):
         optimizer = _create_optimizer(name, kind, _read_arguments(hp, kind))
@@ -172,7 +174,7 @@ def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> A
 
 def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     if "learning_rate" in _get_parameters(kind):
-        rate = {"learning_rate": 1.0}
+        rate = {"learning_rate": 1.0}  # the loop sets it before each update
     else:
         rate = {}
     try:
@@ -190,10 +192,10 @@ def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[
     Does nothing for an optimizer without weight decay. Of a grouped optimizer, only the trial's own optimizers are
     changed, see `groups.list_main_optimizers`.
     """
-    flat = [v for v in weights if len(v.shape) <= 1]
+    without_decay = [v for v in weights if len(v.shape) <= 1]
     for part in groups.list_main_optimizers(optimizer):
         if any(getattr(part, decay, None) is not None for decay in DECAYS):
-            part.exclude_from_weight_decay(var_list=flat)
+            part.exclude_from_weight_decay(var_list=without_decay)
 
 
 def disable_averaging(optimizer: keras.optimizers.Optimizer) -> float | None:

@@ -75,12 +75,13 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
             last = first + _check_epochs(phase.epochs, number)
         if last is None and number < len(phases) - 1:
             raise Refused(f"phase {number + 1} has no number of epochs, which only the last may lack")
+        # `epochs` is the length of the trial, and the data is loaded once for all phases.
         fixed = sorted({"epochs", *data} & set(phase.changes))
         if fixed:
             raise Refused(f"phase {number + 1} changes {', '.join(fixed)}, which holds for a whole trial: its data")
         if last is None or last > first:
             found.append(Span(len(found), first, last, dict(phase.changes)))
-            first = last or first
+            first = last or first  # the last phase may have no end
     if found and found[-1].last is not None and found[-1].last < epochs:
         if epochs >= UNBOUNDED_EPOCHS:
             length = "ends by its minutes"

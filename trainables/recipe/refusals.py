@@ -116,7 +116,7 @@ def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[st
     """
     base = keras.callbacks.Callback
     kind = type(callback)
-    if getattr(callback, "save_freq", "epoch") == "epoch":
+    if getattr(callback, "save_freq", "epoch") == "epoch":  # callbacks without this attribute save nothing
         base = next((known for known in BETWEEN_EPOCHS if isinstance(callback, known)), base)
     overridden = []
     for name in names:
@@ -255,6 +255,7 @@ def explain_step_error(model: keras.Model, step: str, data: Any, error: Exceptio
     if unpacked is None:
         return ""
     kind, expected, got = unpacked.groups()
+    # Python only tells how many values there were if they were too few.
     if not (int(expected) < parts if kind == "too many" else int(got) == parts):
         return ""  # the error is about something else
     given = ("x", "(x, y)", "(x, y, sample_weight)")[parts - 1]
@@ -312,28 +313,28 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
     (``idle``), whose gradients they could clip. ``read`` has the parameters that model() reads, possibly for its
     optimizers; they are accepted.
     """
-    compiled = bool(list_overridden_methods(model, "compile"))
-    if not idle and not compiled:
+    has_own_compile = bool(list_overridden_methods(model, "compile"))
+    if not idle and not has_own_compile:
         return
-    several = sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
-    asked = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
-    if idle or several:
-        asked += standard_hyperparameters.CLIPPING
-    if "optimizer" not in read:  # each optimizer reads some of them
-        asked += standard_hyperparameters.OF_OPTIMIZERS
+    has_several = sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
+    without_effect = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
+    if idle or has_several:  # a single optimizer that Keras knows gets the trial's clipping
+        without_effect += standard_hyperparameters.CLIPPING
+    if "optimizer" not in read:  # otherwise, model() makes the optimizer of this name, which has some of them
+        without_effect += standard_hyperparameters.OF_OPTIMIZERS
     unread = []
-    for name in asked:
+    for name in without_effect:
         if name in hp and name not in read:
             unread.append(name)
     for name in hp.below("layer_rates"):
         unread.append(f"layer_rates.{name}")
     if unread:
-        if compiled:
+        if has_own_compile:
             cause = "has a compile() of its own"
         else:
             cause = "trains itself by optimizers of its own"
         instead = "leave it out, or read it in model() and make them with it"
-        if not compiled:
+        if not has_own_compile:
             instead += ", or apply gradients with self.optimizer, which is the trial's"
         what = f"{type(model).__name__} {cause}, and the trial has {', '.join(unread)}, which would have no effect"
         raise Refused(f"{what} on its optimizers; {instead}", about=unread)
@@ -377,6 +378,7 @@ def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
 def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
     """Raise Refused if ``returned``, the result of `compute_metrics`, has keys that belong to no metric object."""
     results = model.get_metrics_result()
+    # A metric may return a dictionary, whose keys are then reported.
     known = {*results, *(key for result in results.values() if isinstance(result, Mapping) for key in result)}
     extra = sorted(set(returned) - known)
     if extra:

@@ -46,7 +46,7 @@ def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule
     Each falls from 1 to ``final``. Source: SGDR, section 3.
     """
     lengths = [lengthening**i for i in range(restarts + 1)]
-    ends = []
+    ends = []  # of all periods but the last, as shares of the decay
     for i in range(restarts):
         ends.append(sum(lengths[: i + 1]) / sum(lengths))
 
@@ -169,7 +169,7 @@ def compute_rates(
     has the shares of the minutes that have passed at the start and at the end of the epoch; None without minutes. The
     decay follows the epochs or the minutes, whichever is further.
     """
-    decay = max(epochs * count - warmup, 1)
+    decay = max(epochs * count - warmup, 1)  # in updates; the warm-up may be as long as the trial
     first = (epoch - 1) * count
     factors = []
     for i in range(first, first + count):
@@ -196,7 +196,7 @@ def _share_after_warmup(used: float, updates: int, warmup: int) -> float:
         warmed = 0.0
     if warmed < 1:
         return (used - warmed) / (1 - warmed)
-    return 1.0
+    return 1.0  # the warm-up has taken all of the time
 
 
 class _EndAsked(Exception):
@@ -224,7 +224,7 @@ def depends_on_trial_length(schedule: Schedule, *, updates: int, count: int, war
         for i in range(warmup, updates):
             schedule(_EndlessMoment(i / count))  # type: ignore[arg-type]  # it has the same attributes
     except _EndAsked:
-        return True
+        return True  # the schedule has asked for `share`, which depends on where the trial ends
     return False
 
 
@@ -275,7 +275,7 @@ def _read_standard_number(hp: Hyperparameters, name: str, default: float) -> flo
 def _read_drop_epochs(hp: Hyperparameters) -> list[float]:
     value = hp.get("lr_drop_epochs", None)
     epochs = []
-    for epoch in value if isinstance(value, list) else [None]:
+    for epoch in value if isinstance(value, list) else [None]:  # None raises the error for all that is no list
         if not isinstance(epoch, int | float) or not epoch > 0:
             raise ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
         epochs.append(float(epoch))

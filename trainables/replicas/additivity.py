@@ -100,16 +100,16 @@ def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) 
     Each of ``modes`` is computed for about 31 examples of ``data``, once whole and once in parts; with fewer than 2
     examples, nothing is checked. The message names what differs. All variables are restored afterwards.
     """
-    count = max(EXAMPLES, 2 * tried.parts + 1)
-    first = data.examples(count)
-    spread = data.spread_examples(count)
-    if _count_examples(first) < 2:
+    count = max(EXAMPLES, 2 * tried.parts + 1)  # odd, and at least two for each part
+    first_examples = data.examples(count)
+    spread_examples = data.spread_examples(count)
+    if _count_examples(first_examples) < 2:
         return
     for mode in modes:
-        one = _ModeTest(tried, mode, first)
-        one.compare(first)
-        with one.all_turned_on():
-            one.compare(spread, bold=True)
+        test = _ModeTest(tried, mode, first_examples)
+        test.compare(first_examples)
+        with test.all_turned_on():
+            test.compare(spread_examples, bold=True)
 
 
 class _ModeTest:
@@ -119,7 +119,7 @@ class _ModeTest:
         self._tried, self._mode = tried, mode
         self._run, graph, half = _trace_in_float32(tried, mode, examples)
         written = tried.state.find_written(graph)
-        counters = {id(v.value) for v in tried.counters}
+        counters = {id(v.value) for v in tried.counters}  # compared as metrics, not as variables
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
         rounds = uses_tf32(tried.replicas)
@@ -146,10 +146,11 @@ class _ModeTest:
         for edges in _choose_cuts(size, self._tried.parts):
             parts = self._compute_results(examples, size, edges)
             for differs in (self._find_differing_state, self._find_differing_values, self._find_differing_metrics):
-                if wrong := differs(whole, parts, size):
-                    rounded = differs(whole, self._compute_with_noise(examples, size), size)
-                    for what, reason in wrong.items():
-                        if what not in rounded:
+                if differing := differs(whole, parts, size):
+                    # What differs with slightly changed weights as well may differ by rounding, which is allowed.
+                    differing_by_noise = differs(whole, self._compute_with_noise(examples, size), size)
+                    for what, reason in differing.items():
+                        if what not in differing_by_noise:
                             layer = _find_differing_layer(
                                 self._tried, self._mode, examples, size, edges, self._relative
                             )
@@ -162,22 +163,22 @@ class _ModeTest:
         Live numbers get other values, and scalar variables that start at 0 and are not written become 0.5.
         """
         state = self._tried.state
-        others = []
+        unwritten = []
         for path in state:
             if id(state[path].raw) not in self._raws:
-                others.append(state[path])
-        off = []
-        for v in others:
+                unwritten.append(state[path])
+        turned_off = []
+        for v in unwritten:
             if v.raw.shape.rank == 0 and v.raw.dtype.is_floating and not v.initial[0]:
-                off.append(v.raw)
+                turned_off.append(v.raw)
         with self._tried.live.all_turned_on() if self._tried.live else nullcontext():
             try:
-                for raw in off:
+                for raw in turned_off:
                     number = np.asarray(ON, raw.dtype.as_numpy_dtype)
                     state.set_values(raw, [number] * len(state.read(raw) or ()))
                 yield
             finally:
-                state.reset({id(raw) for raw in off})
+                state.reset({id(raw) for raw in turned_off})
 
     # ---- one computation
 
@@ -187,17 +188,18 @@ class _ModeTest:
         ``edges`` has the first row of each part and, last, ``size``. All variables are restored afterwards.
         """
         replicas = self._tried.replicas.number
+        # At once: all replicas compute all examples, because each must compute something, and those of one count.
         calls: list[Rows] = [[(0, size, size)] + [(0, size, 0)] * (replicas - 1)]
         if edges is not None:
-            slots = []
-            for a, b in itertools.pairwise(edges):
-                slots.append((*fill_bounds(a, b, size), b - a))
+            part_rows = []
+            for start, stop in itertools.pairwise(edges):
+                part_rows.append((*fill_bounds(start, stop, size), stop - start))
             calls = []
-            for i in range(0, len(slots), replicas):
-                calls.append(slots[i : i + replicas])
+            for i in range(0, len(part_rows), replicas):
+                calls.append(part_rows[i : i + replicas])
         totals: Values = dict.fromkeys(self._mode.totals, 1.0)
         try:
-            if totals:
+            if totals:  # the divisors of these losses are sums over all parts: a first pass only counts them
                 totals = self._sum_over_parts(examples, size, calls, totals)[1]
                 self._reset_state()
             values, _ = self._sum_over_parts(examples, size, calls, totals)
@@ -213,13 +215,13 @@ class _ModeTest:
         shares: dict[str, Any] = {}
         counts: dict[str, Any] = {}
         for rows in calls:
-            places = []
-            for column in zip(*rows, strict=True):
-                places.append(tf.constant(column))
+            starts_stops_counts = []  # each with one number for each replica
+            for numbers in zip(*rows, strict=True):
+                starts_stops_counts.append(tf.constant(numbers))
             given = {}
             for name, total in totals.items():
                 given[name] = tf.constant(total)
-            found, counted = self._run(examples, tf.constant(size), *places, given)
+            found, counted = self._run(examples, tf.constant(size), *starts_stops_counts, given)
             shares = {name: shares.get(name, 0.0) + value.numpy() for name, value in found.items()}
             counts = {name: counts.get(name, 0.0) + value.numpy() for name, value in counted.items()}
         return shares, counts
@@ -231,10 +233,11 @@ class _ModeTest:
 
     def _find_differing_values(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
-        total = max((abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0)
-        floor = ABSOLUTE * max(1.0, total)
+        largest = max((abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0)
+        floor = ABSOLUTE * max(1.0, largest)  # a value near 0 may be a difference of larger ones
         for name, value in whole.values.items():
             bound = self._relative * abs(value) + floor
+            # `not ... <=`, so that NaN in parts differs as well
             if np.isfinite(value) and not abs(value - parts.values[name]) <= bound:
                 told = self._mode.told.format(
                     what=name,
@@ -253,10 +256,10 @@ class _ModeTest:
             before = held.initial[0]
             one = whole.state[path][0]
             floats = np.issubdtype(one.dtype, np.inexact)
-            if floats and not np.all(np.isfinite(one)):
+            if floats and not np.all(np.isfinite(one)):  # nothing to compare with
                 continue
-            bound: Any = 0
-            if floats:
+            bound: Any = 0  # whole numbers must be equal
+            if floats:  # the change may differ by the tolerance, and the value by rounding, even if it changes little
                 moved = float(np.abs(np.asarray(one, np.float64) - before).max(initial=0.0))
                 rounding = 4 * np.finfo(one.dtype).eps * np.abs(one).max(initial=0.0)
                 bound = 10 * self._relative * moved + rounding
@@ -348,7 +351,7 @@ def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tup
     except (TypeError, ValueError, tf.errors.OpError):
         if not mixed:
             raise
-        return *_trace_mode(tried, mode, examples), True
+        return *_trace_mode(tried, mode, examples), True  # as the layers are: some compute in half precision
     return run, graph, any(layer.compute_dtype in HALF for layer in tried.layers if layer not in mixed)
 
 
@@ -442,6 +445,7 @@ def _find_differing_layer(
         mode.compute(given, rows, cut)
         layers[:] = [layer for layer, *_ in called[id(cut)]]
         outputs = {}
+        # The test sums these values over the parts. A part has 0 for the rows of others, so the sum has all rows.
         for place, (_, output, _) in enumerate(called[id(cut)]):
             outputs[str(place)] = output
         return outputs | {f"{place} has other rows": other for place, (*_, other) in enumerate(called[id(cut)])}
@@ -488,7 +492,7 @@ def _recording_outputs(layers: Sequence[keras.layers.Layer], called: dict[int, l
 
     with ExitStack() as stack:
         for layer in layers:
-            if "call" in vars(layer):
+            if "call" in vars(layer):  # replaced on the object already, such as to recompute activations
                 stack.callback(setattr, layer, "call", layer.call)
             else:
                 stack.callback(delattr, layer, "call")
@@ -506,6 +510,7 @@ def _average_outputs(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tenso
 
     def weighed() -> tf.Tensor:
         each = tf.reshape(tf.cast(output, tf.float32), [rows, -1])
+        # Each output of an example has a weight of its own, so that differences do not cancel out in the mean.
         weights = tf.cos(tf.cast(tf.range(tf.shape(each)[1]), tf.float32))
         return tf.pad(tf.reduce_mean(each * weights, 1), [[cut.start, cut.size - cut.stop]])
 

@@ -54,7 +54,7 @@ class GlobalLoss:
         return value
 
     def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
-        if cut is None and overrides_call(self.loss):
+        if cut is None and overrides_call(self.loss):  # outside of slices, there is nothing to correct
             return self.loss(y_true, y_pred, sample_weight)
         loss, y_true = _adapt_to_mixture(self.loss, cut, y_true)
         dtype = self.loss.dtype
@@ -81,6 +81,8 @@ class GlobalLoss:
             total = tf.reduce_sum(values * weight)
         else:
             total = tf.reduce_sum(values)
+        # The result is multiplied by the slice's share later. For a sum, and with the divisor of the whole batch, that
+        # would be wrong: dividing by the share here undoes it.
         if self.reduction == "sum":
             return tf.math.divide_no_nan(total, cut.share)
         elements = tf.cast(tf.size(values), dtype)
@@ -90,6 +92,7 @@ class GlobalLoss:
             count = tf.reduce_sum(weight)
         else:
             valid = tf.reduce_sum(tf.cast(mask, dtype))
+            # A mask may lack the last axes of the values: each of its entries stands for several.
             count = tf.math.divide_no_nan(valid * elements, tf.cast(tf.size(mask), dtype))
         return tf.math.divide_no_nan(total, cut.total(self.name, count) * cut.share)
 
@@ -221,9 +224,9 @@ def replace_losses(
         check_losses({entry.name: entry.loss for entry in entries})
     installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
     _install_losses(compiled, weighted, installed)
-    if batch is not None:
+    if batch is not None:  # tells which losses count first, and refuses what they cannot weigh
         keras_corrections.call_losses_symbolically(model, batch)
-    if whole:
+    if whole:  # the call above has used `GlobalLoss` for the same checks as in slices
         noted = tuple(RecordedLoss(entry.name, entry.loss, entry.loss_weights) for entry in weighted)
         _install_losses(compiled, weighted, noted)
         return noted

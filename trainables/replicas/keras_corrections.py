@@ -59,6 +59,7 @@ def compute_global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
     count, mean, squares = tf.unstack(stack_over_replicas(tf.stack(found)), axis=1)
     total = tf.reduce_sum(count, 0)
     middle = tf.math.divide_no_nan(tf.reduce_sum(count * mean, 0), total)
+    # `stop_gradient` here and for the local squares: the sum of deviations from a mean is 0, and so is this gradient.
     between = count * tf.square(mean - tf.stop_gradient(middle))
     variance = tf.math.divide_no_nan(tf.reduce_sum(squares + between, 0), total)
     some = total > 0  # if there are none, the moving statistics do not change
@@ -85,7 +86,7 @@ def _compute_local_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iter
         count = total(weight)
         mean = tf.math.divide_no_nan(total(inputs * weight), count)
         squares = total(tf.math.squared_difference(inputs, tf.stop_gradient(mean)) * weight)
-    if cut is not None and cut.real is not None:
+    if cut is not None and cut.real is not None:  # a row that stands in for an empty slice must not count
         real = tf.cast(cut.real, inputs.dtype)
         count = count * real
         squares = squares * real
@@ -159,6 +160,7 @@ def keep_loss_means() -> None:
     for name in keras_private.LOSS_SCALING:
         original = getattr(keras_private.loss_module, name)
 
+        # The default binds this round's `original`, which the loop replaces.
         @functools.wraps(original)
         def scaled(value: Any, original: Any = original) -> Any:
             cut = slices.get_current_slice()
@@ -180,7 +182,7 @@ def make_loss_names_unique(model: keras.Model) -> None:
     entries = keras_private.flat_losses(compiled)
     for place, entry in enumerate(entries):
         number, times[entry.name] = times[entry.name], times[entry.name] + 1
-        if number:
+        if number:  # there are several losses, so Keras has a metric for each
             entries[place] = entry._replace(name=f"{entry.name}_{number}")
             compiled.metrics[place].name = f"{entry.name}_{number}_loss"
 

@@ -104,7 +104,7 @@ def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
 
 def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
     original = getattr(module, name)
-    if hasattr(original, "__wrapped__"):
+    if hasattr(original, "__wrapped__"):  # set by `functools.wraps` below: it has been replaced already
         return
     signature = inspect.signature(original)
 
@@ -127,6 +127,7 @@ def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dic
     """
     seed = arguments["seed"]
     if cut is None or cut.draws is None:
+        # Eager draws, except those of initial values, become constants.
         _here.making.drew |= tf.executing_eagerly() and not origins.is_initializing()
         return original(random.getrandbits(31) if seed is None else seed)
     if not isinstance(seed, keras.random.SeedGenerator):
@@ -151,13 +152,14 @@ def _draw_counted_seed(cut: Slice, draws: Draws, generator: keras.random.SeedGen
         raise CannotCompile("a keras.random.SeedGenerator belongs to no layer of the model")
     _, times = draws.seeds.get(id(generator), (None, 0))
     draws.seeds[id(generator)] = generator, times + 1
+    # A state is [seed, number of draws]; add those that this batch has made without changing the generator.
     return begun + tf.constant([0, times], begun.dtype)
 
 
 def _refuse_loops(cut: Slice) -> None:
     """Raise NotPerExample (or CannotCompile) inside a loop, where each iteration would draw the same numbers."""
     graph = tf.compat.v1.get_default_graph()
-    while graph is not cut.graph and graph is not None:
+    while graph is not cut.graph and graph is not None:  # from the innermost function out to the slice's graph
         if type(graph).__name__ == "WhileBodyFuncGraph":
             if is_compiling():
                 raise CannotCompile("random numbers are drawn in a loop")

@@ -58,13 +58,13 @@ def _is_pure(layer: keras.layers.Layer) -> bool:
 
 def _call_recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves = tf.nest.flatten((args, kwargs))
-    precision = getattr(
-        keras_private.get_autocast_scope(), "dtype", None
-    )  # the backward pass is outside the layer's autocast scope
+    # Kept for the backward pass, which runs outside of the layer's autocast scope.
+    precision = getattr(keras_private.get_autocast_scope(), "dtype", None)
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
     if not tensors:  # Keras infers shapes with placeholders
         return call(*args, **kwargs)
 
+    # Only tensors may be arguments of this function; other leaves are filled in again within it.
     @tf.recompute_grad  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def compute(*given: tf.Tensor) -> Any:
         fresh = iter(given)
@@ -72,7 +72,7 @@ def _call_recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
         for leaf in leaves:
             filled.append(next(fresh) if tf.is_tensor(leaf) else leaf)
         again, options = tf.nest.pack_sequence_as((args, kwargs), filled)
-        with keras_private.AutocastScope(precision):
+        with keras_private.AutocastScope(precision):  # the same types as in the first computation
             return call(*again, **options)
 
     return compute(*tensors)

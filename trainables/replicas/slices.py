@@ -158,7 +158,7 @@ def entering(piece: Slice) -> Iterator[Slice]:
 def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
     """Return the rows of the batch for which a slice draws random numbers; None for all rows, or without draws."""
     draws = piece.draws
-    if draws is None or (draws.places is None and piece.stop is piece.size):
+    if draws is None or (draws.places is None and piece.stop is piece.size):  # the same tensor: made by `Slice.whole`
         return None
     if draws.places is None:
         count = piece.stop - piece.start

@@ -79,9 +79,11 @@ class AuthorSurroundings:
             spaces = self._list_namespaces(author)
             for recorded, some in self._with_records(spaces):
                 recorded.record(some)
+                # With a name that cannot be restored, this process must train no other trial.
                 trials.resisting.update(recorded.restore(some, self.names_left(author)))
             before = compute_digests(spaces)
 
+            # What importing a module sets in it is no change by `data`.
             def record_imported(imported: list[Namespace]) -> None:
                 _modules.record(imported)
                 before.update(compute_digests(imported))
@@ -106,7 +108,7 @@ class AuthorSurroundings:
             with _listening_to_imports(author, record_imported):
                 try:
                     yield find_names_left
-                finally:
+                finally:  # also record changes if `data` has failed or nobody has called the function
                     find_names_left()
 
     def _list_namespaces(self, author: object) -> list[Namespace]:
@@ -146,12 +148,12 @@ class ModelChanges:
         settings.apply_settings(self.settings)
         if self.folder is not None and self.folder.is_dir():
             os.chdir(self.folder)
-        spaces = [*{namespace.name: namespace for namespace, *_ in self._values}.values()]
+        spaces = [*{namespace.name: namespace for namespace, *_ in self._values}.values()]  # each once
         names = set()
         for namespace, name, _ in self._values:
             names.add(f"{namespace.name}.{name}")
         recorded = RecordedValues()
-        recorded.record(spaces, names)
+        recorded.record(spaces, names)  # before the changes, to undo them later
         for namespace, name, get_value in self._values:
             namespace.set(name, get_value())
         _remember(recorded, spaces, names)
@@ -200,7 +202,7 @@ def making_model(author: object) -> Iterator[ModelChanges]:
     with _listening_to_imports(author, recorded.record):
         try:
             yield changes
-        finally:
+        finally:  # a method that fails may have changed values as well
             spaces = modules.find_namespaces(author)
             names = recorded.find_changed(spaces)
             names -= recorded.rewind_generators(spaces, names)
@@ -301,7 +303,7 @@ class HookChanges:
         self._author = author
         self._digests = self._compute_digests()
         self._cached_results: dict[int, tuple[object, object]] = {}  # each with its digest when it was first seen
-        self._find_changed_caches()
+        self._find_changed_caches()  # called to store the digests of the present results
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
 
     def enter_phase(self) -> None:
@@ -373,6 +375,7 @@ class HookChanges:
                 continue
             for result in values.list_cached_results(value):
                 digest = values.digest(result)
+                # The result is stored, too, so that no other object gets its id.
                 _, first_digest = self._cached_results.setdefault(id(result), (result, digest))
                 if digest != first_digest:
                     changed.add(full)
@@ -402,7 +405,7 @@ class _WithoutCallbacks(values.Digester):
 
 
 def _set_plain_value(namespace: Namespace, name: str, value: Any) -> None:
-    """Set a name to a plain value; an existing list or dictionary is changed in place."""
+    """Set a name to a plain value; an existing list or dictionary is changed in place, as other code may hold it."""
     present = namespace.get_values().get(name)
     if isinstance(present, list) and isinstance(value, list):
         present[:] = value

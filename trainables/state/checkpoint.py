@@ -159,7 +159,7 @@ def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: M
     if set(about) != set(tables):
         named = ", ".join(sorted(set(about) ^ set(tables)))
         raise CheckpointError(f"{folder}: another model's tables: {named}")
-    for number, (path, written) in enumerate(about.items()):
+    for number, (path, written) in enumerate(about.items()):  # files are numbered in the order of saving
         for part in tables[path]:
             for start, stop, first in _overlaps(part, written):
                 with _reading_table(folder, path), tf.device(part.device):

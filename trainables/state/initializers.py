@@ -21,7 +21,7 @@ def seed_initializers(objects: Iterable[tuple[str, object]], seed: int) -> None:
     count: dict[str, int] = {}
     for name, value in objects:
         if isinstance(value, keras.initializers.Initializer) and _is_unseeded(value):
-            count[name] = count.get(name, 0) + 1
+            count[name] = count.get(name, 0) + 1  # a list or a layer, for example, may hold several
             initializer: Any = value
             initializer.seed = random.Random(f"{seed} {name} {count[name]}").randint(*_SEEDS)
 
@@ -31,6 +31,6 @@ def _is_unseeded(initializer: keras.initializers.Initializer) -> bool:
     if type(getattr(initializer, "seed", None)) is not int:
         return False
     try:
-        return initializer.get_config().get("seed", 0) is None
+        return initializer.get_config().get("seed", 0) is None  # 0: without this entry, it counts as seeded
     except NotImplementedError:  # an author's own initializer may not define get_config
         return False

@@ -64,21 +64,22 @@ class State:
         self._variables: dict[str, StateVariable] = {}
         self._by_identity: dict[int, StateVariable] = {}
         self._replicas = replicas
-        seen = {id(part.handle) for variable in others for part in self._components(variable)}
+        known_handles = {id(part.handle) for variable in others for part in self._components(variable)}
         for variable in tracked:
             if isinstance(variable, keras.Variable):
                 raw = variable.value
             else:
                 raw = variable
-            seen |= self._add(variable.path if isinstance(variable, keras.Variable) else _name(variable), raw)
+            known_handles |= self._add(variable.path if isinstance(variable, keras.Variable) else _name(variable), raw)
+        # A graph knows only one replica's component of a variable; the record knows to which variable it belongs.
         mirrored = {id(part.handle): raw for raw in record.created for part in self._components(raw)}
-        strays: dict[str, Any] = {}
+        strays: dict[str, Any] = {}  # used by the graphs, but not tracked
         for component in _list_captured_variables(graphs):
-            if id(component.handle) not in seen:
+            if id(component.handle) not in known_handles:
                 raw = mirrored.get(id(component.handle), component)
                 strays[_make_unique(_name(raw), strays)] = raw
-                seen |= {id(part.handle) for part in self._components(raw)}
-        reset_shared_variables(strays.values())
+                known_handles |= {id(part.handle) for part in self._components(raw)}
+        reset_shared_variables(strays.values())  # before `_add`, which takes present values as initial ones
         for path, raw in strays.items():
             self._add(path, raw)
         local = len(replicas.devices)  # number of replicas in this process
@@ -249,12 +250,12 @@ class SavedVariables:
             return [tf.identity(v) for v in self._variables]
 
         self._values = replicas.run(copy_values)
-        self._first = len(self._graph.get_operations())
+        self._first = len(self._graph.get_operations())  # of the operations that may write the variables later
 
     def restore(self, unless: Any = False) -> None:
         """Restore all values bit for bit, except if ``unless``, a boolean or a scalar tensor, is true."""
         eager = tf.executing_eagerly()
-        if eager:
+        if eager:  # no graph tells what was written, so all are restored
             handles = set()
         else:
             handles = find_written_variables(self._graph, self._first)

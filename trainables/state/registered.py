@@ -31,7 +31,7 @@ def unregister_with_owner(
         try:
             return method(self, *args, **kwargs)
         finally:
-            if len(GRADIENTS) > before:
+            if len(GRADIENTS) > before:  # the newest entries are at the end of the dictionary
                 weakref.finalize(self, _unregister, tuple(islice(reversed(GRADIENTS), len(GRADIENTS) - before)))
 
     return run

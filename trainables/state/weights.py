@@ -30,7 +30,7 @@ def caching_weights() -> Iterator[None]:
         if key is None:
             cached = None
         else:
-            cached = _cached_values.pop(key, None)
+            cached = _cached_values.pop(key, None)  # put back below, as the one used last
         if key is None:
             return load(model, filepath, *arguments, **options)
         if cached is None:
@@ -75,22 +75,22 @@ def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np
     """
     before = [variable.numpy() for variable in variables]
     numbers = np.random.default_rng(0)
-    strange = [_draw_marker(value, numbers) for value in before]
+    markers = [_draw_marker(value, numbers) for value in before]
     try:
-        for variable, value in zip(variables, strange, strict=True):
+        for variable, value in zip(variables, markers, strict=True):
             variable.assign(value)
         load()
         after = [variable.numpy() for variable in variables]
     except BaseException:
-        after = strange
+        after = markers  # so that all variables are restored below
         raise
     finally:
-        for variable, was, begun, now in zip(variables, before, strange, after, strict=True):
-            if np.array_equal(begun, now):
+        for variable, was, marker, now in zip(variables, before, markers, after, strict=True):
+            if np.array_equal(marker, now):
                 variable.assign(was)
     values: list[np.ndarray[Any, Any] | None] = []
-    for begun, now in zip(strange, after, strict=True):
-        values.append(None if np.array_equal(begun, now) else now)
+    for marker, now in zip(markers, after, strict=True):
+        values.append(None if np.array_equal(marker, now) else now)
     return values
 
 

@@ -84,7 +84,7 @@ class DriverSearcher(_NotSaved, Searcher):
         """
         workers, room = self._workers, self._room()
         idle = room - len(workers.held)
-        name = workers.free[0] if workers.free else ""
+        name = workers.free[0] if workers.free else ""  # Tune will give the trial to the longest idle worker
         found = request_orders(self._driver, name, workers.together, idle) if idle > 0 else []
         if not found:
             return None if self._driver.running or idle <= 0 else Searcher.FINISHED
@@ -140,7 +140,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         self._waiting = {trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending}
         if self._is_usable(ray_private_api.STARTING_WORKERS, tune_controller):
             for trial in pending:
-                if _has_room(tune_controller, trial):
+                if _has_room(tune_controller, trial):  # it does not wait for room, only for its worker to start
                     self._waiting[trial.trial_id] = now
         oldest = pending[0]
         youngest = pending[-1]
@@ -161,15 +161,18 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if worker in workers.free:  # it received trials that were meant for another worker
             workers.free.remove(worker)
         goes_on = [number for number, progress in steps.found.items() if self._pass_progress(number, progress)]
-        ends = any(number not in goes_on and not is_released(one) for number, one in steps.found.items())
-        tells = steps.is_open and self._is_usable(ray_private_api.KEEPING, trial)
-        more = refill(self._driver, worker, steps, len(goes_on), len(workers.held)) if tells else []
+        # Whether the driver has ended or paused a trial that the worker would train on, and must be told to release.
+        must_release = any(number not in goes_on and not is_released(one) for number, one in steps.found.items())
+        takes_more = steps.is_open and self._is_usable(ray_private_api.KEEPING, trial)
+        more = refill(self._driver, worker, steps, len(goes_on), len(workers.held)) if takes_more else []
         for order in more:
             self._driver.begun(order.assignment.trial)
-        if (more or (ends and (goes_on or steps.spoilt is not None))) and not self._update_worker_trials(
+        # A worker without other trials releases its last one anyway when it gets new orders. A spoilt one must have no
+        # trial, so that its next step raises.
+        if (more or (must_release and (goes_on or steps.spoilt is not None))) and not self._update_worker_trials(
             trial, goes_on, more
         ):
-            goes_on = []
+            goes_on = []  # they were given to other workers
         goes_on += [order.assignment.trial for order in more]
         if goes_on:
             workers.held[trial.trial_id] = goes_on
@@ -182,6 +185,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             # Its next step raises an exception: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
         workers.held.pop(trial.trial_id, None)
+        # Other sweeps want its room, so it must end and not only wait for the next trial.
         if self._room is not None and len(workers.held) >= self._room() and self._update_worker_trials(trial, [], []):
             return str(TrialScheduler.CONTINUE)  # without a trial it raises as well; Tune would keep a stopped actor
         workers.free.append(worker)
@@ -200,10 +204,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
-        first: Order = trial.config["orders"][0]
+        first_order: Order = trial.config["orders"][0]  # its trial names the worker's files, see `TrialWorker._take`
         job: Job = trial.config["job"]
-        output = worker_exits.take_lost_output(job, first.assignment.trial)  # before the file of its end is deleted
-        reason = f"worker lost: {worker_exits.explain_loss(job, first.assignment.trial, error)}"
+        output = worker_exits.take_lost_output(job, first_order.assignment.trial)  # before `explain_loss` deletes files
+        reason = f"worker lost: {worker_exits.explain_loss(job, first_order.assignment.trial, error)}"
         lost = worker_exits.classify_loss(error)
         workers, name = self._workers, trial.trial_id
         for number in (*workers.held.pop(name, []), *workers.replaced.pop(name, [])):
@@ -228,6 +232,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             return True
         self._workers.together = 1
         for number in goes_on:
+            # "preempted" is the kind of loss that is never counted against a trial.
             self._driver.lose(number, "its worker has another trial", "preempted")
         return False
 
@@ -297,6 +302,7 @@ def forget_ended_trials(controller: Any) -> None:
     """
     trials: list[Any] = controller.get_trials()
     ended = {trial for trial in trials if trial.is_finished()}
+    # In place, because these are the collections in which Tune itself looks.
     trials[:] = [trial for trial in trials if trial not in ended]
     for kept in (
         controller.get_live_trials(),
@@ -362,7 +368,7 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
         return
     controller = ray_private_api.import_private("ray.tune.execution.tune_controller")
     there: Any = controller._ActorClassCache
-    theirs: Any = getattr(there, "unnamed", there)
+    theirs: Any = getattr(there, "unnamed", there)  # `there` may be `Named`, from an earlier sweep in this process
     numbers = count()
 
     class Named:
@@ -379,7 +385,7 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
             return self._named[trainable]
 
         def _with_names(self, actors: Any) -> Any:
-            named, options = copy(actors), actors.options
+            named, options = copy(actors), actors.options  # a copy, because `theirs` may share it with other sweeps
             named.options = lambda **given: options(
                 **given, name=f"{job.sweep}/{job.session[:6]}/worker-{next(numbers)}"
             )
@@ -421,7 +427,7 @@ class DriverClock(Callback):
                 continue
             if not ray_private_api.is_usable(ray_private_api.KILLING, self._notice, trial):
                 continue
-            if trial.temporary_state.ray_actor is None:
+            if trial.temporary_state.ray_actor is None:  # it cannot be killed before it is there
                 starting |= doomed
             else:
                 ray.kill(trial.temporary_state.ray_actor)  # to Tune it is a lost worker
@@ -469,7 +475,7 @@ class Publisher(Callback):
     def _publish(self, status: str, why: str = "") -> None:
         """Write the sweep's figures to Ray's metrics and, with ``status`` and its reason ``why``, to its page."""
         sweep_status = self._sweep_status()
-        if status != dashboard.RUNNING:
+        if status != dashboard.RUNNING:  # nothing is left to wait for
             sweep_status = replace(sweep_status, left_s=None)
         self._gauges.set(sweep_status, self._driver.running, self._room())
         if self._page is not None:

@@ -59,7 +59,7 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
             port = reserve_port()
             setattr(parameters, parameter, port)
             ray_core.persist_port(node.get_session_dir_path(), node_id, getattr(ray_core, constant), port)
-        original(node, *arguments, **options)
+        original(node, *arguments, **options)  # finds the files of the ports, and so does not wait for the agents
         raylet = node.all_processes["raylet"][0].process.pid
         threading.Thread(target=lower_priority, args=(raylet,), name="sweep-ray-agents", daemon=True).start()
 
@@ -79,7 +79,7 @@ def reserve_port() -> int:
     for port in random.sample(PORTS, len(PORTS)):
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            reservation.bind(f"\0sweep-port-{port}")
+            reservation.bind(f"\0sweep-port-{port}")  # first: it keeps off processes of sweep until the agent binds
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
                 probe.bind(("", port))
         except OSError:
@@ -116,7 +116,7 @@ def list_agents(raylet: int) -> list[int]:
     found = []
     with suppress(OSError):  # the raylet has ended
         for child in (PROC / str(raylet) / "task" / str(raylet) / "children").read_text().split():
-            with suppress(OSError):
+            with suppress(OSError):  # the child has ended
                 arguments = (PROC / child / "cmdline").read_bytes().split(b"\0")
                 if any(argument.endswith(_PROGRAMS) for argument in arguments):
                     found.append(int(child))

@@ -62,7 +62,7 @@ def store_target(job: Job) -> Any:
     try:
         return ray.put(job.given)
     except Exception as error:  # any error from pickling the objects that it uses
-        cause = error.__cause__ or error
+        cause = error.__cause__ or error  # Ray raises its own error from the one that names the object
         hint = "make what it uses inside of its methods, or run it with inline=True"
         what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(cause).__name__}"
         what += f": {first_line(cause)}"
@@ -92,7 +92,7 @@ class RayTune:
         self._sharing = None
         allowed = partial(count_allowed_trials, max_share=self.max_share)
         bounds = ConcurrencyLimits(self.most, lambda fits: min(allowed(fits), self._limit_to_part(fits)))
-        of_shares = ConcurrencyLimits(self.most, allowed)
+        of_shares = ConcurrencyLimits(self.most, allowed)  # with GPU shares, `room` limits to the part of this sweep
         self._bounds = (bounds, of_shares)
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
         self._fits_of = self.cluster.at_once(self.devices, of_shares)
@@ -112,6 +112,7 @@ class RayTune:
         if self.cluster.page is not None and not self.cluster.local:  # other sweeps find it by its page
             self._sharing = ClusterSharing(LiveDrivers().look, anybody_waits)
         try:
+            # Workers get the class or function from Ray's object store, once, and not with each order.
             train_trials(self, replace(self.job, given=None), driver, self._sharing)
         finally:
             if self._sharing is not None:
@@ -142,7 +143,7 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
     skip_callback_count(notice)
     if backend.cluster.local:
         use_prestarted_processes(notice)
-    name_workers(job, notice)
+    name_workers(job, notice)  # after the line before, whose cache of actor classes it wraps
     room = partial(backend.room, driver)
     sweep_status, page = backend.sweep_status, backend.cluster.page
     published = [Publisher(driver, job, sweep_status, room, page)] if sweep_status else []
@@ -160,7 +161,7 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
         tune.run(
             TrialWorker,
             name=job.sweep,
-            num_samples=-1,
+            num_samples=-1,  # as many as the searcher suggests
             search_alg=DriverSearcher(driver, room, workers, always),
             scheduler=DriverScheduler(driver, notice, workers, room=None if sharing is None else room),
             stop=DriverStopper(driver),
@@ -168,7 +169,7 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
             reuse_actors=backend.reuse,
             max_failures=0,  # if a node is lost, Tune's own restarts count as two failures; the driver restarts trials
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            storage_path=scratch,
+            storage_path=scratch,  # nothing of what Tune writes is read later
             trial_dirname_creator=lambda trial: str(trial.trial_id),
             raise_on_failed_trial=False,
             verbose=0,

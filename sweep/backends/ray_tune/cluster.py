@@ -64,14 +64,15 @@ class Cluster:
         ``devices`` each and ``aside`` processes without GPUs, which may be on several machines.
         """
         found = self._processes(devices) // workers
+        # The processes without GPUs, too, must find room on all machines together.
         return min(found, self._processes(replace(devices, gpus=0)) // (workers + aside)) if aside else found
 
     def _processes(self, devices: Devices) -> int:
         """Return how many processes with ``devices`` each fit at once; `fits` says how machines to come are counted."""
-        there = sum(node.fits(devices) for node in self.there())
+        present = sum(node.fits(devices) for node in self.there())
         kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
-        more = max(sum(fits * count for fits, count in kinds) - there, 0)
-        return there + min(more, max([there, *(fits for fits, _ in kinds)]))
+        to_come = max(sum(fits * count for fits, count in kinds) - present, 0)  # the counts include present machines
+        return present + min(to_come, max([present, *(fits for fits, _ in kinds)]))
 
     def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
         """Raise InputError if no trial fits on the machines that exist or that an autoscaler would add.
@@ -90,6 +91,7 @@ class Cluster:
             each = f"{devices.cpus:g} CPU" + (f" and {devices.gpus:g} GPU" if devices.gpus else "") + " each"
             what = f"a trial takes {workers} workers of {each}, {where} has room for {found}"
             raise InputError.one("resources.workers", what, "lower it, or join a larger cluster with --address")
+        # If there is no machine at all, the message says that the largest has none of what is asked for.
         largest = [*self.there(), *(kind for kind, count in self.promised() if count)] or [Node(0, 0)]
         hint = "lower it, join a larger cluster with --address"
         where = "this machine" if self.local else "the largest node"
@@ -102,6 +104,7 @@ class Cluster:
                 raise InputError.one(
                     f"resources.{name}", f"a trial takes {asked:g}, {where} has {there:g}", f"{hint}{more}"
                 )
+        # Each number alone is there, but on different machines.
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
     def room(self, devices: Devices, bounds: ConcurrencyLimits, workers: int = 1, aside: int = 0) -> Callable[[], int]:
@@ -118,6 +121,7 @@ class Cluster:
 
         def now() -> int:
             nonlocal looked, fits
+            # `and fits`: before the first count, `looked` is -inf, and inf > inf is false.
             if time.monotonic() - looked > (math.inf if self.local and fits else LOOK_S):
                 looked, fits = time.monotonic(), self.fits(devices, workers, aside)
             return max(min(bounds.limit(fits), bounds.most or fits), 1)
@@ -133,7 +137,7 @@ class Cluster:
         rooms: dict[float, Callable[[], int]] = {}
 
         def of(gpus: float) -> int:
-            if gpus not in rooms:
+            if gpus not in rooms:  # one function for each number of GPUs, because each keeps its last count
                 rooms[gpus] = self.room(replace(devices, gpus=gpus), bounds)
             return rooms[gpus]()
 
@@ -182,7 +186,7 @@ def connect(
         if ray_private_api.is_usable(ray_private_api.LOGS, say, context):
             logs = context.get_session_name()
             sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
-        own = address is None and not there_already
+        own = address is None and not there_already  # started here, so that no other driver uses it
         page = JobPage(start.about, shared=not own) if start.about and not _is_client(address) else None
         try:
             yield Cluster(local=own, page=page)
@@ -270,8 +274,8 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
                 _start_watching_servers(is_ending, start.lost)
             yield
         finally:
-            end_starting()
-            is_ending.set()
+            end_starting()  # nothing may be starting when Ray is shut down
+            is_ending.set()  # the servers end now, which is no loss
             _shut_down_ray(say)
 
 
@@ -284,7 +288,7 @@ def _report_failed_start() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error) is not Exception and not isinstance(error, OSError):
+        if type(error) is not Exception and not isinstance(error, OSError):  # Ray raises a plain `Exception`
             raise
         hint = "is the machine overloaded, or its disk full? try again; python -m sweep doctor looks at the machine"
         raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error
@@ -323,7 +327,7 @@ def _shut_down_ray(say: Callable[[str], None]) -> None:
         aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
         for process in aside:
             process.kill()
-        for process in aside:
+        for process in aside:  # after all were killed, so that they end at the same time
             process.wait()
     ray.shutdown()
 
@@ -417,7 +421,7 @@ class RoomWaitReporter(Callback):
             self._since = math.inf
             return
         now = time.monotonic()
-        self._since = min(self._since, now)
+        self._since = min(self._since, now)  # infinity until a trial waits and none runs
         others = tuple(one.job for one in self._sharing.others)
         if now - self._since > PATIENCE_S and others not in self._told:
             self._told.add(others)

@@ -48,7 +48,7 @@ def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> d
     """
     if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
-    name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]  # only for people: the session makes the record's name unique
     return {POINTER: f"sweep-{name}-{session[:6]}", "sweep": sweep, "user": get_user()}
 
 
@@ -74,7 +74,7 @@ class JobPage:
         the thread also marks lost sweeps as failed, once. Errors of Ray are written to the debug log.
         """
         submitted = _get_submitted_name()
-        self._adds = submitted is not None
+        self._adds = submitted is not None  # a submitted job has a record of Ray's, to which this sweep only adds
         self._key = f"{PREFIX}{submitted or about[POINTER]}"
         self._about = {name: value for name, value in about.items() if name != POINTER}
         self._about["job_id"] = ray.get_runtime_context().get_job_id()
@@ -87,7 +87,7 @@ class JobPage:
         self.show(RUNNING, "the sweep begins", {})
         self._thread = threading.Thread(target=self._work, args=(shared,), name="sweep-job-page", daemon=True)
         with _ignoring_errors():
-            self._write()  # the dashboard reads what the metadata refers to
+            self._write()  # now, because the dashboard already looks for the record that the driver's metadata names
             self._thread.start()
 
     def show(self, status: str, message: str, words: Mapping[str, str]) -> None:
@@ -107,6 +107,7 @@ class JobPage:
         }
         now = time.monotonic()
         self._ended = status != RUNNING
+        # An unchanged record is written again at times, because the dashboard may have overwritten it.
         if self._ended or record != self._record or now - self._wanted > ANYWAY_S:
             self._record, self._wanted = record, now
             self._due.set()
@@ -133,10 +134,10 @@ class JobPage:
                 mark_lost_sweeps_failed()
             while True:
                 self._due.wait()
-                self._due.clear()
+                self._due.clear()  # before the record is read, so that a change during the writing is written next
                 self._write()
                 if self._over.wait(EVERY_S):
-                    self._write()
+                    self._write()  # the last status may have come since
                     return
 
     def _write(self) -> None:
@@ -150,6 +151,7 @@ class JobPage:
             if found is None:
                 return
             theirs = found.get("metadata") or {}
+            # Ray only says that it is running; later, Ray's message tells how the job has ended.
             message = record["message"] if found.get("status") == RUNNING else found.get("message")
             record = {**found, "message": message, "metadata": {**theirs, **record["metadata"]}}
         _put_record(self._key, record)
@@ -160,6 +162,7 @@ def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
 
     The metadata have ``objective``, ``progress``, ``trials`` and ``running``, and ``best`` and ``left`` if known.
     """
+    # Such as "9 of 27 trials", or "9 trials" if the total is not known.
     of_total = "" if status.total is None else f"{status.finished} of "
     trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
     told = {
@@ -200,6 +203,7 @@ class LiveDrivers:
         for key, record, alive in _list_job_records(self._over):
             about = record["metadata"]
             if record.get("status") != RUNNING or not alive:
+                # An ended sweep stays ended, so its page is not read again.
                 if "job_id" in about:  # otherwise its driver has not connected yet
                     self._over.add(key)
                 continue
@@ -228,7 +232,7 @@ def _list_job_records(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, di
     alive = {job["JobID"] for job in ray_private_api.import_private("ray._private.state").jobs() if not job["IsDead"]}
     kv = ray_private_api.import_private("ray.experimental.internal_kv")
     for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):
-        record = None if key in known else _read_record(key)
+        record = None if key in known else _read_record(key)  # None too if it was just deleted
         about = (record or {}).get("metadata") or {}
         if record and "sweep" in about:
             yield key, record, about.get("job_id") in alive
@@ -351,8 +355,9 @@ def _write_token(path: Path) -> None:
         with suppress(OSError):  # in a read-only folder
             if path.stat().st_mode & _OTHERS:
                 path.chmod(_MODE)
-        path.read_bytes()
+        path.read_bytes()  # only to raise the error if it cannot be read
         return
+    # Written aside and then linked, so that no other process ever reads half a token.
     aside = path.with_name(f".auth_token.{secrets.token_hex(8)}")
     try:
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w") as file:

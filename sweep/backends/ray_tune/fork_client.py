@@ -79,6 +79,7 @@ def _request_worker(connection: socket.socket) -> bool:
         "arguments": sys.argv[1:],
         "environment": dict(os.environ),
         "folder": os.getcwd(),  # noqa: PTH109  # pathlib would take longer to import than all of this
+        # Blocks no further signal, and returns those that are blocked.
         "blocked_signals": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
         "process_group": os.getpgrp(),
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
@@ -96,13 +97,13 @@ def _request_worker(connection: socket.socket) -> bool:
 def _wait_for_end(connection: socket.socket) -> int:
     """Wait until the worker ends, and return its exit code; 1 if the fork server or Ray ends before."""
     connection.settimeout(LOOK_S)
-    parent = os.getppid()
+    parent = os.getppid()  # Ray; once it has ended, this process has another parent
     while os.getppid() == parent:
         try:
-            return int(connection.recv(64) or 1)
-        except TimeoutError:
+            return int(connection.recv(64) or 1)  # nothing is received if the fork server has ended
+        except TimeoutError:  # the worker still runs
             continue
-        except OSError:
+        except OSError:  # the fork server has ended
             break
     return 1
 

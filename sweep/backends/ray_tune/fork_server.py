@@ -60,15 +60,15 @@ def main() -> None:
     In a fork, run Ray's worker. Exit with a message if libraries have started threads, which a fork would lack.
     """
     gc.disable()  # until a worker is forked, see `sweep.garbage`
-    recorder.pause()
+    recorder.pause()  # what is read while libraries are imported is no input of a trial
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the driver
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"\0{sys.argv[1]}")
     listener.listen(_BACKLOG)  # whoever connects from now on waits for the imports
-    os.environ.update(get_worker_identity())
+    os.environ.update(get_worker_identity())  # before Ray is imported, which reads them
     import_modules(ALWAYS)
     while (line := sys.stdin.buffer.readline()) != b"\n":
-        if not line:
+        if not line:  # the driver has ended before it named all
             return
         import_modules([line.decode().strip()])
     threads = list_lasting_threads()
@@ -107,13 +107,13 @@ def list_lasting_threads() -> list[str]:
     The process is forked once before they are listed, because OpenBLAS ends its threads before a fork and starts new
     ones only when needed. Threads that are known to be harmless are left out.
     """
-    child = os.fork()
+    child = os.fork()  # only for what libraries do before a fork
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
     names: list[str] = []
     for task in Path("/proc/self/task").iterdir():
-        if int(task.name) != os.getpid():
+        if int(task.name) != os.getpid():  # the main thread has the number of the process
             with suppress(OSError):  # it has ended
                 names.append((task / "comm").read_text().strip())
     return [name for name in names if name not in _QUIET_THREADS]
@@ -125,6 +125,8 @@ def serve(listener: socket.socket) -> ForkRequest | None:
     Returns the request in each worker, and None in the server. The server sends workers' exit codes to their clients,
     and kills the worker of a client that has ended.
     """
+    # When a worker ends, SIGCHLD makes Python write to `wakes`, so that `select` returns. Python does this only for
+    # signals that have a handler, and the descriptor must not block.
     woken, wakes = socket.socketpair()
     wakes.setblocking(False)
     signal.set_wakeup_fd(wakes.fileno())
@@ -138,8 +140,9 @@ def serve(listener: socket.socket) -> ForkRequest | None:
             if 0 in ready:
                 return None  # the driver has closed it, or has died
             if woken in ready:
-                woken.recv(4096)
+                woken.recv(4096)  # one byte for each signal; the next line finds all workers that have ended
                 _report_ended_workers(clients, selector)
+            # A client sends nothing after its request, so there is only something to read once it has ended.
             for client in [one for one in clients.values() if one in ready]:
                 _end_worker_of(client, clients, selector)
             if listener in ready:
@@ -147,7 +150,7 @@ def serve(listener: socket.socket) -> ForkRequest | None:
                 request = _receive_request(connection)
                 if request is None:
                     connection.close()
-                elif _fork_worker(connection, request, clients, selector):
+                elif _fork_worker(connection, request, clients, selector):  # in the worker, which serves nobody
                     for other in (listener, woken, wakes):
                         other.close()
                     return request
@@ -162,10 +165,11 @@ def _fork_worker(
     """Fork a worker for a request; return True in the worker and False in the server, which adds it to ``clients``."""
     worker = os.fork()
     if worker == 0:
+        # A client learns that the server has ended by the end of its connection, which no worker must keep open.
         for other in (connection, *clients.values()):
             other.close()
         return True
-    for descriptor in request.descriptors:
+    for descriptor in request.descriptors:  # the worker has copies
         os.close(descriptor)
     clients[worker] = connection
     selector.register(connection, selectors.EVENT_READ)
@@ -193,7 +197,7 @@ def _receive_request(connection: socket.socket) -> ForkRequest | None:
         parts.append(part)
         missing -= len(part)
     fields: dict[str, Any] = json.loads(b"".join(parts))
-    fields["open_files"] = tuple(fields["open_files"])
+    fields["open_files"] = tuple(fields["open_files"])  # JSON has only lists
     return ForkRequest(**fields, descriptors=list(descriptors))
 
 
@@ -202,9 +206,9 @@ def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors
 
     The code is 128 + N if signal N has ended a worker.
     """
-    while clients:
+    while clients:  # without children, `os.waitpid` would raise an error
         worker, status = os.waitpid(-1, os.WNOHANG)
-        if not worker:
+        if not worker:  # the others still run
             return
         client = clients.pop(worker)
         with suppress(KeyError):  # `_end_worker_of` has ended it
@@ -231,7 +235,7 @@ def take_over(request: ForkRequest) -> None:
     Standard input becomes empty, and signal handlers and NumPy's random generator are reset. Raises OSError if the
     folder is gone.
     """
-    signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(-1)  # the server's, see `serve`
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDONLY)

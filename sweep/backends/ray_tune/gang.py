@@ -70,10 +70,11 @@ class Gang:
         if self._ranks is None:
             self._ranks = self._start_peers(assignment)
         devices = dataclasses.replace(self._job.shares(assignment.devices)[0], ranks=self._ranks)
+        # A plain mapping for the peers: that of rank 0 records which parameters are read, in this process only.
         theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
         mine = dataclasses.replace(assignment, devices=devices)
         _, *theirs_facts = self._call_all_ranks("begin", (theirs,), lambda: self._own_trainable.begin(mine), BEGIN_S)
-        if self._attendance is not None:
+        if self._attendance is not None:  # peers that serve receive no calls, so there is nothing to compare
             return
         self._theirs = theirs_facts
         data = self._own_trainable.facts().data
@@ -93,6 +94,7 @@ class Gang:
         while True:
             epochs: list[EpochReported] = []
 
+            # `epochs` is a default value, so that each function keeps the list of its own turn of the loop.
             def record_epoch(epoch: EpochReported, epochs: list[EpochReported] = epochs) -> bool:
                 epochs.append(epoch)
                 return False  # train no further epoch
@@ -172,7 +174,7 @@ class Gang:
 
         While ranks connect, TensorFlow blocks one that leaves. Raises RuntimeError before the first trial.
         """
-        ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `ready` has checked
+        ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `prepare_rank` has checked
         leaving = threading.Thread(target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True)
         leaving.start()
         leaving.join(LEAVING_S)
@@ -182,7 +184,7 @@ class Gang:
 
         With servers, a `PeerWatcher` takes over the peers. Raises what `_call_all_ranks` raises.
         """
-        group, first = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
+        group, rank_0 = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
         shares = self._job.shares(assignment.devices)
 
         def make(rank: int) -> Any:
@@ -191,37 +193,40 @@ class Gang:
             kind = ray.remote(TrialRank).options(
                 num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=where
             )
-            return kind.remote(self._job, rank, shares[rank], first)
+            return kind.remote(self._job, rank, shares[rank], rank_0)
 
         self._peers = [make(rank) for rank in range(1, len(shares))]
 
         def get_ready() -> str:
-            self._local, self._held, address = prepare_rank(self._job)
+            self._local, self._held, address = prepare_rank(self._job)  # `_held` keeps the port reserved
             return address
 
         addresses = tuple(self._call_all_ranks("ready", (), get_ready, START_S))
         servers = self._job.servers
-        met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, servers) for rank in range(len(addresses))]
-        devices = [dataclasses.replace(share, ranks=ranks) for share, ranks in zip(shares, met, strict=True)]
+        # Who the ranks are, as each of them sees it.
+        all_ranks = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, servers) for rank in range(len(addresses))]
+        devices = [dataclasses.replace(share, ranks=ranks) for share, ranks in zip(shares, all_ranks, strict=True)]
         training = dict(assignment.training)
-        ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # as above
-        given = [(theirs, training) for theirs in devices[1:]]
+        ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `prepare_rank` has checked
+        join_arguments = [(theirs, training) for theirs in devices[1:]]
 
         def join() -> None:  # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
             with worker_exits.limiting_time(REGISTER_S + AFTER_S):
                 ranked.join(devices[0], training)
 
-        _, *nodes = self._call_all_ranks("join", given, join, SKEW_S)
+        _, *nodes = self._call_all_ranks("join", join_arguments, join, SKEW_S)
         if servers:
 
             def start(rank: int) -> tuple[Any, Any]:
                 actor = make(rank)
-                return actor, actor.come_back.remote(addresses[rank], *given[rank - 1])
+                # At the address of the lost one, the only one that the other ranks know.
+                return actor, actor.come_back.remote(addresses[rank], *join_arguments[rank - 1])
 
+            # From now on only rank 0 is called: it gives the others their work through TensorFlow.
             peers, self._peers = dict(enumerate(self._peers, 1)), []
             self._theirs = [Facts(node=node) for node in nodes]
-            self._attendance = PeerWatcher(peers, met[0].workers, start, START_S, self._find_cause)
-        return met[0]
+            self._attendance = PeerWatcher(peers, all_ranks[0].workers, start, START_S, self._find_cause)
+        return all_ranks[0]
 
     def _call_all_ranks(self, method: str, arguments: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
         """Call a method of all ranks at once; return the results, rank 0 first.
@@ -240,16 +245,18 @@ class Gang:
         with self._watching(calls), self._attendance.busy() if self._attendance else nullcontext():
             here, error = call_and_capture(mine)
             fails = error is not None and not here.is_end
+            # The other ranks would wait for this one, except in `restore`, which each does by itself.
             if fails and self._local is not None and method != "restore":
                 self._leave(f"rank 0: {here.error}: {here.text}")
         answers, lost = self._collect_answers(calls, AFTER_S if fails else patience_s)
         if self._attendance is not None:
-            if here.is_consequence:
+            if here.is_consequence:  # of a lost peer, which the watching thread may find only now
                 self._attendance.found.wait(AFTER_S)
             lost |= self._attendance.lost
         try:
             self._raise_outcome(here, error, answers, lost)
         except BaseException as failure:
+            # After a failed `restore`, an older checkpoint is tried; after the end of a trial, another one begins.
             if (method != "restore" and not here.is_end) or isinstance(failure, WorkerLost):
                 self.close()
             raise
@@ -267,6 +274,8 @@ class Gang:
         results = {0: here, **answers}
         failed = {rank: result for rank, result in results.items() if result.error and not result.is_end}
         causes = {rank: result for rank, result in failed.items() if not result.is_consequence}
+        # Each of these loops raises for the first rank that it finds. A rank's own error explains more than a loss,
+        # which may follow from it, and a loss more than the errors that only mean that another rank is gone.
         if 0 in causes and error is not None:
             raise error
         for rank, result in causes.items():
@@ -275,12 +284,13 @@ class Gang:
             raise WorkerLost(f"rank {rank}: {why}")
         for rank, result in failed.items():
             raise WorkerLost(f"the ranks have lost one another; rank {rank}: {result.error}: {result.text}")
+        # Here no rank has failed: each has trained an epoch or has ended the trial.
         for rank, result in answers.items():
             if result.error != here.error:
                 self._end_unequal_ranks(
                     f"rank {rank} ended with {result.error or 'an epoch'}, rank 0 with {here.error or 'an epoch'}"
                 )
-        if error is not None:
+        if error is not None:  # all ranks have ended the trial
             raise error
 
     def _end_unequal_ranks(self, difference: str) -> None:
@@ -335,7 +345,7 @@ class Gang:
         while waiting and not over.wait(LOOK_S):
             answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
             if any(map(_is_gone, answered)):
-                if self._local is not None:
+                if self._local is not None:  # otherwise its trainable still loads, and is not connected yet
                     self._leave("a rank is gone")
                 if not over.wait(STUCK_S):
                     os._exit(STUCK)  # TensorFlow's wait cannot be interrupted in another way
@@ -438,6 +448,7 @@ class PeerWatcher:
                 if reason := self._look(peer):
                     self._replace(rank, peer, reason)
         self.found.set()
+        # Rank 0 usually ends the trial itself when it sees `lost`, unless its call waits in TensorFlow for ever.
         if self.lost and not self._over.wait(STUCK_S) and self._busy.is_set():
             os._exit(STUCK)
 
@@ -449,14 +460,14 @@ class PeerWatcher:
                 peer.call, peer.since, peer.patience_s = peer.actor.heartbeat.remote(), time.monotonic(), SILENT_S
             return ""
         try:
-            told = ray.get(peer.call, timeout=0)
+            answer = ray.get(peer.call, timeout=0)
         except GetTimeoutError:
             return f"no sign of life within {peer.patience_s:g} s" if waited > peer.patience_s else ""
         except RayError as error:
             return self._find_cause(str(error))
-        if told.error:
-            return f"{told.error}: {told.text}"
-        peer.call, peer.since, peer.in_vain = None, time.monotonic(), 0
+        if answer.error:
+            return f"{answer.error}: {answer.text}"
+        peer.call, peer.since, peer.in_vain = None, time.monotonic(), 0  # the next request is due in `PULSE_S`
         return ""
 
     def _replace(self, rank: int, peer: _Peer, reason: str) -> None:
@@ -464,7 +475,7 @@ class PeerWatcher:
 
         The peer's actor is ended first. After `close`, nothing else is done.
         """
-        _kill(peer.actor)
+        _kill(peer.actor)  # one that is only silent must not come back beside its replacement
         if self._over.is_set():
             return
         if rank > self._workers:

@@ -127,7 +127,7 @@ class Jobs:
         }
         if requirements:
             environment["pip"] = [*requirements]
-        number = 1 + max(map(_parse_job_number, earlier), default=0)
+        number = 1 + max(map(_parse_job_number, earlier), default=0)  # Ray refuses an id that it has had before
         with self._asking():
             return self._submit_patiently(
                 entrypoint=entrypoint,
@@ -198,7 +198,7 @@ class Jobs:
 
         try:
             yield
-        except (InputError, StoreError):
+        except (InputError, StoreError):  # raised by sweep itself, in words for the user
             raise
         except AuthenticationError as error:
             what = "refuses this token, or wants one"
@@ -220,8 +220,8 @@ def _parse_job_number(job: SweepJob) -> int:
 def _make_job(found: Any) -> SweepJob:
     """Return a job as Ray's client describes it as a `SweepJob`; one whose driver was interrupted counts as stopped."""
     about = found.metadata or {}
-    started = None if found.start_time is None else found.start_time / 1000
-    state = str(getattr(found.status, "value", found.status))
+    started = None if found.start_time is None else found.start_time / 1000  # Ray counts in ms
+    state = str(getattr(found.status, "value", found.status))  # an enumeration or a text
     if state == "FAILED" and found.driver_exit_code == interruption.CODE:  # its driver was asked to stop
         state = "STOPPED"
     user, sweep, results, file = (str(about.get(key, "")) for key in ("user", "sweep", "results", "file"))

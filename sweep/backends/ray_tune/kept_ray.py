@@ -85,12 +85,14 @@ class KeptRay:
             if self._cluster is None:
                 self._cluster = self._kept.enter_context(start())
                 self._made_for = made_for
+                # `start` has made the page of this session. Later sessions write to the same record, because the
+                # metadata with which this process has connected to Ray name it.
                 self._pointer = self._read_pointer(make_metadata())
                 yield self._cluster
             else:
                 with self._open_page(self._cluster, make_metadata()) as cluster:
                     yield cluster
-        except Exception:
+        except Exception:  # the Ray may be the cause, so the next command starts another one
             self.close()
             raise
         finally:
@@ -133,7 +135,7 @@ class KeptRay:
 
         The context managers of `enter` are left too.
         """
-        if self._workers is not None and not self._is_lost:
+        if self._workers is not None and not self._is_lost:  # with a Ray that has died, its workers are gone, too
             self._workers.end()
         self._workers = None
         self._kept.close()

@@ -125,14 +125,15 @@ class _KeepsWorkers:
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._is_ending = False
-        if self.kept.manager is not None:
+        if self.kept.manager is not None:  # only the manager that has started the kept workers knows them
             self._actor_manager = self.kept.manager
-        for worker in self.kept.workers:
+        for worker in self.kept.workers:  # their callbacks are still those of the controller before
             worker.actor.set_on_start(self._actor_started)
             worker.actor.set_on_stop(self._actor_stopped)
             worker.actor.set_on_error(self._actor_failed)
             self._started_actors.add(worker.actor)
             self._put_aside(worker)
+        # They belong to this experiment until `_cleanup_trials`; if it fails before, none must be used again.
         self.kept.manager = None
         self.kept.workers = []
 
@@ -146,7 +147,7 @@ class _KeepsWorkers:
         """Let Tune give an idle worker from its cache to a trial; return whether there was one."""
         cached = self._actor_cache.num_cached_objects
         is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
-        if self._actor_cache.num_cached_objects < cached:
+        if self._actor_cache.num_cached_objects < cached:  # otherwise the trial had a worker already, or there was none
             self._actor_cache.decrease_max(trial.placement_group_factory)
         return is_reused
 
@@ -171,14 +172,14 @@ class _KeepsWorkers:
 
         The idle ones end their session, for which they have 10 s.
         """
-        self._is_ending = True
+        self._is_ending = True  # workers that still have a trial are ended below, and must not be kept
         idle = [self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)]
         for trial in list(self._actor_to_trial.values()):
             self._schedule_trial_stop(trial)
-        stopping = len(self._stopping_actors)
+        stopping = len(self._stopping_actors)  # counted first, because the next line empties it
         self._cleanup_stopping_actors(force_all=True)
         for _ in range(stopping):
-            self._actor_manager.next(timeout=0)  # kills one that has not stopped
+            self._actor_manager.next(timeout=0)  # kills one that has not stopped; Tune kills one actor a turn
         resting = [worker.handle.rest.remote() for worker in idle]
         with suppress(Exception):  # a worker that does not answer is ended before the next sweep
             ray.get(resting, timeout=ANSWER_S)

@@ -42,6 +42,7 @@ def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> It
 
     def start_raylet(node: Any, *arguments: Any, **options: Any) -> Any:
         parameters = vars(node)["_ray_params"]
+        # The raylet inherits the variable and starts `fork_client.py`, which needs the path of Ray's own program.
         os.environ[fork_client.PROGRAM_VARIABLE] = parameters.worker_path
         parameters.worker_path = fork_client.__file__
         return original(node, *arguments, **options)
@@ -55,7 +56,7 @@ def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> It
     finally:
         node_class.start_raylet = original
         for name in (fork_client.SERVER_VARIABLE, fork_client.PROGRAM_VARIABLE, NO_WORKERS_IN_ADVANCE[0]):
-            if name not in before:
+            if name not in before:  # a user may have set the last one
                 os.environ.pop(name, None)
 
 
@@ -79,6 +80,7 @@ def importing_in_advance(
             yield
             return
         cores = contract.cpus()
+        # With GPUs, nothing is imported in advance: `cores <= SPARE * 0` is false.
         at_once = 0 if devices.real_gpus else min(cores / max(devices.cpus, 1), most or cores)
         wanted = {"RAY_preload_python_modules": ",".join(modules), "OMP_NUM_THREADS": str(max(int(devices.cpus), 1))}
         given = {name: value for name, value in wanted.items() if name not in os.environ and cores <= SPARE * at_once}
@@ -134,7 +136,7 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
         return
     node_class: Any = ray_private_api.import_private("ray._private.node").Node
     ray_constants: Any = ray_private_api.import_private("ray._private.ray_constants")
-    patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
+    patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S  # `background.finish` sets it to 0
     background = _BackgroundStart(say, ray_constants)
     after_dashboard: list[Callable[[], None]] = []
 
@@ -150,7 +152,7 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
             say(dashboard.describe_address(node.webui_url))
 
         background.add(start)
-        for other in after_dashboard:
+        for other in after_dashboard:  # Ray has called `start_monitor` before this function
             background.add(other)
 
     def start_log_monitor(node: Any) -> None:
@@ -196,7 +198,8 @@ class _BackgroundStart:
     def run(self) -> None:
         """Call the added functions one after another, until `end_thread` is called; pass their errors to ``say``."""
         if sys.platform == "linux":
-            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread and of what it starts
+            # Of this thread and of what it starts; on other systems, it would be that of the whole process.
+            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
         while (start := self._starts.get()) is not None:
             try:
                 if not self._finishing.is_set():

@@ -90,7 +90,7 @@ class DrainWatcher:
         """Store why the machine must be left, if Ray says that it will be taken away; errors of Ray are ignored."""
         with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
             until = [when for node, when in find_draining_nodes().items() if node in self._mine]
-            if until:
+            if until:  # if the time of one machine is not known (0), none is told
                 left = f" in {max(min(until) / 1000 - time.time(), 0):.0f} s" if all(until) else ""
                 self._why = f"its node is taken away{left}"
 
@@ -112,7 +112,7 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
     for group in groups:
         cpus, gpus = (_read_amount(group.resources, name) for name in ("CPU", "GPU"))
         node = Node(cpus, gpus)
-        count = UNBOUNDED if group.max_count < 0 else group.max_count
+        count = UNBOUNDED if group.max_count < 0 else group.max_count  # Ray has a negative number for no limit
         machines.append((node, count))
     return tuple(machines)
 
@@ -141,7 +141,8 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
         yield
     finally:
         with suppress(Exception):  # a lost cluster has nothing left to clean
-            for name in filter(None, [job.shared, job.stand_in]):  # another session may have begun elsewhere
+            # Only the names of this session, not all with the prefix: another session may have begun elsewhere.
+            for name in filter(None, [job.shared, job.stand_in]):
                 _call_on_each(list_alive_nodes(), backends.remove_shared_data, name)
 
 
@@ -159,6 +160,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
         hint = "share the results folder, or keep results in an object store: --results s3://bucket/prefix"
         for node, answer in answers:
             reply = probe.with_name(f"{probe.name}-{node.id}")
+            # It has read the file and written its own, which does not arrive here, as on an overlay file system.
             if answer is None and not reply.exists():
                 answer = "writes into another folder of that name"
             reply.unlink(missing_ok=True)
@@ -227,7 +229,7 @@ def hold_port(before: str = "") -> tuple[socket.socket, str]:
     """
     host = ray.util.get_node_ip_address()
     old_host, _, old_port = before.rpartition(":")
-    if before and old_host.strip("[]") != host:
+    if before and old_host.strip("[]") != host:  # an IPv6 address is written in brackets
         raise OSError(f"its bundle has moved from {old_host} to {host}")
     is_v6 = ":" in host
     held = socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET)

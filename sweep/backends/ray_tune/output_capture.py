@@ -37,7 +37,7 @@ def clean_output(printed: bytes) -> str:
     """
     lines = []
     for line in printed.decode("utf-8", "replace").split("\n"):
-        _, _, last = line.rstrip("\r").rpartition("\r")
+        _, _, last = line.rstrip("\r").rpartition("\r")  # a line may end in \r\n
         lines.append(_apply_backspaces(last))
     return printable(_OF_RAY.sub("", "\n".join(lines)))
 
@@ -52,7 +52,7 @@ def _apply_backspaces(line: str) -> str:
         if character == "\b":
             column = max(column - 1, 0)
         else:
-            shown[column : column + 1] = [character]
+            shown[column : column + 1] = [character]  # overwrites one character, or is appended at the end
             column += 1
     return "".join(shown)
 
@@ -108,8 +108,9 @@ class OutputCapture:
         self._sent = 0  # bytes of its beginning that `take` has returned
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        _flush_streams()
+        _flush_streams()  # what was printed before goes where it would have gone
         self._originals = [os.dup(output) for output in _OUTPUTS]
+        # With O_APPEND, writing goes on at the beginning of the file after `_empty` has truncated it.
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         for output in _OUTPUTS:
             os.dup2(self._file, output)
@@ -144,7 +145,7 @@ class OutputCapture:
         text = first[begin : self._sent]
         if trial_ends:
             return clean_output(text + printed.describe_end())
-        if text and is_longer:
+        if text and is_longer:  # said once: later calls find no more text within the limit
             text += b"\n[what follows is kept only if the trial ends by itself, and then only its end]\n"
         return clean_output(text)
 
@@ -155,12 +156,12 @@ class OutputCapture:
         """
         with self._lock:
             self._empty()
-            self._closed.set()
+            self._closed.set()  # while the thread waits for the lock: it must not use the file any more
         for original, output in zip(self._originals, _OUTPUTS, strict=True):
             os.dup2(original, output)
             os.close(original)
         os.close(self._file)
-        with suppress(OSError):
+        with suppress(OSError):  # the folder of the files may have been deleted
             self._path.unlink()
 
     def _limit_size(self) -> None:

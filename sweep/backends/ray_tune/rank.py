@@ -84,7 +84,7 @@ class TrialRank:
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
         """Prepare the process of the peer ``rank``; ``first`` is the actor that is rank 0."""
-        nodes.prepare_process(devices)
+        nodes.prepare_process(devices)  # before anything imports TensorFlow, which then sees the right GPUs
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
         self._began = worker_exits.record_exit(job)
@@ -132,6 +132,7 @@ class TrialRank:
         """Begin a trial; the result has this rank's node, devices and fingerprint of the data as `Facts`."""
         self._began(assignment.trial)
         self._surroundings.reset()
+        # A folder of its own for each rank; None if the trial is not profiled.
         profile = assignment.profile and assignment.profile / f"rank-{self._rank}"
         given = dataclasses.replace(assignment, devices=self._devices, profile=profile)
 
@@ -161,7 +162,7 @@ class TrialRank:
 
         def hear(epoch: EpochReported) -> bool:
             heard.append(epoch)
-            return False
+            return False  # train no further epoch: rank 0 decides whether there is another
 
         def train() -> tuple[int, str] | None:
             self._trainable.train(hear)

@@ -164,6 +164,7 @@ def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> boo
     """
     absent = list_missing(use, owner)
     if absent:
+        # Told as `module.attribute`, or as `attribute` for one of `owner`.
         names = [name.replace(":", ".").removeprefix(".") for name in absent]
         say(f"Ray {ray.__version__} has no {', '.join(names)}: {use.loss}")
     return not absent
@@ -178,7 +179,7 @@ def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any
     if not is_usable(use, say):
         yield
         return
-    path, _, name = use.names[0].partition(":")
+    path, _, name = use.names[0].partition(":")  # the other names are only needed by the stand-in
     owner = import_module(path)
     theirs = getattr(owner, name)
     setattr(owner, name, stand_in(theirs))
@@ -195,7 +196,7 @@ def import_private(name: str) -> Any:
 
 def _name_exists(name: str, owner: object) -> bool:
     """Return whether a private name exists; names of the form ``:attribute`` are looked up in ``owner``."""
-    path, _, attributes = name.partition(":")
+    path, _, attributes = name.partition(":")  # the path is "" for an attribute of `owner`
     try:
         found = import_module(path) if path else owner
         for attribute in attributes.split("."):

@@ -45,7 +45,7 @@ class TrialWorker(tune.Trainable):
         if "orders" not in config:  # Tune also asks for the experiment
             return None
         job: Job = config["job"]
-        bundles = []
+        bundles = []  # one for each process, ordered by rank
         for share in job.shares(config["orders"][0].assignment.devices):
             bundle = {"CPU": share.cpus}
             if share.gpus:
@@ -61,6 +61,7 @@ class TrialWorker(tune.Trainable):
         job: Job = config["job"]
         orders: Sequence[Order] = config["orders"]
         order = orders[0]
+        # The actor has a name if this Ray allows it, see `adapters.name_workers`.
         self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
         nodes.prepare_process(order.assignment.devices)
         # Tune has changed to a folder of the trial, in which the author's relative paths would be wrong.
@@ -85,24 +86,26 @@ class TrialWorker(tune.Trainable):
         self._output = _capture_output(job)  # before the workers, which restore the outputs that they find
         here = _describe_node()
         processes = job.workers + job.aside  # of each trial
+        # Processes at once on this machine, which divide its memory.
         neighbours = count_trials_at_once(devices, config["room"] * processes, here.get("Resources", {}))
-        whole = _complete_job(job, config)
-        self._gang = gang = Gang(whole) if processes > 1 else None
+        complete_job = _complete_job(job, config)
+        self._gang = gang = Gang(complete_job) if processes > 1 else None
         labels = here.get("Labels") or {}
+        # Only machines of a cluster are taken away; the machine of a local Ray is not watched.
         node = WorkerNode(labels, nodes.DrainWatcher()) if config["watch"] else WorkerNode(labels)
 
         def make_worker(make_trainable: Callable[[], Trainable] | None) -> Worker:
             create = partial(
-                Worker, whole, reuse=config["reuse"], memory_bytes=memory.divide_memory(neighbours), node=node
+                Worker, complete_job, reuse=config["reuse"], memory_bytes=memory.divide_memory(neighbours), node=node
             )
-            if gang is not None:
+            if gang is not None:  # kept over the trials: its other processes stay connected
                 return create(make=lambda: gang)
             worker = create(make=make_trainable)
             if earlier is not None:
                 worker.take_over(earlier)
             return worker
 
-        self._group = WorkerGroup(whole, make_worker)
+        self._group = WorkerGroup(complete_job, make_worker)
         self._kept_wrongly: WorkerLost | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -182,7 +185,7 @@ class TrialWorker(tune.Trainable):
     def _take(self, orders: Sequence[Order]) -> None:
         """Release the present trials and accept those of ``orders``."""
         self._trials = [order.assignment.trial for order in orders]
-        self._note_begin(self._trials[0])
+        self._note_begin(self._trials[0])  # by its first trial, the driver finds out how this worker has ended
         self._group.keep([])
         if self._output is not None:
             self._output.begin_trial()
@@ -206,12 +209,13 @@ class TrialWorker(tune.Trainable):
             # Its trial failed, or another sweep wants its room; raising is Tune's way to end an actor.
             raise RuntimeError("this worker has no trial any more")
         steps = self._group.step()
-        more = () if self._gang is None else self._gang.told()
+        gang_notices = () if self._gang is None else self._gang.told()
         trial_ends = any(is_released(progress) for progress in steps.found.values())
+        # Of all trials, because nobody can tell which of them has printed what in their common process.
         output = "" if self._output is None else self._output.take(trial_ends=trial_ends)
         found = {}
         for trial, progress in steps.found.items():
-            notices = progress.notices + more
+            notices = progress.notices + gang_notices
             found[trial] = dataclasses.replace(progress, worker=self._id, notices=notices, output=output)
         return {"steps": dataclasses.replace(steps, found=found)}
 

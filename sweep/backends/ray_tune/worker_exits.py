@@ -70,14 +70,15 @@ def record_exit(job: Job) -> Callable[[int], None]:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
     except OSError:  # a full disk: the cause will be unknown
         return lambda trial: None
-    faulthandler.enable(file)
+    faulthandler.enable(file)  # before the earlier file is closed, into which the handler would still write
     for earlier in _files:
         os.close(earlier)
     _files[:] = [file]
+    # Around Python's own function, and not around the one that writes into the earlier file.
     setattr(os, "_exit", _wrap_exit(file, _EXIT_NOW, os.getpid()))  # noqa: B010  # mypy compares the names of parameters
 
     def began(trial: int) -> None:
-        with suppress(OSError):
+        with suppress(OSError):  # a full disk: the cause will be unknown
             os.write(file, f"{_TRIAL}{trial}\n".encode())
 
     return began
@@ -121,6 +122,7 @@ def explain_loss(job: Job, trial: int, error: str) -> str:
     worker wrote is used, whose file is then deleted, or else the message.
     """
     error = printable(error)
+    # First, because what the worker itself has raised may quote what Ray says about another process, a lost rank.
     gang_cause = re.search(r"WorkerLost: (.+)", error)
     if gang_cause:
         return gang_cause[1]
@@ -198,7 +200,7 @@ def _explain_words(words: str) -> str:
     if late:
         where = _find_innermost_line(words.rpartition("Thread 0x")[2])  # the main thread comes last
         return f"the other workers have not come within {late[1]}{where and f' ({where})'}"
-    last = words.strip().rpartition("\n")[2]
+    last = words.strip().rpartition("\n")[2]  # the line that `os._exit` has written
     return last if last.startswith(_EXIT) else ""
 
 

@@ -103,7 +103,7 @@ def _collect_values(
     """
     from sweep.analysis import report_data
 
-    points = POINTS // len(folders)
+    points = POINTS // len(folders)  # so that the page of several sweeps is not larger than that of one
     accounts = []
     for name, folder in name_uniquely(folders).items():
         accounts.append(report_data.read_report_data(folder, points, name))

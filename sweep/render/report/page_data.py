@@ -54,7 +54,7 @@ def report_document(
     second, and so on.
     """
     trials = [trial for account in accounts for trial in account.sweep.trials]
-    place = {id(trial): at for at, trial in enumerate(trials)}
+    place = {id(trial): at for at, trial in enumerate(trials)}  # by object, since each sweep has a trial 0
     rank: list[int | None] = [None] * len(trials)
     table_trials = []
     for row in ranking.rows:
@@ -63,14 +63,14 @@ def report_document(
         for at in places:
             rank[at] = row.rank if row.has_rank else None
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
-    number = {reason: at for at, reason in enumerate(reasons)}
-    # a single one has all the importance
+    index_of_reason = {reason: at for at, reason in enumerate(reasons)}
+    # a single parameter has all the importance, which says nothing
     if len(ranking.varying) > 1:
         shares = list_importances(accounts, ranking.varying)
     else:
         shares = {}
-    first = shares.get(ranking.objectives[0][0], [])
-    by_importance = [*(one.param for one in first), *ranking.varying]
+    of_first_objective = shares.get(ranking.objectives[0][0], [])
+    by_importance = [*(one.param for one in of_first_objective), *ranking.varying]
     mattering = list(dict.fromkeys(by_importance))  # those whose importance is not known come last
     grid = remove_empty_columns(ranking_grid(ranking, whole_notes=True))
     known = collect_domains(accounts)
@@ -95,7 +95,7 @@ def report_document(
             "sweep": [at for at, account in enumerate(accounts) for _ in account.sweep.trials],
             "trial": [trial.trial for trial in trials],
             "status": [_STATUSES.index(trial.status) for trial in trials],
-            "reason": [number[trial.status_reason] for trial in trials],
+            "reason": [index_of_reason[trial.status_reason] for trial in trials],
             "outcome": [trial.outcome for trial in trials],
             "epochs": [trial.epochs for trial in trials],
             "rank": rank,
@@ -226,6 +226,7 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
         return {"name": name, "log": log, "listed": listed, "values": exact}
     possible = () if domain is None else list_choices(domain) or ()
     labels = list(dict.fromkeys(map(format_setting, [*possible, *values])))
+    # in the order of the domain, without choices that no trial has
     labels = [label for label in labels if label in set(map(format_setting, values))]
     code = {label: at for at, label in enumerate(labels)}
     codes = []
@@ -243,7 +244,7 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     """
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = []
-    for one, offset in zip(curves, offsets, strict=False):
+    for one, offset in zip(curves, offsets, strict=False):  # the last offset is the number of all rows
         starts.append(one.starts[:-1] + offset)
     names = dict.fromkeys(name for one in curves for name in one.values)
     metrics = []
@@ -300,8 +301,8 @@ def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
                 pauses.append((begin - start, end - start))
         offset += len(account.sweep.trials)
     # A page that is live draws the open ones on, by the time since the start of its only sweep.
-    first = accounts[0].sweep.history.started if len(accounts) == 1 else None
-    return {"lanes": lanes, "spans": spans, "open": open_spans, "pauses": pauses, "ends": ends, "start": first}
+    only_start = accounts[0].sweep.history.started if len(accounts) == 1 else None
+    return {"lanes": lanes, "spans": spans, "open": open_spans, "pauses": pauses, "ends": ends, "start": only_start}
 
 
 def _encode_importance(one: Importance) -> dict[str, object]:
