@@ -411,8 +411,9 @@ class _Collector:
 
     def _visit_function(self, name: str, function: types.FunctionType) -> None:
         """Add a function: its text, and the defaults, closure values and globals that it uses."""
-        # Other lambdas than the target itself are taken to be part of the text of the code that uses them.
-        if "<lambda>" not in function.__qualname__ or name == "<lambda>":
+        # Defaults, attributes and values of closures have dotted names; their lambdas are part of the text of the code
+        # that uses them. A lambda under a global name stands elsewhere, and the target may be one.
+        if "<lambda>" not in function.__qualname__ or "." not in name:
             in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
             if not in_class:  # a method's text is part of its class
                 self._add_text(name, function.__name__, _get_function_source(function.__code__))

@@ -81,15 +81,15 @@ class PausingScheduler:
         return None if pause is None else pause.why
 
     def last(self) -> int | None:
-        if self._completed >= self._min_completed or not self._paused:
+        if self._completed >= self._min_completed:
             return None
 
         def order(trial: int) -> tuple[int, float, int]:
             pause = self._paused[trial]
             return -pause.epoch, pause.loss, trial
 
-        first = min(self._paused, key=order)
-        return first if self._paused[first].loss < INFEASIBLE else None
+        feasible = [trial for trial, pause in self._paused.items() if pause.loss < INFEASIBLE]
+        return min(feasible, key=order, default=None)
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         if not rest:

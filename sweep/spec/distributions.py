@@ -28,7 +28,9 @@ from sweep.space.domains import (
     Range,
     Tied,
     Uniform,
+    contains,
     get_domain_bounds,
+    get_quantum,
     list_choices,
 )
 from sweep.space.domains import key as canonical
@@ -55,7 +57,7 @@ def _check_order(bounds: Bounds) -> Bounds:
         high = math.inf
     else:
         high = bounds.max
-    if not bounds.model_fields_set or low > high:
+    if (bounds.min is None and bounds.max is None) or low > high:
         raise ValueError("min, max or both, and min not above max")
     return bounds
 
@@ -114,14 +116,7 @@ def check_test_is_possible(test: OneOf | Between, domain: Domain, path: KeyPath,
     match test:
         case OneOf(values):
             for value in values:
-                if possible is None:
-                    reason = f"{describe_value(value)} is never met exactly by a continuous parameter"
-                    document.add_mistake(path, reason, "use {min: ..., max: ...}")
-                elif not any(is_same_value(value, choice) for choice in possible):
-                    known = [flow(choice) for choice in possible[:20]]  # no more than a hint can show
-                    # The text "8" equals the number 8 as it is written in a file.
-                    hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
-                    document.add_mistake(path, f"{describe_value(value)} is no value of that parameter", hint)
+                _check_value_is_possible(value, domain, path, document)
         case Between(low, high):
             if possible is not None:
                 met = any(test.passes(choice) for choice in possible)
@@ -132,6 +127,22 @@ def check_test_is_possible(test: OneOf | Between, domain: Domain, path: KeyPath,
                 met = low <= most and least <= high
             if not met:
                 document.add_mistake(path, "no value of that parameter lies in this range")
+
+
+def _check_value_is_possible(value: Value, domain: Domain, path: KeyPath, document: Document) -> None:
+    """Add a mistake if a parameter with this domain, which is not tied, can never have the value."""
+    possible = list_choices(domain)
+    if possible is not None:
+        if not any(is_same_value(value, choice) for choice in possible):
+            known = [flow(choice) for choice in possible[:20]]  # no more than a hint can show
+            # The text "8" equals the number 8 as it is written in a file.
+            hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
+            document.add_mistake(path, f"{describe_value(value)} is no value of that parameter", hint)
+    elif isinstance(domain, Constant | Categorical | Tied) or get_quantum(domain) is None:
+        what = f"{describe_value(value)} is never met exactly by a continuous parameter"
+        document.add_mistake(path, what, "use {min: ..., max: ...}")
+    elif not contains(domain, value):  # more steps than are listed
+        document.add_mistake(path, f"{describe_value(value)} is no value of that parameter")
 
 
 Name: TypeAlias = Literal[

@@ -177,9 +177,9 @@ def decode_text(raw: bytes, source: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # The place of the byte is the end of what stands before it.
-        mark = _find_end_position(raw[: error.start].decode("utf-8-sig", errors="replace"))
-        what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+        # The place of the byte is the end of what stands before it; the error counts from after a byte order mark.
+        mark = _find_end_position(error.object[: error.start].decode("utf-8", errors="replace"))
+        what = f"byte 0x{error.object[error.start]:02x} is not UTF-8"
         raise InputError.one(Document(source).where(mark), what, "save the file as UTF-8") from None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 import types
-from collections.abc import Callable, Hashable, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, MutableSet
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,16 +72,22 @@ class Namespace:
             module = self.name
         else:
             module = self.owner.__module__
+        return self._list_classes_of(module, {id(self.owner)})
+
+    def _list_classes_of(self, module: str, seen: MutableSet[int]) -> list[Namespace]:
+        """Return the classes of a module in this namespace and nested in them, each once, except those in ``seen``.
+
+        ``seen`` has the ids of classes, which may be attributes of themselves and of each other, as after
+        ``Node.kind = Node``; those that are returned are added.
+        """
         classes = []
         for value in self.get_values().values():
-            # a class may be an attribute of itself, as after ``Node.kind = Node``
-            if isinstance(value, type) and value.__module__ == module and value is not self.owner:
+            if isinstance(value, type) and value.__module__ == module and id(value) not in seen:
+                seen.add(id(value))
                 namespace = Namespace(f"{module}.{value.__qualname__}", value)
+                classes.append(namespace)
                 if value.__qualname__.count(".") < _DEEPEST:
-                    nested = namespace.list_classes()
-                else:
-                    nested = []
-                classes += [namespace, *nested]
+                    classes += namespace._list_classes_of(module, seen)
         return classes
 
     def _names(self) -> Mapping[str, object]:
@@ -176,6 +184,24 @@ def is_author_module(name: str, file: str) -> bool:
     return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
 
 
+def _list_functions_in(value: object) -> list[object]:
+    """Return what a method, property or function of a class wraps, and what a function's closure holds."""
+    match value:
+        case property():
+            return [value.fget, value.fset, value.fdel]
+        case staticmethod() | classmethod():
+            return [value.__func__]
+        case functools.cached_property() | functools.partial() | functools.partialmethod():
+            return [value.func]
+        case types.FunctionType():
+            found: list[object] = [getattr(value, "__wrapped__", None)]
+            for cell in value.__closure__ or ():
+                with suppress(ValueError):  # an empty cell
+                    found.append(cell.cell_contents)
+            return found
+    return [getattr(value, "__wrapped__", None)]  # such as the wrapper of `functools.lru_cache`
+
+
 def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
     """Return the global names of a notebook that a function or class uses, directly or through other functions.
 
@@ -184,16 +210,21 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
     """
     names: set[str] = set()
     queue: list[object] = [target]
+    seen: set[int] = set()
     while queue:
         item = queue.pop()
+        if id(item) in seen:  # closures and wrapped functions may refer to each other
+            continue
+        seen.add(id(item))
         codes = []
         if isinstance(item, types.CodeType):
             codes.append(item)
         if isinstance(item, type) and item.__module__ == "__main__":
-            for value in vars(item).values():
-                queue.append(getattr(value, "__func__", value))  # the function in a static or class method
-        elif isinstance(item, types.FunctionType):
-            codes = [item.__code__]
+            queue += vars(item).values()
+        else:
+            queue += _list_functions_in(item)
+        if isinstance(item, types.FunctionType):
+            codes.append(item.__code__)
         for code in codes:
             for part in code.co_consts:
                 if isinstance(part, types.CodeType):

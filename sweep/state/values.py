@@ -303,11 +303,16 @@ def _list_slots(kind: type) -> list[str]:
     names: list[str] = []
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
-        if isinstance(slots, str):
-            names.append(slots)
-        else:
-            names += slots
+        for name in (slots,) if isinstance(slots, str) else slots:
+            names.append(_mangle(name, base))
     return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def _mangle(name: str, owner: type) -> str:
+    """Return the name of an attribute that the body of class ``owner`` calls ``name``: ``_Owner__n`` for ``__n``."""
+    if name.startswith("__") and not name.endswith("__"):
+        return f"_{owner.__name__.lstrip('_')}{name}"
+    return name
 
 
 def _get_parts(value: Any) -> list[object]:

@@ -101,6 +101,20 @@ def test_cells_of_a_notebook_have_a_text(tmp_path: Path) -> None:
     assert source.texts["__main__"].endswith('{"K": 1}')
 
 
+def test_a_lambda_under_a_name_of_the_notebook_is_part_of_the_code() -> None:
+    digests = set()
+    for factor in (2, 3):
+        cell = f"scale = lambda x: {factor} * x\ndef train(hp, report):\n    report(loss=scale(hp.x))\n"
+        name = f"<cell {factor}>"
+        linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+        scope: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(cell, name, "exec"), scope)
+        source = inspect_object("__main__:train", scope["train"], [])
+        assert source.unknown == ()
+        digests.add(source.digest())
+    assert len(digests) == 2
+
+
 def test_the_first_argument_of_a_function_is_what_it_reads() -> None:
     def train(config: Any, report: Any) -> None:
         report(loss=config["a"] + config.get("b", 1) + config.number("c"))

@@ -14,7 +14,7 @@ from sweep.conformance.schedulers import EPOCHS, report, search
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
 from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
-from sweep.space.objectives import Objective
+from sweep.space.objectives import INFEASIBLE, Objective
 
 LOSS = Objective("m", "minimize")
 
@@ -206,3 +206,13 @@ def test_so_many_trials_train_to_the_end(trials: int, least: int, completed: int
     ends = [event.status for event in log if isinstance(event, TrialEnded) and event.status is not Status.INTERRUPTED]
     assert ends.count(Status.COMPLETED) == completed
     assert len(ends) == trials
+
+
+def test_the_last_to_go_on_meets_the_constraints() -> None:
+    """The one at the highest rung does not; the best that does goes on, or no trial would complete."""
+    scheduler = PromotionScheduler(AshaPromotion(eta=3), LOSS, EPOCHS)
+    for trial, value in enumerate([0.5, 0.4, 0.6]):
+        scheduler.observe(report(trial, 1, value))
+    scheduler.observe(report(1, 3, INFEASIBLE))
+    assert scheduler.holds(1) is not None
+    assert scheduler.last() == 0

@@ -170,6 +170,9 @@ def test_holds(when: dict[str, Value], params: Params, holds: bool) -> None:
         ("lamb", Categorical(("sgd", "adam")), False),
         (1.0, IntUniform(1, 3), True),
         (4, IntUniform(1, 3), False),
+        (4, IntUniform(1, 20_000), True),  # more steps than are listed
+        (30_000, IntUniform(1, 20_000), False),
+        (4.5, IntUniform(1, 20_000), False),
         (1, Categorical((True, False)), False),
         (0.5, Uniform(0, 1, 0.25), True),
         (0.4, Uniform(0, 1, 0.25), False),

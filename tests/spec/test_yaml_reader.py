@@ -99,6 +99,8 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
 def test_bytes_that_are_not_utf_8_have_a_place() -> None:
     with pytest.raises(InputError, match=r"^s\.yaml:2:4: byte 0xe9 is not UTF-8; save the file as UTF-8$"):
         decode_text("a: 1\nb: é".encode("latin-1"), "s.yaml")
+    with pytest.raises(InputError, match=r"^s\.yaml:1:4: byte 0xe9 is not UTF-8"):
+        decode_text(b"\xef\xbb\xbfa: \xe9", "s.yaml")
 
 
 def test_a_file_too_large_is_not_parsed() -> None:

@@ -88,3 +88,21 @@ def test_a_result_of_a_limited_cache_may_be_a_dictionary() -> None:
     cached = functools.lru_cache(maxsize=4)(lambda key: {"key": key})
     result = cached("a")
     assert any(one is result for one in values.list_cached_results(cached))
+
+
+class Slotted:
+    __slots__ = ("__hidden", "shown")
+
+    def __init__(self) -> None:
+        self.__hidden, self.shown = 1, 2
+
+    def change(self) -> None:
+        self.__hidden += 1
+
+
+def test_a_slot_with_a_private_name_is_an_attribute() -> None:
+    value = Slotted()
+    before = digest(value)
+    assert values.get_attributes(value) == {"_Slotted__hidden": 1, "shown": 2}
+    value.change()
+    assert digest(value) != before

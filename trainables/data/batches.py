@@ -154,6 +154,7 @@ class _RepeatableDataset:
         if its_seed != seed or done > number - 1:  # it cannot go back
             dataset = copy.deepcopy(self.given)
             done = 0
+        self._present = self.given, (None, 0)  # if a call raises an error, the copy is in no state that is known
         for before in range(done + 1, number):
             with seeding_python_and_numpy(mix_seeds(seed, before)):
                 dataset.on_epoch_end()

@@ -287,7 +287,8 @@ def encode_texts(leaf: Any) -> np.ndarray[Any, Any]:
     encoded = np.empty(array.size, object)
     for i, text in enumerate(array.reshape(-1)):
         if not isinstance(text, str | bytes):
-            raise DataError(f"{text!r} ({type(text).__name__}) in row {i} of an array of texts, expected a text")
+            row = i // int(np.prod(array.shape[1:]))
+            raise DataError(f"{text!r} ({type(text).__name__}) in row {row} of an array of texts, expected a text")
         if isinstance(text, str):
             encoded[i] = text.encode()
         else:

@@ -102,16 +102,15 @@ class Meters:
     def _energy(self) -> dict[str, float | None]:
         total = 0.0
         for before, drawn, reader in zip(self._energy_at_start, self._sampled_j, self._readers, strict=True):
-            if before is None:
-                now = None
-            else:
-                now = reader.energy_j()
-            if before is None or now is None:  # no counter: use the samples of the power, if there were any
+            if before is None:  # no counter: use the samples of the power, if there were any
                 if reader.power_w() is None:
                     return {}
                 total += drawn
-            else:
-                total += now - before
+                continue
+            now = reader.energy_j()
+            if now is None:  # it has failed since the beginning, when the power was not sampled
+                return {}
+            total += now - before
         total *= self._share
         return {"energy_j": total, "gpu_power_w": total / max(self._at - self._began, 1e-9)}
 

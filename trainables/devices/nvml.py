@@ -81,9 +81,12 @@ class NvmlReader:
         if not self.counts_activity:
             return None
         before, self._last = self._last, self._ask(self._sample)
-        if before is None or self._last is None:
+        if before is None:
             return None
-        activity = self._read_number(lambda: self._compute_activity(before, self._last), 1e-2)
+        if self._last is None:
+            activity = None
+        else:
+            activity = self._read_number(lambda: self._compute_activity(before, self._last), 1e-2)
         self._ask(lambda: self._library.nvmlGpmSampleFree(before))
         return activity
 

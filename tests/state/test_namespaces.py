@@ -1,0 +1,68 @@
+"""Where the author's code may keep values."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from sweep.state.namespaces import Namespace, list_used_names
+
+
+def test_classes_that_are_attributes_of_each_other_are_listed_once() -> None:
+    module = types.ModuleType("mine")
+    exec("class A:\n    class Inner: ...\nclass B: ...\nA.twin = B\nB.twin = A\nA.kind = A\nC = A", vars(module))
+    assert [found.name for found in Namespace("mine", module).list_classes()] == ["mine.A", "mine.A.Inner", "mine.B"]
+
+
+CELL = """
+import functools
+
+def keep(function):
+    @functools.wraps(function)
+    def call(*args):
+        return function(*args)
+    return call
+
+def helper():
+    return BY_HELPER
+
+@keep
+def decorated():
+    return BY_DECORATED
+
+@functools.lru_cache
+def cached():
+    return BY_CACHED
+
+class Model:
+    @property
+    def rate(self):
+        return BY_PROPERTY
+    @functools.cached_property
+    def size(self):
+        return BY_CACHED_PROPERTY
+    @classmethod
+    def make(cls):
+        return BY_CLASS_METHOD
+    @staticmethod
+    def other():
+        return BY_STATIC_METHOD
+    def train(self):
+        helper(), decorated(), cached()
+
+def unrelated():
+    return BY_UNRELATED
+"""
+
+
+def test_names_of_a_notebook_are_followed_through_whatever_wraps_a_function() -> None:
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(CELL, scope)
+    used = list_used_names(scope["Model"], scope)
+    assert {name for name in used if name.startswith("BY_")} == {
+        *("BY_HELPER", "BY_DECORATED", "BY_CACHED", "BY_PROPERTY"),
+        *("BY_CACHED_PROPERTY", "BY_CLASS_METHOD", "BY_STATIC_METHOD"),
+    }
+    partial = functools.partial(scope["cached"])
+    assert "BY_CACHED" in list_used_names(partial, scope)
