@@ -739,14 +739,14 @@ class Coordinator:
         if open_trial.stop_requested:
             self._emit([open_trial.make_requested_end()])
             return False
-        if open_trial.stage is Stage.OUTGROWN:
+        if open_trial.stage is Stage.OUTGROWN:  # its worker has handed it back, and had to end
             open_trial.moved = True
             self._queue_first(open_trial)
             return False
         open_trial.restarts += lost == "worker"
         open_trial.lost_nodes += lost == "node"
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
-            return self._end_after_restarts(open_trial, reason)
+            return self._end_after_restarts(open_trial, reason)  # with `retries` left, it is tried again
         self._queue_first(open_trial)
         return True
 

@@ -180,7 +180,10 @@ def _estimate_feasible_share(spec: Spec) -> float | None:
 
 
 def _find_epoch_s(spec: Spec, measured: pricing.Timing | None) -> float | None:
-    """Return the seconds of an epoch or, with minutes, of a unit of `Spec.length`; None if they are not known."""
+    """Return the seconds of an epoch; None if they are not known.
+
+    If the sweep file has ``minutes``, return those of a unit of `Spec.length` (see `pricing.time_units`) instead.
+    """
     if spec.minutes is not None:
         return pricing.time_units(spec, measured).epoch_s
     if measured is None:

@@ -485,7 +485,10 @@ class Upcoming:
         self.exhausted = False
 
     def renumber(self, searcher: Searcher, first: int) -> None:
-        """Use another searcher for trials from place ``first`` on, none of which has started; forget suggestions."""
+        """Ask ``searcher`` from now on, for the trials ``first`` and later; forget all suggestions.
+
+        None of these trials may have started. Trials have the same numbers in the new searcher.
+        """
         self._searcher = searcher
         self._first = first
         self._beyond.clear()

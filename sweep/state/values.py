@@ -196,6 +196,10 @@ class Digester:
             self._path.pop()
 
     def _digest_parts(self, value: Any, identity: object) -> object:
+        """Return the digest of a value that is not plain, by its kind.
+
+        ``identity`` is the object by which a container is compared if it is too large and cannot be pickled.
+        """
         state = get_generator_state(value)
         if state is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
