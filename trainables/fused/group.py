@@ -407,7 +407,7 @@ class FusedGroup:
     # ---- training
 
     def _train_alone(self, member: Member, report: Report, raised: dict[Trainable, Exception]) -> None:
-        """Train one member without the others, as an unfused trial is; store an exception of its training in ``raised``."""
+        """Train one member as an unfused trial is trained; store an exception of its training in ``raised``."""
         session = self.switch_to(member)
         try:
             session.train(report)
