@@ -68,17 +68,33 @@ class Untold(DigitsCNN):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=5)
     given = parser.parse_args()
     for name in ("Told", "Untold"):
         with tempfile.TemporaryDirectory(prefix="affinity-") as scratch:
             file = Path(scratch) / "affinity.yaml"
             file.write_text(FILE.format(trainable=name, epochs=given.epochs))
-            command = [sys.executable, "-m", "sweep", "run", str(file), "--results", scratch, "--no-memo"]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "benchmarks"), str(ROOT)])}
+            command = [
+                sys.executable,
+                "-m",
+                "sweep",
+                "run",
+                str(file),
+                "--results",
+                scratch,
+                "--no-memo",
+            ]
+            environment = {
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "benchmarks"), str(ROOT)]),
+            }
             began = time.perf_counter()
-            ran = subprocess.run(command, cwd=scratch, env=environment, check=True, capture_output=True, text=True)
+            ran = subprocess.run(
+                command, cwd=scratch, env=environment, check=True, capture_output=True, text=True
+            )
             wall_s = time.perf_counter() - began
             trials = sweep.load(Path(scratch) / "affinity").trials
         compile_s = trials["overhead.compile_s"].fillna(0.0)

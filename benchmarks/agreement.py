@@ -39,7 +39,12 @@ def _data() -> tuple[np.ndarray, np.ndarray]:
 def _dense() -> keras.Model:
     layers = keras.layers
     return keras.Sequential(
-        [keras.Input((64,)), layers.Dense(64, "relu"), layers.Dense(64, "relu"), layers.Dense(10, "softmax")]
+        [
+            keras.Input((64,)),
+            layers.Dense(64, "relu"),
+            layers.Dense(64, "relu"),
+            layers.Dense(10, "softmax"),
+        ]
     )
 
 
@@ -48,7 +53,11 @@ def _convolutions() -> keras.Model:
     layers = keras.layers
     stack: list[keras.Layer] = [keras.Input((64,)), layers.Reshape((8, 8, 1))]
     for filters in (16, 32, 32):
-        stack += [layers.Conv2D(filters, 3, padding="same"), layers.BatchNormalization(), layers.ReLU()]
+        stack += [
+            layers.Conv2D(filters, 3, padding="same"),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+        ]
     return keras.Sequential([*stack, layers.GlobalAveragePooling2D(), layers.Dense(10, "softmax")])
 
 
@@ -99,7 +108,9 @@ def plain(name: str, optimizer: str, seed: int, *, nudged: bool) -> list[np.ndar
     keras.utils.set_random_seed(seed)
     model, (x, y) = MODELS[name](), _data()
     if nudged:
-        model.set_weights([np.nextafter(weight, np.inf, dtype=weight.dtype) for weight in model.get_weights()])
+        model.set_weights(
+            [np.nextafter(weight, np.inf, dtype=weight.dtype) for weight in model.get_weights()]
+        )
     kind = {"sgd": keras.optimizers.SGD, "adam": keras.optimizers.Adam}[optimizer]
     model.compile(kind(RATES[optimizer]), "sparse_categorical_crossentropy")
     order, kept = np.random.default_rng(seed), []
@@ -125,12 +136,19 @@ def main() -> None:
     seeds = range(parser.parse_args().seeds)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    print("model                optimizer  updates  sweep, 1 and 2 replicas  plain Keras, last bit changed")
+    print(
+        "model                optimizer  updates  sweep, 1 and 2 replicas  plain Keras, last bit changed"
+    )
     for name, optimizer in itertools.product(MODELS, RATES):
         here, there = [], []
         for seed in seeds:
-            here.append(_differences(ours(name, optimizer, seed, 1), ours(name, optimizer, seed, 2)))
-            exact, nudged = plain(name, optimizer, seed, nudged=False), plain(name, optimizer, seed, nudged=True)
+            here.append(
+                _differences(ours(name, optimizer, seed, 1), ours(name, optimizer, seed, 2))
+            )
+            exact, nudged = (
+                plain(name, optimizer, seed, nudged=False),
+                plain(name, optimizer, seed, nudged=True),
+            )
             there.append(_differences(exact, nudged))
         for number, updates in enumerate(AT):
             left = statistics.median(row[number] for row in here)

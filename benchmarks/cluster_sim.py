@@ -72,11 +72,23 @@ class SimulatedWorker:
             now += took_s
             self._done += 1
             floor = abs(math.log10(float(given.params["rate"])) + 2) + float(given.params["drag"])
-            metrics = {"loss": floor + 2 / self._done, "val_loss": floor + 3 / self._done, "accuracy": 1 / (1 + floor)}
-            epochs.append(EpochReported(trial=given.trial, epoch=self._done, metrics=metrics, time=now, time_s=took_s))
+            metrics = {
+                "loss": floor + 2 / self._done,
+                "val_loss": floor + 3 / self._done,
+                "accuracy": 1 / (1 + floor),
+            }
+            epochs.append(
+                EpochReported(
+                    trial=given.trial, epoch=self._done, metrics=metrics, time=now, time_s=took_s
+                )
+            )
             if self._done == given.epochs:
                 end = TrialEnded(
-                    trial=given.trial, status=Status.COMPLETED, reason="", time=now, facts=Facts(node="n", train_s=now)
+                    trial=given.trial,
+                    status=Status.COMPLETED,
+                    reason="",
+                    time=now,
+                    facts=Facts(node="n", train_s=now),
                 )
                 return now, Ends(epochs=tuple(epochs), end=end)
             if self._done in self.order.decision_epochs or len(epochs) * self._epoch_s >= STEP_S:
@@ -89,8 +101,12 @@ def resident_bytes() -> int:
 
 
 def simulate(given: argparse.Namespace, scratch: Path) -> None:
-    spec = parse_spec(FILE.format(method=given.method, epochs=given.epochs, trials=given.trials), "cluster.yaml")
-    folder = ResultsFolder.create(scratch, spec.name, "", {"objectives": [{"name": "loss", "goal": "minimize"}]})
+    spec = parse_spec(
+        FILE.format(method=given.method, epochs=given.epochs, trials=given.trials), "cluster.yaml"
+    )
+    folder = ResultsFolder.create(
+        scratch, spec.name, "", {"objectives": [{"name": "loss", "goal": "minimize"}]}
+    )
     keeper, standing = CheckpointKeeper(folder.path, spec), Standing(Outline.of(spec))
     rng, events = random.Random(0), 0
 
@@ -100,7 +116,9 @@ def simulate(given: argparse.Namespace, scratch: Path) -> None:
         standing.observe(change.event)
         events += 1
 
-    print(f"{given.workers} workers, {given.trials} trials of up to {given.epochs} epochs, {given.method} with ASHA")
+    print(
+        f"{given.workers} workers, {given.trials} trials of up to {given.epochs} epochs, {given.method} with ASHA"
+    )
     with Log(folder.log) as log, TableWriter(folder):
         searcher, scheduler = methods.searcher(spec, [], 1), methods.scheduler(spec, [])
         driver = Coordinator(spec, Devices(), searcher, scheduler, log, Hooks(listen=listen))
@@ -154,7 +172,9 @@ def simulate(given: argparse.Namespace, scratch: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--epochs", type=int, default=27)

@@ -33,14 +33,18 @@ def main() -> None:
             held, epoch_s = found[way] = _measured(way, Path(folder))
         print(f"{way:24}{held:12.0f}{epoch_s:9.2f}")
     (before, slow), (after, fast) = found[WAYS[0]], found[WAYS[-1]]
-    print(f"{WAYS[0]} to shared: memory {before / max(after, 1):.0f} to 1, time {slow / fast:.1f} to 1")
+    print(
+        f"{WAYS[0]} to shared: memory {before / max(after, 1):.0f} to 1, time {slow / fast:.1f} to 1"
+    )
 
 
 def _measured(way: str, folder: Path) -> tuple[float, float]:
     """Return the private memory in MB and the seconds of the last epoch, as means over the workers."""
     context = multiprocessing.get_context("spawn")
     barrier, queue = context.Barrier(WORKERS), context.Queue()
-    workers = [context.Process(target=_work, args=(way, folder, barrier, queue)) for _ in range(WORKERS)]
+    workers = [
+        context.Process(target=_work, args=(way, folder, barrier, queue)) for _ in range(WORKERS)
+    ]
     for worker in workers:
         worker.start()
     found = [queue.get(timeout=600) for _ in workers]
@@ -79,12 +83,21 @@ def _feed(way: str, folder: Path) -> Callable[[int], float]:
     from trainables.devices.replicas import Replicas
 
     if way == "from_tensor_slices":
-        dataset = tf.data.Dataset.from_tensor_slices(_arrays()).shuffle(EXAMPLES).batch(BATCH_SIZE).prefetch(2)
-        return lambda epoch: float(dataset.reduce(0.0, lambda total, batch: total + tf.reduce_sum(batch[0])))
+        dataset = (
+            tf.data.Dataset.from_tensor_slices(_arrays())
+            .shuffle(EXAMPLES)
+            .batch(BATCH_SIZE)
+            .prefetch(2)
+        )
+        return lambda epoch: float(
+            dataset.reduce(0.0, lambda total, batch: total + tf.reduce_sum(batch[0]))
+        )
 
     node = folder if way.endswith("shared") else None
     (arrays, _), _ = load_shared(node, Hyperparameters({}), lambda: (_arrays(), None))
-    split = chunks.make_examples(arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
+    split = chunks.make_examples(
+        arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data"
+    )
 
     @tf.function(reduce_retracing=True)
     def summed(x: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
@@ -94,7 +107,8 @@ def _feed(way: str, folder: Path) -> Callable[[int], float]:
         return total
 
     return lambda epoch: sum(
-        float(summed(chunk.tensors[0], tf.constant(chunk.order))) for chunk in split.chunks(BATCH_SIZE, 0, epoch)
+        float(summed(chunk.tensors[0], tf.constant(chunk.order)))
+        for chunk in split.chunks(BATCH_SIZE, 0, epoch)
     )
 
 

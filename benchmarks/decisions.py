@@ -26,8 +26,16 @@ from sweep.space.objectives import Objective
 
 LOSS = Objective("loss", "minimize")
 EPOCHS, AT_ONCE = 100, 8
-RULES: dict[str, EarlyTermination] = {"asha": Asha(), "median": Median(), "hyperband": Hyperband(min_iter=1)}
-NUMBERS = (Parameter("x", Uniform(-1, 1)), Parameter("y", Uniform(-1, 1)), Parameter("z", LogUniform(1e-4, 1)))
+RULES: dict[str, EarlyTermination] = {
+    "asha": Asha(),
+    "median": Median(),
+    "hyperband": Hyperband(min_iter=1),
+}
+NUMBERS = (
+    Parameter("x", Uniform(-1, 1)),
+    Parameter("y", Uniform(-1, 1)),
+    Parameter("z", LogUniform(1e-4, 1)),
+)
 SPACE = Space((*NUMBERS, Parameter("c", Categorical(("a", "b", "c")))))
 PLAIN = {"tpe": optuna.samplers.TPESampler, "cmaes": optuna.samplers.CmaEsSampler}
 
@@ -37,7 +45,9 @@ def rule_us(rule: EarlyTermination, trials: int) -> list[float]:
     scheduler, draws, spent = build_scheduler(rule, LOSS, EPOCHS), random.Random(0), [0.0] * 4
     for first in range(0, trials, AT_ONCE):
         events = [
-            EpochReported(trial=trial, epoch=epoch, metrics={"loss": draws.random()}, time=0.0, time_s=0.0)
+            EpochReported(
+                trial=trial, epoch=epoch, metrics={"loss": draws.random()}, time=0.0, time_s=0.0
+            )
             for epoch in range(1, EPOCHS + 1)
             for trial in range(first, min(first + AT_ONCE, trials))
         ]
@@ -56,8 +66,14 @@ def method_s(method: str, trials: int) -> float:
         if params is None:
             raise RuntimeError("the space is exhausted")
         loss = _loss(params["x"], params["y"], params["z"], params["c"])
-        searcher.observe(TrialStarted(trial=trial, trial_id=str(trial), params=params, seed=0, repeat=0, time=0.0))
-        searcher.observe(EpochReported(trial=trial, epoch=1, metrics={"loss": loss}, time=0.0, time_s=0.0))
+        searcher.observe(
+            TrialStarted(
+                trial=trial, trial_id=str(trial), params=params, seed=0, repeat=0, time=0.0
+            )
+        )
+        searcher.observe(
+            EpochReported(trial=trial, epoch=1, metrics={"loss": loss}, time=0.0, time_s=0.0)
+        )
         searcher.observe(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=0.0))
     return time.perf_counter() - began
 
@@ -80,11 +96,18 @@ def plain_s(method: str, trials: int) -> float:
 
 
 def _loss(x: object, y: object, z: object, c: object) -> float:
-    return (float(str(x)) - 0.3) ** 2 + (float(str(y)) + 0.4) ** 2 + float(str(z)) + (0.1 if c == "a" else 0.0)
+    return (
+        (float(str(x)) - 0.3) ** 2
+        + (float(str(y)) + 0.4) ** 2
+        + float(str(z))
+        + (0.1 if c == "a" else 0.0)
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--rules", nargs="*", choices=RULES, default=list(RULES))
     parser.add_argument("--methods", nargs="*", default=["tpe", "cmaes", "nsga2"])
@@ -92,11 +115,15 @@ def main() -> None:
     for name in given.rules:
         quarters = " ".join(f"{us:.1f}" for us in rule_us(RULES[name], given.trials))
         print(
-            f"{name:10} {given.trials} trials of {EPOCHS} epochs: us a report in each quarter: {quarters}", flush=True
+            f"{name:10} {given.trials} trials of {EPOCHS} epochs: us a report in each quarter: {quarters}",
+            flush=True,
         )
     for name in given.methods:
         plain = f", plain Optuna {plain_s(name, given.trials):.1f} s" if name in PLAIN else ""
-        print(f"{name:10} {given.trials} trials: {method_s(name, given.trials):.1f} s{plain}", flush=True)
+        print(
+            f"{name:10} {given.trials} trials: {method_s(name, given.trials):.1f} s{plain}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

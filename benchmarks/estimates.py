@@ -22,12 +22,19 @@ import sweep
 from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.space.objectives import objective
 
-RULES: tuple[EarlyTermination, ...] = (NoTermination(), Asha(1, None, 3), Hyperband(min_iter=1), Median(3))
+RULES: tuple[EarlyTermination, ...] = (
+    NoTermination(),
+    Asha(1, None, 3),
+    Hyperband(min_iter=1),
+    Median(3),
+)
 SWEEPS, AT_ONCE = 10, 4
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--share", type=float, default=0.05)
     given = parser.parse_args()
@@ -39,9 +46,17 @@ def main() -> int:
             off = []
             for seed in range(SWEEPS):
                 drawn = random.Random(seed).sample(curves, trials)
-                off.append(abs(simulate(rule, trials, epochs, AT_ONCE, seed, drawn).cost_at(given.share) - 1))
+                off.append(
+                    abs(
+                        simulate(rule, trials, epochs, AT_ONCE, seed, drawn).cost_at(given.share)
+                        - 1
+                    )
+                )
             name, within = type(rule).__name__, sum(one <= 0.15 for one in off)
-            print(f"  {name:14} off by {median(off):4.0%}, at most {max(off):4.0%}; {within} within 15 %", flush=True)
+            print(
+                f"  {name:14} off by {median(off):4.0%}, at most {max(off):4.0%}; {within} within 15 %",
+                flush=True,
+            )
     return 0
 
 
@@ -52,7 +67,10 @@ def recorded(folder: Path) -> list[list[float]]:
     loss = objective(metric["name"], metric["goal"]).to_loss
     done = found.trials[found.trials["status"] == "completed"]["trial"]
     rows = found.metrics[found.metrics["trial"].isin(done)].sort_values(["trial", "epoch"])
-    return [[loss(value) for value in values] for _, values in rows.groupby("trial")[f"metric.{metric['name']}"]]
+    return [
+        [loss(value) for value in values]
+        for _, values in rows.groupby("trial")[f"metric.{metric['name']}"]
+    ]
 
 
 if __name__ == "__main__":

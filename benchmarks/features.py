@@ -25,12 +25,19 @@ def main() -> None:
     class Head(KerasTrainable):
         def data(self, hp: Any) -> Any:
             random = np.random.default_rng(0)
-            x, y = random.normal(size=(512, 64, 64, 3)).astype(np.float32), random.integers(0, 10, 512)
+            x, y = (
+                random.normal(size=(512, 64, 64, 3)).astype(np.float32),
+                random.integers(0, 10, 512),
+            )
             return (x[:448], y[:448]), (x[448:], y[448:])
 
         def features(self, hp: Any) -> keras.Model:
             return keras.applications.MobileNetV3Small(
-                (64, 64, 3), include_top=False, pooling="avg", weights=None, include_preprocessing=False
+                (64, 64, 3),
+                include_top=False,
+                pooling="avg",
+                weights=None,
+                include_preprocessing=False,
             )
 
         def model(self, hp: Any) -> keras.Model:
@@ -41,11 +48,15 @@ def main() -> None:
         epochs: list[EpochReported] = []
         trainable = Head()
         params = {"batch_size": 32, "learning_rate": 1e-3, "cache_features": cached}
-        trainable.begin(Assignment(trial=0, params=params, seed=0, epochs=EPOCHS, devices=Devices(cpus=1)))
+        trainable.begin(
+            Assignment(trial=0, params=params, seed=0, epochs=EPOCHS, devices=Devices(cpus=1))
+        )
         trainable.train(lambda epoch, heard=epochs: heard.append(epoch) or True)
         before_s = sum(trainable.facts().overhead_s.values())
         name = "computed once" if cached else "in each update"
-        print(f"{name:16}{before_s:10.1f}{min(e.time_s for e in epochs):10.3f}{epochs[-1].metrics['loss']:10.5f}")
+        print(
+            f"{name:16}{before_s:10.1f}{min(e.time_s for e in epochs):10.3f}{epochs[-1].metrics['loss']:10.5f}"
+        )
 
 
 if __name__ == "__main__":

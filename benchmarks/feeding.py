@@ -39,9 +39,13 @@ BATCH = 512
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print one line after the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="of each line")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="as many as a trial has CPUs")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count() or 1, help="as many as a trial has CPUs"
+    )
     parser.add_argument("--only", default="", help="lines that begin so")
     given = parser.parse_args(arguments)
     tf.config.threading.set_inter_op_parallelism_threads(given.threads)
@@ -74,11 +78,16 @@ def _sources(side: int, folder: Path, *, small: bool) -> Iterator[tuple[str, Cal
         return np.load(path, mmap_mode="r"), labels
 
     yield "memory map", mapped
-    yield "tf.data", lambda: tf.data.Dataset.from_tensor_slices((np.load(folder / f"{side}.npy"), labels))
+    yield (
+        "tf.data",
+        lambda: tf.data.Dataset.from_tensor_slices((np.load(folder / f"{side}.npy"), labels)),
+    )
     for kind in ("jpg", "png"):
         yield (
             f"{kind} files",
-            lambda kind=kind: _decoded(side, folder / f"{side}-{kind}", kind, 16 if small else IMAGES),
+            lambda kind=kind: _decoded(
+                side, folder / f"{side}-{kind}", kind, 16 if small else IMAGES
+            ),
         )
 
 
@@ -95,7 +104,9 @@ def _decoded(side: int, root: Path, kind: str, count: int) -> Any:
 
 def _line(name: str, side: int, arrays: Any, seconds: float) -> str:
     devices = [f"/cpu:{place}" for place in range(2)]
-    strategy = Replicas(tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce()))
+    strategy = Replicas(
+        tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce())
+    )
     timed = {"put": 0.0}
     put = residence.put_per_device
 
@@ -122,9 +133,8 @@ def _line(name: str, side: int, arrays: Any, seconds: float) -> str:
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
     residence.put_per_device = put
     share_put = timed["put"] / wall
-    return (
-        f"{name:34}{seen / wall:10,.0f}{seen / cpu:10,.0f}{GOALS[side]:8,}{1 - min(share_put, 1):7.0%}{share_put:7.0%}"
-    )
+    speeds = f"{seen / wall:10,.0f}{seen / cpu:10,.0f}{GOALS[side]:8,}"
+    return f"{name:34}{speeds}{1 - min(share_put, 1):7.0%}{share_put:7.0%}"
 
 
 def _say(text: str) -> None:

@@ -52,11 +52,18 @@ ASHA = "early_terminate: {type: asha, min_iter: 2, eta: 3}\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--trials", nargs="+", type=int, default=[32])
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--seeds", type=int, default=1, help="how many the trials have; each has its own order of data")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=1,
+        help="how many the trials have; each has its own order of data",
+    )
     parser.add_argument("--commands", action="store_true")
     given = parser.parse_args()
     if given.commands:
@@ -66,7 +73,14 @@ def main() -> None:
         if len(given.models) == 1:
             measure(model, given.trials, given.rounds, given.seeds)
             continue
-        options = ["--trials", *map(str, given.trials), "--rounds", str(given.rounds), "--seeds", str(given.seeds)]
+        options = [
+            "--trials",
+            *map(str, given.trials),
+            "--rounds",
+            str(given.rounds),
+            "--seeds",
+            str(given.seeds),
+        ]
         subprocess.run([sys.executable, __file__, "--models", model, *options], check=True)
 
 
@@ -111,7 +125,9 @@ def measure(model: str, widths: list[int], rounds: int, seeds: int) -> None:
     calls["alone"] = alone.trial.train_epoch
     plain, (x, y), (v, w) = alone.trained_model(), *alone._author.data(alone.trial.hp)[:2]
     plain.compile(optimizer="adamw", loss=alone._author.loss(alone.trial.hp, plain), metrics=[])
-    calls["fit"] = lambda: plain.fit(x, y, batch_size=32, validation_data=(v, w), validation_batch_size=256, verbose=0)
+    calls["fit"] = lambda: plain.fit(
+        x, y, batch_size=32, validation_data=(v, w), validation_batch_size=256, verbose=0
+    )
     traced_s = {}
     for width in widths:
         group = TrialSession(kind()).group()
@@ -132,10 +148,14 @@ def measure(model: str, widths: list[int], rounds: int, seeds: int) -> None:
             if turn:
                 times[name].append(time.process_time() - began)
                 times[f"{name} on the clock"].append(time.perf_counter() - began_on_clock)
-    alone_s, fit_s, alone_on_clock_s = (median(times[name]) for name in ("alone", "fit", "alone on the clock"))
+    alone_s, fit_s, alone_on_clock_s = (
+        median(times[name]) for name in ("alone", "fit", "alone on the clock")
+    )
     del tf
     for width in widths:
-        each_s, each_on_clock_s = (median(times[f"{width}{kind}"]) / width for kind in ("", " on the clock"))
+        each_s, each_on_clock_s = (
+            median(times[f"{width}{kind}"]) / width for kind in ("", " on the clock")
+        )
         print(
             f"{model:12s} K = {width:3d}: alone {1e3 * alone_s:.1f} ms an epoch, fit {1e3 * fit_s:.1f}, together "
             f"{1e3 * each_s:.2f} a trial: {alone_s / each_s:.1f} times our own loop "
@@ -158,9 +178,19 @@ def commands() -> None:
                 }
                 took = {}
                 for name, keys in asked.items():
-                    command = [sys.executable, "-m", "sweep", "run", "tabular.yaml", "--no-memo", "-q"]
+                    command = [
+                        sys.executable,
+                        "-m",
+                        "sweep",
+                        "run",
+                        "tabular.yaml",
+                        "--no-memo",
+                        "-q",
+                    ]
                     command += ["--results", f"results{len(rule)}{where}{len(took)}"]
-                    command += [word for key in keys for word in ("--set", key)] + [where] * bool(where)
+                    command += [word for key in keys for word in ("--set", key)] + [where] * bool(
+                        where
+                    )
                     began = time.perf_counter()
                     subprocess.run(command, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
                     took[name] = time.perf_counter() - began

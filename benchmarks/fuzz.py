@@ -52,7 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0, help="number of the first trial")
     parser.add_argument("--trials", type=int, default=10**9)
-    parser.add_argument("--only", type=int, help="the trial of this number, with all that is known of it")
+    parser.add_argument(
+        "--only", type=int, help="the trial of this number, with all that is known of it"
+    )
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     deadline = time.monotonic() + given.minutes * 60
@@ -79,22 +81,39 @@ def _parent(first: int, trials: int, deadline: float) -> int:
             if found["kind"] == "refused":
                 reasons[found["text"]] += 1
             elif found["kind"] == "different":
-                print(f"--only {found['number']}: {found['text']}\n    {draw(found['number']).said()}", flush=True)
+                print(
+                    f"--only {found['number']}: {found['text']}\n    {draw(found['number']).said()}",
+                    flush=True,
+                )
     refused = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
     print(f"state that is kept: {kinds['said']} said not to be reproducible")
-    print(f"same {kinds['same']}, of them compared with fit {kinds['fit']}, rounding blown up {kinds['rounding']}")
+    print(
+        f"same {kinds['same']}, of them compared with fit {kinds['fit']}, rounding blown up {kinds['rounding']}"
+    )
     counted = kinds["same"] + kinds["different"] + kinds["refused"]
-    print(f"{counted} trials, {kinds['different']} different, {kinds['refused']} refused by name {{{refused}}}")
+    print(
+        f"{counted} trials, {kinds['different']} different, {kinds['refused']} refused by name {{{refused}}}"
+    )
     return int(kinds["different"] > 0)
 
 
 def _some(first: int, count: int, deadline: float) -> Any:
     """Yield the findings of a fresh process; if it crashes, the trial that it was training counts as different."""
     minutes = max(deadline - time.monotonic(), 1) / 60
-    command = [sys.executable, __file__, "--child", *("--seed", str(first)), *("--trials", str(count))]
+    command = [
+        sys.executable,
+        __file__,
+        "--child",
+        *("--seed", str(first)),
+        *("--trials", str(count)),
+    ]
     with tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(
-            [*command, "--minutes", str(minutes)], stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment()
+            [*command, "--minutes", str(minutes)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=_environment(),
         )
         assert child.stdout is not None
         at = first
@@ -106,13 +125,22 @@ def _some(first: int, count: int, deadline: float) -> Any:
         if child.wait() != 0:
             errors.seek(0)
             last = errors.read()[-1500:]
-            yield {"number": at, "kind": "different", "text": f"its process ended with {child.returncode}: {last}"}
+            yield {
+                "number": at,
+                "kind": "different",
+                "text": f"its process ended with {child.returncode}: {last}",
+            }
 
 
 def _environment() -> dict[str, str]:
     folders = (HERE, HERE.parent, HERE.parent / "tests" / "trainables")
     paths = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
 
 
 def _child(numbers: range, deadline: float) -> None:
@@ -153,12 +181,19 @@ def _looked_at(recipe: Recipe) -> Iterator[tuple[str, str]]:
                 continue
             off, where = _off(straight, found, recipe)
             if off > tolerance:
-                moved = max(_off(straight, _trained(_nudged(plain, sign)), recipe)[0] for sign in (1, -1))
+                moved = max(
+                    _off(straight, _trained(_nudged(plain, sign)), recipe)[0] for sign in (1, -1)
+                )
                 if not tolerance or off > BLOWN_UP * moved:
                     at_least = (
-                        f"a rounding of the inputs makes {moved:.2g}" if tolerance else "the same bits are expected"
+                        f"a rounding of the inputs makes {moved:.2g}"
+                        if tolerance
+                        else "the same bits are expected"
                     )
-                    yield "different", f"{name}{where} is {off:.2g} off; {at_least}{_without(recipe, straight, name)}"
+                    yield (
+                        "different",
+                        f"{name}{where} is {off:.2g} off; {at_least}{_without(recipe, straight, name)}",
+                    )
                     return
                 yield "rounding", ""
             elif name:
@@ -185,7 +220,9 @@ def _without(recipe: Recipe, straight: Values, name: str) -> str:
     """Return in words how far each of the recipe's ways is off alone; "" if it has only one."""
     plain, taken = _plain(recipe), []
     ways = [
-        way for way in ("micro", "replicas", "jit", "resumed", "twin") if getattr(recipe, way) != getattr(plain, way)
+        way
+        for way in ("micro", "replicas", "jit", "resumed", "twin")
+        if getattr(recipe, way) != getattr(plain, way)
     ]
     for way in ways if not name else ():
         alone = dataclasses.replace(plain, **{way: getattr(recipe, way)})
@@ -200,11 +237,16 @@ def _without(recipe: Recipe, straight: Values, name: str) -> str:
 def _raised(error: Exception) -> tuple[str, str]:
     """Return the kind and the text of an error: refused if a ``raise`` statement of `trainables` raised it."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(HERE.parent / "trainables")]
+    ours = [
+        frame for frame in frames if Path(frame.filename).is_relative_to(HERE.parent / "trainables")
+    ]
     if frames[-1] in ours and (frames[-1].line or "").startswith("raise "):
         return "refused", re.sub(r"[\d][\d.e+-]*", "#", _short(str(error), 200))
     place = ours[-1] if ours else frames[-1]
-    return "different", f"raw {type(error).__name__} by {place.filename}:{place.lineno}: {_short(str(error), 600)}"
+    return (
+        "different",
+        f"raw {type(error).__name__} by {place.filename}:{place.lineno}: {_short(str(error), 600)}",
+    )
 
 
 def _short(text: str, size: int) -> str:
@@ -226,7 +268,9 @@ def _off(expected: Values, found: Values, recipe: Recipe) -> tuple[float, str]:
         a, b = a.astype(np.float64), b.astype(np.float64)
         scale = max(LEAST, float(np.abs(a[np.isfinite(a)]).max(initial=0.0)))
         same = (a == b) | (np.isnan(a) & np.isnan(b))
-        off = np.where(same, 0.0, np.where(np.isfinite(a - b), np.abs(a - b) / scale, np.inf)).max(initial=0.0)
+        off = np.where(same, 0.0, np.where(np.isfinite(a - b), np.abs(a - b) / scale, np.inf)).max(
+            initial=0.0
+        )
         if off > worst:
             worst, where = float(off), name
     return worst, where
@@ -303,7 +347,9 @@ def _assignment(recipe: Recipe, params: Values) -> Any:
         epochs=recipe.epochs,
         devices=Devices(gpus=recipe.replicas, simulated=True),
         training=training,
-        objective="val_loss" if params.get("validated", True) and recipe.author not in ("turns", "at_once") else "loss",
+        objective="val_loss"
+        if params.get("validated", True) and recipe.author not in ("turns", "at_once")
+        else "loss",
     )
 
 

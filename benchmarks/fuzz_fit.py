@@ -31,7 +31,16 @@ OPTIMIZERS = {
     "sgd": keras.optimizers.SGD,
 }
 WITHOUT = (
-    *("lr_schedule", "warmup_steps", "sam_rho", "ema_momentum", "swa_from", "mixup", "layer_decay", "frozen_layers"),
+    *(
+        "lr_schedule",
+        "warmup_steps",
+        "sam_rho",
+        "ema_momentum",
+        "swa_from",
+        "mixup",
+        "layer_decay",
+        "frozen_layers",
+    ),
     *("steps_per_epoch", "gradient_checkpointing"),
 )
 """Parameters that `compile` does not have, or has in another form."""
@@ -40,7 +49,10 @@ WITHOUT = (
 def has_fit(recipe: Recipe) -> bool:
     """Return whether plain Keras can train the recipe to the same result."""
     params = recipe.params
-    if recipe.author not in ("compiled", "stepped", "of_the_model") or params.get("split") == "drawn":
+    if (
+        recipe.author not in ("compiled", "stepped", "of_the_model")
+        or params.get("split") == "drawn"
+    ):
         return False
     if "keeps" in params:  # its hooks are ours
         return False
@@ -53,12 +65,18 @@ def has_fit(recipe: Recipe) -> bool:
         return False  # Keras 3.15 cannot add a loss of a layer in half precision to one in float32
     if recipe.precision == "mixed_float16" or (recipe.micro > 1 and "bn" in layers):
         return False  # its loss scale is not in `compile`
-    return not any(params.get(name) for name in WITHOUT) and params["optimizer"] != "schedule_free_adamw"
+    return (
+        not any(params.get(name) for name in WITHOUT)
+        and params["optimizer"] != "schedule_free_adamw"
+    )
 
 
 def by_fit(recipe: Recipe) -> dict[str, Any]:
     """Return the metrics of all epochs and the model's weights."""
-    params, hp = recipe.params, Hyperparameters({n: v for n, v in recipe.params.items() if n != "seed"})
+    params, hp = (
+        recipe.params,
+        Hyperparameters({n: v for n, v in recipe.params.items() if n != "seed"}),
+    )
     author = AUTHORS[recipe.author if recipe.author != "stepped" else "compiled"]()
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(recipe.precision)
@@ -74,9 +92,16 @@ def by_fit(recipe: Recipe) -> dict[str, Any]:
         targets = np.eye(3, dtype=np.float32)[y] if smooth else y
         found: dict[str, Any] = {}
         for epoch in range(1, recipe.epochs + 1):
-            order = permutation(len(x), params["seed"] if params.get("shuffle", True) else None, epoch)
+            order = permutation(
+                len(x), params["seed"] if params.get("shuffle", True) else None, epoch
+            )
             parts = None if weight is None else weight[order]
-            options = {"shuffle": False, "verbose": 0, "batch_size": params["batch_size"], "sample_weight": parts}
+            options = {
+                "shuffle": False,
+                "verbose": 0,
+                "batch_size": params["batch_size"],
+                "sample_weight": parts,
+            }
             seen = model.fit(x[order], targets[order], **options).history
             found |= {f"{name} of epoch {epoch}": values[-1] for name, values in seen.items()}
             if held_out is not None:
@@ -84,7 +109,9 @@ def by_fit(recipe: Recipe) -> dict[str, Any]:
                 w = np.eye(3, dtype=np.float32)[w] if smooth else w
                 # A sum hangs on the batch: then we validate in batches of the training's size.
                 at_once = params["batch_size"] if params.get("reduction") == "sum" else 256
-                held = model.evaluate(v, w, at_once, sample_weight=u[0] if u else None, verbose=0, return_dict=True)
+                held = model.evaluate(
+                    v, w, at_once, sample_weight=u[0] if u else None, verbose=0, return_dict=True
+                )
                 found |= {f"val_{name} of epoch {epoch}": value for name, value in held.items()}
         return found | of_the_model(model)
     finally:
@@ -94,7 +121,9 @@ def by_fit(recipe: Recipe) -> dict[str, Any]:
 def _loss(params: dict[str, Any]) -> Any:
     smoothing = params.get("label_smoothing", 0.0)
     if params["target"] == "numbers":
-        return keras.losses.MeanSquaredError(reduction=params.get("reduction", "sum_over_batch_size"))
+        return keras.losses.MeanSquaredError(
+            reduction=params.get("reduction", "sum_over_batch_size")
+        )
     if params["target"] == "shares" or smoothing:  # the recipe smooths labels alone
         return keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=smoothing)
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -118,6 +147,8 @@ def _optimizer(params: dict[str, Any], model: Any) -> Any:
         given["adam_weight_decay"] = given["weight_decay"]  # Keras's own is not 0
     optimizer = OPTIMIZERS[params["optimizer"]](**given)
     if params.get("weight_decay"):
-        optimizer.exclude_from_weight_decay([v for v in model.trainable_variables if len(v.shape) < 2])
+        optimizer.exclude_from_weight_decay(
+            [v for v in model.trainable_variables if len(v.shape) < 2]
+        )
     optimizer.build(model.trainable_variables)
     return optimizer

@@ -100,7 +100,15 @@ MOMENTS = ("data", "model", "callbacks", "schedule", "on_epoch_begin", "on_epoch
 
 def level() -> float:
     """Return a number that reflects all changes so far."""
-    counted = [NUMBER["is"], len(LIST), len(TABLE), len(SET), len(QUEUE), len(NESTED["a"]), float(ARRAY[0])]
+    counted = [
+        NUMBER["is"],
+        len(LIST),
+        len(TABLE),
+        len(SET),
+        len(QUEUE),
+        len(NESTED["a"]),
+        float(ARRAY[0]),
+    ]
     counted += [Keeps.number, len(Keeps.names), ADD(0), known(0), len(cached("a")), CALLBACK.count]
     counted += [float(OPTIMIZER.learning_rate) - 1.0, float(METRIC.result()), float(VARIABLE)]
     return sum(counted) + NUMPY.bit_generator.state["state"]["state"] % 97 / 97

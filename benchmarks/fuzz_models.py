@@ -35,7 +35,9 @@ class MovingMean(layers.Layer):
     """Subtracts a moving mean of its own, which it updates in training."""
 
     def build(self, shape: Any) -> None:
-        self.mean = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False, name="mean")
+        self.mean = self.add_weight(
+            shape=(shape[-1],), initializer="zeros", trainable=False, name="mean"
+        )
 
     def call(self, x: Any, training: bool = False) -> Any:
         before = ops.convert_to_tensor(self.mean)
@@ -59,14 +61,22 @@ class Noise(layers.Layer):
         self.seeds = keras.random.SeedGenerator(4)
 
     def call(self, x: Any, training: bool = False) -> Any:
-        return x + keras.random.normal(ops.shape(x), 0.0, 0.1, x.dtype, seed=self.seeds) if training else x
+        return (
+            x + keras.random.normal(ops.shape(x), 0.0, 0.1, x.dtype, seed=self.seeds)
+            if training
+            else x
+        )
 
 
 class SameNoise(layers.Layer):
     """Adds the same numbers to each batch in training."""
 
     def call(self, x: Any, training: bool = False) -> Any:
-        return x + 0.1 * tf.random.stateless_normal(tf.shape(x), [1, 2], dtype=x.dtype) if training else x
+        return (
+            x + 0.1 * tf.random.stateless_normal(tf.shape(x), [1, 2], dtype=x.dtype)
+            if training
+            else x
+        )
 
 
 class Loss(layers.Layer):
@@ -88,7 +98,11 @@ def _dense(**options: Any) -> Any:
 
 LAYERS: dict[str, Callable[[], list[Any]]] = {
     "dense": lambda: [_dense()],
-    "bn": lambda: [layers.Dense(8, use_bias=False), layers.BatchNormalization(), layers.Activation("tanh")],
+    "bn": lambda: [
+        layers.Dense(8, use_bias=False),
+        layers.BatchNormalization(),
+        layers.Activation("tanh"),
+    ],
     "dropout": lambda: [_dense(), layers.Dropout(0.3)],
     "norm": lambda: [_dense(), layers.LayerNormalization()],
     "gaussian": lambda: [layers.GaussianNoise(0.1)],
@@ -116,7 +130,11 @@ class Compiled(KerasTrainable):
     """A model of points or masked series that predicts classes, shares of classes or numbers."""
 
     def data(self, hp: Any) -> Any:
-        count, target, weights = hp.integer("examples"), hp.get("target", "labels"), hp.get("weights", "none")
+        count, target, weights = (
+            hp.integer("examples"),
+            hp.get("target", "labels"),
+            hp.get("weights", "none"),
+        )
         random, rows = np.random.default_rng(7), count + VALIDATED
         points = random.normal(size=(rows, 6)).astype(np.float32)
         x = points
@@ -128,15 +146,21 @@ class Compiled(KerasTrainable):
         if target == "shares":
             y = np.eye(3, dtype=np.float32)[y]
         if target == "numbers":
-            y = np.stack([points[:, 0] * points[:, 1], np.tanh(points[:, 2])], axis=1).astype(np.float32)
+            y = np.stack([points[:, 0] * points[:, 1], np.tanh(points[:, 2])], axis=1).astype(
+                np.float32
+            )
         weight = {
             "ones": np.ones(rows, np.float32),
             "random": random.uniform(0.2, 2.0, rows).astype(np.float32),
             "some": (np.arange(rows) % 3 != 0).astype(np.float32),
         }.get(weights)
-        signs = np.random.default_rng(11).choice([-1.0, 1.0], x.shape)  # all alike would be another scale, and no noise
+        signs = np.random.default_rng(11).choice(
+            [-1.0, 1.0], x.shape
+        )  # all alike would be another scale, and no noise
         x = (x * (1.0 + signs * hp.number("nudge", 0.0))).astype(np.float32)
-        order = np.random.permutation(rows) if hp.get("split", "fixed") == "drawn" else np.arange(rows)
+        order = (
+            np.random.permutation(rows) if hp.get("split", "fixed") == "drawn" else np.arange(rows)
+        )
         parts = [a[order] for a in (x, y, weight) if a is not None]
         held_out = tuple(a[count:] for a in parts) if hp.get("validated", True) else None
         return tuple(a[:count] for a in parts), held_out
@@ -156,7 +180,9 @@ class Compiled(KerasTrainable):
 
     def loss(self, hp: Any, model: Any) -> Any:
         if hp.get("target", "labels") == "numbers":
-            return keras.losses.MeanSquaredError(reduction=hp.get("reduction", "sum_over_batch_size"))
+            return keras.losses.MeanSquaredError(
+                reduction=hp.get("reduction", "sum_over_batch_size")
+            )
         if hp.get("target", "labels") == "shares":
             return keras.losses.CategoricalCrossentropy(from_logits=True)
         return super().loss(hp, model)
@@ -197,11 +223,16 @@ class Turns(Compiled):
     def model(self, hp: Any) -> keras.Model:
         model = super().model(hp)
         inputs = keras.Input(model.output.shape[1:])
-        self.judge = keras.Sequential([inputs, *LAYERS["spectral"](), layers.Dense(1, dtype="float32")])
+        self.judge = keras.Sequential(
+            [inputs, *LAYERS["spectral"](), layers.Dense(1, dtype="float32")]
+        )
         return model
 
     def updates(self, hp: Any, model: Any) -> Any:
-        found = [Update("judged", self.judge, keras.optimizers.Adam(0.01), rate=0.5), Update("made", model)]
+        found = [
+            Update("judged", self.judge, keras.optimizers.Adam(0.01), rate=0.5),
+            Update("made", model),
+        ]
         return [tuple(found)] if self.at_once else found
 
     def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
@@ -228,9 +259,13 @@ class OwnStep(keras.Model):
         with tf.GradientTape() as tape:
             predicted = self(x, training=True)
             loss = self.compute_loss(x, y, predicted, weight)
-        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.optimizer.apply(
+            tape.gradient(loss, self.trainable_variables), self.trainable_variables
+        )
         for metric in self.metrics:
-            metric.update_state(loss) if metric.name == "loss" else metric.update_state(y, predicted, weight)
+            metric.update_state(loss) if metric.name == "loss" else metric.update_state(
+                y, predicted, weight
+            )
         return {metric.name: metric.result() for metric in self.metrics}
 
 
@@ -284,7 +319,9 @@ class Keeping:
         logs["kept"] = _kept().at("on_epoch_end", hp)
 
 
-KEEPING = {name: type(f"Keeping{kind.__name__}", (Keeping, kind), {}) for name, kind in AUTHORS.items()}
+KEEPING = {
+    name: type(f"Keeping{kind.__name__}", (Keeping, kind), {}) for name, kind in AUTHORS.items()
+}
 
 
 def author_of(name: str, params: Any) -> Any:

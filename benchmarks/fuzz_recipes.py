@@ -23,13 +23,45 @@ RATES = {
     "sgd": 0.03,
 }
 """Every optimizer, with a learning rate at which a few updates stay small."""
-SCHEDULES = ("linear", "polynomial", "exponential", "cosine", "cosine_restarts", "one_cycle", "step", "plateau")
+SCHEDULES = (
+    "linear",
+    "polynomial",
+    "exponential",
+    "cosine",
+    "cosine_restarts",
+    "one_cycle",
+    "step",
+    "plateau",
+)
 BODIES = (
-    *("dense", "bn", "dropout", "norm", "gaussian", "spectral", "l2", "activity", "counter", "moving", "batch_mean"),
+    *(
+        "dense",
+        "bn",
+        "dropout",
+        "norm",
+        "gaussian",
+        "spectral",
+        "l2",
+        "activity",
+        "counter",
+        "moving",
+        "batch_mean",
+    ),
     *("noise", "same_noise", "add_loss", "training_loss", "sum_loss"),
 )
 CARRIERS = (
-    *("number", "list", "table", "set", "deque", "nested", "array", "class attribute", "class list", "closure"),
+    *(
+        "number",
+        "list",
+        "table",
+        "set",
+        "deque",
+        "nested",
+        "array",
+        "class attribute",
+        "class list",
+        "closure",
+    ),
     *("default", "cache", "optimizer", "metric", "variable", "numpy"),
 )
 """The places of `fuzz_kept.py` in which authors keep state between trials; `MOMENTS` are the times of its changes."""
@@ -72,7 +104,12 @@ class Recipe:
 
     def said(self) -> str:
         """Return the recipe in words, without ways that are the default."""
-        ways = {"micro": self.micro > 1, "replicas": self.replicas, "jit": self.jit, "resumed": self.resumed}
+        ways = {
+            "micro": self.micro > 1,
+            "replicas": self.replicas,
+            "jit": self.jit,
+            "resumed": self.resumed,
+        }
         other = [f"{name}={getattr(self, name)}" for name, there in ways.items() if there]
         worker = f" after {self.twin}" if self.twin is not None else ""
         return f"{self.author} {self.precision} epochs={self.epochs} {self.params} [{' '.join(other)}]{worker}"
@@ -81,15 +118,17 @@ class Recipe:
 def draw(number: int) -> Recipe:
     """Return the trial of this number."""
     rng = random.Random(number)
-    author = rng.choices(("compiled", "augmented", "stepped", "turns", "at_once", "of_the_model"), (8, 1, 3, 1, 1, 1))[
-        0
-    ]
+    author = rng.choices(
+        ("compiled", "augmented", "stepped", "turns", "at_once", "of_the_model"), (8, 1, 3, 1, 1, 1)
+    )[0]
     params = _data(rng) | _numbers(rng)
     if rng.random() < 0.7:
         params |= _draw_rare_parameters(rng, params)
     precision = rng.choices(("float32", *HALF), (8, 1, 1))[0]
     if author == "of_the_model" and "activity" in params["layers"]:
-        precision = "float32"  # Keras 3.15 cannot add a loss of a layer in half precision to one in float32
+        precision = (
+            "float32"  # Keras 3.15 cannot add a loss of a layer in half precision to one in float32
+        )
     twin = None
     kind = rng.choices(("worker", "parts", "all"), (4, 4, 2))[0]
     if kind != "parts":
@@ -126,7 +165,8 @@ def _data(rng: random.Random) -> dict[str, Any]:
     batch = rng.choice((1, 2, 3, 5, 8, 13, 16, 20, 32, 50, 64, 77, 100))
     found: dict[str, Any] = {
         "batch_size": batch,
-        "examples": min(batch * rng.randint(1, 4) + rng.randint(0, batch - 1), 230) + 3 * (batch == 1),
+        "examples": min(batch * rng.randint(1, 4) + rng.randint(0, batch - 1), 230)
+        + 3 * (batch == 1),
         "inputs": rng.choices(("points", "series"), (5, 1))[0],
         "target": rng.choices(("labels", "shares", "numbers"), (3, 1, 1))[0],
         "weights": rng.choices(("none", "ones", "random", "some"), (5, 1, 2, 1))[0],
@@ -150,7 +190,10 @@ def _data(rng: random.Random) -> dict[str, Any]:
 def _numbers(rng: random.Random) -> dict[str, Any]:
     """Return parameters of the optimizer, the schedule and clipping."""
     optimizer = rng.choice(tuple(RATES))
-    found: dict[str, Any] = {"optimizer": optimizer, "learning_rate": RATES[optimizer] * rng.choice((0.3, 1.0, 2.0))}
+    found: dict[str, Any] = {
+        "optimizer": optimizer,
+        "learning_rate": RATES[optimizer] * rng.choice((0.3, 1.0, 2.0)),
+    }
     if optimizer in ("sgd", "rmsprop") and rng.random() < 0.5:
         found["momentum"] = rng.choice((0.0, 0.9))
     if rng.random() < 0.3:
@@ -195,7 +238,11 @@ def _draw_rare_parameters(rng: random.Random, params: dict[str, Any]) -> dict[st
 
 def _twin(rng: random.Random, params: dict[str, Any]) -> dict[str, Any]:
     """Return another trial for the same worker, mostly of the same structure, because these share state."""
-    found = {**params, "seed": params["seed"] + rng.randint(0, 1), "learning_rate": params["learning_rate"] * 3.0}
+    found = {
+        **params,
+        "seed": params["seed"] + rng.randint(0, 1),
+        "learning_rate": params["learning_rate"] * 3.0,
+    }
     changes: dict[str, Any] = {
         "batch_size": max(1, params["batch_size"] // 2),
         "weights": rng.choice(("none", "random")),

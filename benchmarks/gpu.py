@@ -48,9 +48,13 @@ TINY = Shape(images=32, batch=16, epochs=2, side=8, depth=2)
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure one line after the other, and print each as soon as it is known."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cpu", action="store_true", help="tiny shapes on the CPU")
-    parser.add_argument("--minutes", type=float, default=10.0, help="no further line is begun after these")
+    parser.add_argument(
+        "--minutes", type=float, default=10.0, help="no further line is begun after these"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one:
@@ -58,7 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     began, gpus = time.monotonic(), 0 if given.cpu else _gpus()
     if not given.cpu and not gpus:
-        sys.stderr.write("benchmarks/gpu.py: TensorFlow sees no GPU here, expected one; --cpu shows that it runs\n")
+        sys.stderr.write(
+            "benchmarks/gpu.py: TensorFlow sees no GPU here, expected one; --cpu shows that it runs\n"
+        )
         return 2
     _say(f"{'what':34}{'img/s':>10}{'s/epoch':>10}{'hours':>8}{'loss':>9}  rest")
     losses: dict[str, float] = {}
@@ -71,7 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
         _say(_row(name, found))
     if gpus and {"loop float32, few images", "the same on the CPU"} <= losses.keys():
         apart = abs(losses["loop float32, few images"] - losses["the same on the CPU"])
-        _say(f"equal to the CPU within {TOLERANCE:g}: {'yes' if apart <= TOLERANCE else 'NO'} ({apart:.2g})")
+        _say(
+            f"equal to the CPU within {TOLERANCE:g}: {'yes' if apart <= TOLERANCE else 'NO'} ({apart:.2g})"
+        )
     return 0
 
 
@@ -81,9 +89,20 @@ def lines(gpus: int, *, tiny: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     for precision in ("float32", *half):
         for jit_compile in (False, True):
             name = f"loop {precision}{' + XLA' if jit_compile else ''}"
-            yield name, {"gpus": min(gpus, 1), "precision": precision, "tiny": tiny, "jit_compile": jit_compile}
+            yield (
+                name,
+                {
+                    "gpus": min(gpus, 1),
+                    "precision": precision,
+                    "tiny": tiny,
+                    "jit_compile": jit_compile,
+                },
+            )
     for precision in ("float32", *half):
-        yield f"fit, XLA, {precision}", {"gpus": min(gpus, 1), "precision": precision, "tiny": tiny, "fit": True}
+        yield (
+            f"fit, XLA, {precision}",
+            {"gpus": min(gpus, 1), "precision": precision, "tiny": tiny, "fit": True},
+        )
     for count in (1, 2, 4) if gpus else (2,):
         yield (
             f"{count} at a time on one GPU",
@@ -95,10 +114,18 @@ def lines(gpus: int, *, tiny: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "the same on the CPU", {"gpus": 0, "precision": "float32", "tiny": True}
     count = 2
     while count <= gpus:
-        given = {"gpus": count, "precision": half[0], "tiny": tiny, "jit_compile": "auto"}  # as trials have it
+        given = {
+            "gpus": count,
+            "precision": half[0],
+            "tiny": tiny,
+            "jit_compile": "auto",
+        }  # as trials have it
         yield f"loop mixed_bfloat16, {count} GPUs", given
         count *= 2
-    yield "loop bfloat16, deterministic", {"gpus": 1, "precision": half[0], "tiny": tiny, "deterministic": True}
+    yield (
+        "loop bfloat16, deterministic",
+        {"gpus": 1, "precision": half[0], "tiny": tiny, "deterministic": True},
+    )
 
 
 def measured(
@@ -117,7 +144,9 @@ def measured(
     if fit:
         return _fit(shape, int(gpus), precision)
     training = {"precision": precision, "deterministic": deterministic, "jit_compile": jit_compile}
-    others = Beside(Path(beside), at_once, TOGETHER_TINY_S if tiny else TOGETHER_S) if beside else None
+    others = (
+        Beside(Path(beside), at_once, TOGETHER_TINY_S if tiny else TOGETHER_S) if beside else None
+    )
     return _loop(shape, gpus, training, others)
 
 
@@ -135,7 +164,9 @@ class Beside:
         if self._since is None and sum(1 for _ in self._folder.iterdir()) >= self._count:
             self._since = time.monotonic()
         now = time.monotonic()
-        return now < self._given_up and (self._since is None or now < self._since + 2 * self._seconds)
+        return now < self._given_up and (
+            self._since is None or now < self._since + 2 * self._seconds
+        )
 
 
 def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[str, Any]:
@@ -144,7 +175,12 @@ def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[s
 
     share = 1 / at_once
     with tempfile.TemporaryDirectory() as folder:
-        line = {"gpus": share if on_gpu else 0, "precision": precision, "tiny": tiny, "beside": folder}
+        line = {
+            "gpus": share if on_gpu else 0,
+            "precision": precision,
+            "tiny": tiny,
+            "beside": folder,
+        }
         running = [_begun({**line, "at_once": at_once}) for _ in range(at_once)]
         found = [_ended(one) for one in running]
     if failed := next((one for one in found if "failed" in one), None):
@@ -160,7 +196,9 @@ def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[s
     return {**found[0], "images_per_s": at_once * speed}
 
 
-def _loop(shape: Shape, gpus: float, training: dict[str, Any], beside: Beside | None = None) -> dict[str, Any]:
+def _loop(
+    shape: Shape, gpus: float, training: dict[str, Any], beside: Beside | None = None
+) -> dict[str, Any]:
     from sweep.contract import Assignment, Devices, EpochReported
     from trainables.devices import kernels
     from trainables.keras_trainable import KerasTrainable, session_of
@@ -176,26 +214,47 @@ def _loop(shape: Shape, gpus: float, training: dict[str, Any], beside: Beside | 
     devices = Devices(cpus=2, gpus=gpus)
     net, epochs = Net(), list[EpochReported]()
     count = shape.epochs if beside is None else 10**6
-    net.begin(Assignment(trial=0, params=params, seed=0, epochs=count, devices=devices, training=training))
+    net.begin(
+        Assignment(trial=0, params=params, seed=0, epochs=count, devices=devices, training=training)
+    )
 
     def report(epoch: EpochReported) -> bool:
         epochs.append(epoch)
         return beside is None or beside.goes_on()
 
     net.train(report)
-    graphs = [traced.graph for traced in session_of(net).trial.program.train_chunk._list_all_concrete_functions()]
+    graphs = [
+        traced.graph
+        for traced in session_of(net).trial.program.train_chunk._list_all_concrete_functions()
+    ]
     best = max(epochs[1:], key=lambda epoch: epoch.examples_per_s or 0.0)
-    gauges = ("gpu_utilization", "gpu_sm_activity", "gpu_power_w", "gpu_memory_peak_bytes", "energy_j")
+    gauges = (
+        "gpu_utilization",
+        "gpu_sm_activity",
+        "gpu_power_w",
+        "gpu_memory_peak_bytes",
+        "energy_j",
+    )
     return {
         "images_per_s": best.examples_per_s,
         "loss": epochs[0].metrics["loss"],
         "compile_s": epochs[0].measures["compile_s"],
-        **{f"{name}_s": seconds for name, seconds in net.facts().overhead_s.items() if name == "xla"},
+        **{
+            f"{name}_s": seconds
+            for name, seconds in net.facts().overhead_s.items()
+            if name == "xla"
+        },
         "not_compiled": net.facts().numerics.get("xla_reason", ""),
         "data_wait_s": best.measures["data_wait_s"],
-        "on_host": sorted({line for graph in graphs for line in kernels.find_host_operations(graph)}),
+        "on_host": sorted(
+            {line for graph in graphs for line in kernels.find_host_operations(graph)}
+        ),
         **{name: best.measures[name] for name in gauges if name in best.measures},
-        **({"epochs": [(e.time - e.time_s, e.time, e.examples_per_s) for e in epochs]} if beside else {}),
+        **(
+            {"epochs": [(e.time - e.time_s, e.time, e.examples_per_s) for e in epochs]}
+            if beside
+            else {}
+        ),
     }
 
 
@@ -209,7 +268,9 @@ def _fit(shape: Shape, gpus: int, precision: str) -> dict[str, Any]:
     model = _model(shape)
     keras.config.set_dtype_policy("float32")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss, metrics=["accuracy"], jit_compile=True)
+    model.compile(
+        keras.optimizers.SGD(0.05, momentum=0.9), loss, metrics=["accuracy"], jit_compile=True
+    )
     x, y = _images(shape)
     data = tf.data.Dataset.from_tensor_slices((x, y)).cache().shuffle(len(x), seed=0)
     data = data.batch(shape.batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
@@ -219,7 +280,11 @@ def _fit(shape: Shape, gpus: int, precision: str) -> dict[str, Any]:
         losses += model.fit(data, epochs=1, verbose=0, shuffle=False).history["loss"]
         times.append(time.perf_counter() - began)
     updates = len(x) // shape.batch
-    return {"images_per_s": updates * shape.batch / min(times[1:]), "loss": losses[0], "compile_s": times[0]}
+    return {
+        "images_per_s": updates * shape.batch / min(times[1:]),
+        "loss": losses[0],
+        "compile_s": times[0],
+    }
 
 
 def _images(shape: Shape) -> tuple[Any, Any]:
@@ -272,7 +337,9 @@ def _row(name: str, found: dict[str, Any]) -> str:
     rest += [f"without XLA: {found['not_compiled']}"] if found.get("not_compiled") else []
     rest += [f"on the host: {'; '.join(found['on_host'])}"] if found.get("on_host") else []
     hours = TRIALS * EPOCHS * epoch_s / 3600
-    return f"{name:34}{speed:10,.0f}{epoch_s:10.1f}{hours:8.1f}{found['loss']:9.4f}  {', '.join(rest)}"
+    return (
+        f"{name:34}{speed:10,.0f}{epoch_s:10.1f}{hours:8.1f}{found['loss']:9.4f}  {', '.join(rest)}"
+    )
 
 
 def _gpus() -> int:

@@ -27,14 +27,24 @@ from sweep.store.object_store import ObjectStore
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=50, help="at least so many in all")
     parser.add_argument("--per-sweep", type=int, default=6, help="at most so many in one sweep")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sweeps", nargs="+", choices=list(SWEEPS))
-    parser.add_argument("--ranks", action="store_true", help="sweeps whose trials have two workers: kill these as well")
-    parser.add_argument("--store", action="store_true", help="keep results in an S3 server, and kill that as well")
-    parser.add_argument("--warm", action="store_true", help="with --keep-warm: kill keepers and terminals as well")
+    parser.add_argument(
+        "--ranks",
+        action="store_true",
+        help="sweeps whose trials have two workers: kill these as well",
+    )
+    parser.add_argument(
+        "--store", action="store_true", help="keep results in an S3 server, and kill that as well"
+    )
+    parser.add_argument(
+        "--warm", action="store_true", help="with --keep-warm: kill keepers and terminals as well"
+    )
     given = parser.parse_args()
     given.sweeps = given.sweeps or [name for name in SWEEPS if (name in OF_RANKS) == given.ranks]
     rng, tally = random.Random(given.seed), Tally()
@@ -52,7 +62,9 @@ def main() -> int:
             project = disturbed(
                 path,
                 name,
-                some_victims(given.per_sweep, rng, ranks=given.ranks, store=given.store, warm=given.warm),
+                some_victims(
+                    given.per_sweep, rng, ranks=given.ranks, store=given.store, warm=given.warm
+                ),
                 rng,
                 tally,
                 lambda text: print(text, flush=True),

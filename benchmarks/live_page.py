@@ -71,7 +71,9 @@ def first_epochs(first: int, epochs: int) -> Iterator[Event]:
         now = time.time()
         params = {"learning_rate": 10 ** numbers.uniform(-4, -1), "weight_decay": 1e-4, "units": 32}
         params |= {"optimizer": "adam", "dropout": 0.1}
-        yield TrialStarted(trial=number, trial_id=f"open-{number}", params=params, seed=0, repeat=0, time=now)
+        yield TrialStarted(
+            trial=number, trial_id=f"open-{number}", params=params, seed=0, repeat=0, time=now
+        )
         yield from (epoch(number, at, epochs) for at in range(1, epochs // 2))
 
 
@@ -83,7 +85,17 @@ def epoch(trial: int, at: int, epochs: int) -> Event:
 
 @contextmanager
 def server(results: Path) -> Iterator[tuple[int, str]]:
-    command = [sys.executable, "-m", "sweep", "ui", "--results", str(results), "--port", "0", "--no-open"]
+    command = [
+        sys.executable,
+        "-m",
+        "sweep",
+        "ui",
+        "--results",
+        str(results),
+        "--port",
+        "0",
+        "--no-open",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -95,7 +107,9 @@ def server(results: Path) -> Iterator[tuple[int, str]]:
 def open_page(page: Any, base: str) -> None:
     began = time.perf_counter()
     page.goto(f"{base}/big")
-    page.wait_for_function("() => document.querySelector('#state').innerText !== ''", timeout=300_000)
+    page.wait_for_function(
+        "() => document.querySelector('#state').innerText !== ''", timeout=300_000
+    )
     state_s = time.perf_counter() - began
     paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     page.wait_for_function("() => document.querySelector('#answer')", timeout=300_000)
@@ -134,13 +148,21 @@ def update(page: Any, log: Log, trials: range, epochs: int) -> None:
         page.wait_for_timeout(700)
         busy.append(busy_ms() - busy_before)
     long = page.evaluate("window.long")
-    print(f"update            {statistics.median(spent):6.1f} ms of drawing in the median, {max(spent):.1f} at most")
+    print(
+        f"update            {statistics.median(spent):6.1f} ms of drawing in the median, {max(spent):.1f} at most"
+    )
     print(
         f"all of an update  {statistics.median(busy):6.1f} ms of processor time in the median, {max(busy):.1f} at most"
     )
-    print(f"update seen after {statistics.median(late):6.2f} s in the median, {max(late):.2f} at most")
-    print(f"main thread held  {len(long)} times for more than 50 ms, {max(long, default=0):.0f} ms at most")
-    print(f"noise             the same loop took {min(noise):.3f} to {max(noise):.3f} s", flush=True)
+    print(
+        f"update seen after {statistics.median(late):6.2f} s in the median, {max(late):.2f} at most"
+    )
+    print(
+        f"main thread held  {len(long)} times for more than 50 ms, {max(long, default=0):.0f} ms at most"
+    )
+    print(
+        f"noise             the same loop took {min(noise):.3f} to {max(noise):.3f} s", flush=True
+    )
 
 
 def wait_until_settled(process: int) -> None:
@@ -169,14 +191,21 @@ def measure(results: Path, trials: int, epochs: int) -> None:
     folder = ResultsFolder(results / "big")
     running = range(trials, trials + OPEN)
     with server(results) as (process, address), sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        browser = play.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.on("pageerror", lambda error: print(f"error    {error}"))
         page.set_default_timeout(600_000)
         page.goto(address)
         page.wait_for_url(f"{address.split('?')[0]}")
         with folder.lock(), Log(folder.log, fsync=False) as log:
-            log.append([SessionStarted(time=time.time(), resumed=True, version="1"), *first_epochs(trials, epochs)])
+            log.append(
+                [
+                    SessionStarted(time=time.time(), resumed=True, version="1"),
+                    *first_epochs(trials, epochs),
+                ]
+            )
             page.wait_for_timeout(1000)
             open_page(page, address.split("/?")[0])
             update(page, log, running, epochs)
@@ -190,10 +219,14 @@ def measure(results: Path, trials: int, epochs: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--kept", type=Path, help="a folder with the results of an earlier call with other options")
+    parser.add_argument(
+        "--kept", type=Path, help="a folder with the results of an earlier call with other options"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         results = Path(scratch) / "results"

@@ -30,10 +30,16 @@ ROOT = Path(__file__).parents[1]
 
 def main() -> None:
     """Run the trials in this process, as a worker does."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--structures", type=int, default=1, help="how many different networks take turns")
-    parser.add_argument("--mapped", type=int, default=0, metavar="MB", help="of a file that is mapped and read")
+    parser.add_argument(
+        "--structures", type=int, default=1, help="how many different networks take turns"
+    )
+    parser.add_argument(
+        "--mapped", type=int, default=0, metavar="MB", help="of a file that is mapped and read"
+    )
     parser.add_argument("--gpus", type=int, default=0)
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -41,7 +47,13 @@ def main() -> None:
     print(f"{'trials':>8}{'own MB':>10}{'resident':>10}{'GPU MB':>10}{'s a trial':>12}")
     with tempfile.TemporaryDirectory() as folder:
         worker = Worker(
-            Job("memory", "trainables.digits_cnn:DigitsCNN", (ROOT,), Path(folder), Objective("val_loss", "minimize"))
+            Job(
+                "memory",
+                "trainables.digits_cnn:DigitsCNN",
+                (ROOT,),
+                Path(folder),
+                Objective("val_loss", "minimize"),
+            )
         )
         shared = _mapped(Path(folder) / "shared", given.mapped)
         began, part = time.perf_counter(), max(given.trials // 10, 1)
@@ -51,7 +63,10 @@ def main() -> None:
                 found.append(memory.measure_memory() / 1e6)
                 seconds, began = (time.perf_counter() - began) / part, time.perf_counter()
                 figures = (found[-1], _resident(), _on_gpus(given.gpus))
-                print(f"{trial + 1:8}{''.join(f'{mb:10.1f}' for mb in figures)}{seconds:12.3f}", flush=True)
+                print(
+                    f"{trial + 1:8}{''.join(f'{mb:10.1f}' for mb in figures)}{seconds:12.3f}",
+                    flush=True,
+                )
         del shared
     middle = len(found) // 2
     growth = (found[-1] - found[middle - 1]) / (part * (len(found) - middle)) * 1000
@@ -59,8 +74,15 @@ def main() -> None:
 
 
 def _train(worker: Worker, trial: int, filters: int, gpus: int) -> None:
-    params = {"filters": filters, "learning_rate": 0.001 * (1 + trial % 7), "augmentation": "low", "batch_size": 64}
-    assignment = Assignment(trial=trial, params=params, seed=trial, epochs=1, devices=Devices(gpus=gpus))
+    params = {
+        "filters": filters,
+        "learning_rate": 0.001 * (1 + trial % 7),
+        "augmentation": "low",
+        "batch_size": 64,
+    }
+    assignment = Assignment(
+        trial=trial, params=params, seed=trial, epochs=1, devices=Devices(gpus=gpus)
+    )
     worker.take(Order(assignment, to_beat=0.0))  # never the best: no checkpoint
     progress = worker.step()
     if not isinstance(progress, Ends) or progress.end.status is not Status.COMPLETED:

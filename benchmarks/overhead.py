@@ -53,15 +53,27 @@ class Measured:
 
 def main() -> None:
     """Measure all rows, print each as soon as it is known, then the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", help=f"comma-separated rows of {', '.join(ROWS)}")
-    parser.add_argument("--trials", type=int, nargs="+", default=[27, 108], help="sizes of the sweep")
-    parser.add_argument("--structures", type=int, choices=[1, 3], default=1, help="how many nets to compile")
+    parser.add_argument(
+        "--trials", type=int, nargs="+", default=[27, 108], help="sizes of the sweep"
+    )
+    parser.add_argument(
+        "--structures", type=int, choices=[1, 3], default=1, help="how many nets to compile"
+    )
     parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--quick", action="store_true", help="3 trials of 2 epochs: says that it works, not how fast")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="3 trials of 2 epochs: says that it works, not how fast",
+    )
     parser.add_argument("--json", action="store_true", help="JSON in place of the table")
     parser.add_argument("--timeline", type=int, metavar="RUNS", help="see timeline.py")
-    parser.add_argument("--beside", type=Path, metavar="ROOT", help="with --timeline: another checkout with a .venv")
+    parser.add_argument(
+        "--beside", type=Path, metavar="ROOT", help="with --timeline: another checkout with a .venv"
+    )
     given = parser.parse_args()
     if given.timeline:
         checkouts = [ROOT] if given.beside is None else [given.beside.resolve(), ROOT]
@@ -70,8 +82,12 @@ def main() -> None:
     sizes, epochs = ([3], 2) if given.quick else (given.trials, given.epochs)
     rows = given.only.split(",") if given.only else list(ROWS)
     if unknown := set(rows) - set(ROWS):
-        parser.error(f"--only: no row {', '.join(sorted(unknown))}; expected some of {', '.join(ROWS)}")
-    missing = [name for name in ("keras_tuner", "tensorboard") if importlib.util.find_spec(name) is None]
+        parser.error(
+            f"--only: no row {', '.join(sorted(unknown))}; expected some of {', '.join(ROWS)}"
+        )
+    missing = [
+        name for name in ("keras_tuner", "tensorboard") if importlib.util.find_spec(name) is None
+    ]
     if "keras_tuner" in rows and missing:
         print(f"keras_tuner is left out: it needs {' and '.join(missing)}", file=sys.stderr)
         rows.remove("keras_tuner")
@@ -92,11 +108,21 @@ def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
         folder = Path(scratch)
         if row == WARM:
             results = str(folder / "before")
-            warm_up = [*sweep_command(trials, structures, epochs, folder), *KEEPING, "--results", results]
-            subprocess.run([sys.executable, *warm_up], cwd=ROOT, check=True, capture_output=True, text=True)
+            warm_up = [
+                *sweep_command(trials, structures, epochs, folder),
+                *KEEPING,
+                "--results",
+                results,
+            ]
+            subprocess.run(
+                [sys.executable, *warm_up], cwd=ROOT, check=True, capture_output=True, text=True
+            )
         load, began = os.getloadavg()[0], time.perf_counter()
         if row in ("sweep", WARM):
-            command, first = sweep_command(trials, structures, epochs, folder), lambda: _has_epoch(folder)
+            command, first = (
+                sweep_command(trials, structures, epochs, folder),
+                lambda: _has_epoch(folder),
+            )
         else:
             marker = folder / "first"
             command = [str(Path(rivals.__file__)), row, f"--trials={trials}", f"--epochs={epochs}"]
@@ -111,12 +137,16 @@ def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
             watch.stop()
             out.seek(0), err.seek(0)
             if row == WARM:
-                subprocess.run([sys.executable, "-m", "sweep", "stop", "--warm"], cwd=ROOT, check=True)
+                subprocess.run(
+                    [sys.executable, "-m", "sweep", "stop", "--warm"], cwd=ROOT, check=True
+                )
             if code:
                 raise subprocess.CalledProcessError(code, command, stderr=err.read())
             if row in ("fit", "imports"):  # not from start to exit
                 wall_s = json.loads(out.read())["wall_s"]
-    return Measured(row, trials, epochs, wall_s, watch.first_s, prompt_s, watch.peak_bytes / 1e6, load)
+    return Measured(
+        row, trials, epochs, wall_s, watch.first_s, prompt_s, watch.peak_bytes / 1e6, load
+    )
 
 
 def sweep_command(trials: int, structures: int, epochs: int, results: Path) -> list[str]:
@@ -124,10 +154,16 @@ def sweep_command(trials: int, structures: int, epochs: int, results: Path) -> l
     values = rivals.grid(trials, structures)
     shipped = (ROOT / "search_spaces" / "lr_wd_aug.yaml").read_text().splitlines(keepends=True)
     file = results / "lr_wd_aug.yaml"
-    file.write_text("".join(line for line in shipped if "augmentation" in values or "augmentation:" not in line))
+    file.write_text(
+        "".join(line for line in shipped if "augmentation" in values or "augmentation:" not in line)
+    )
     command = ["-m", "sweep", "run", str(file), "--results", str(results), "--no-memo", "-q"]
     given = {f"parameters.{name}.values": value for name, value in values.items()}
-    for key, value in {**given, "parameters.batch_size.value": rivals.BATCH_SIZE, "epochs": epochs}.items():
+    for key, value in {
+        **given,
+        "parameters.batch_size.value": rivals.BATCH_SIZE,
+        "epochs": epochs,
+    }.items():
         command += ["--set", f"{key}={json.dumps(value)}"]
     return command
 

@@ -83,7 +83,9 @@ def best(folder: Path, way: str, seed: int) -> float:
 
 def main() -> None:
     """Run all methods and compare them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=10)
     seeds = range(parser.parse_args().seeds)
     found: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -93,9 +95,18 @@ def main() -> None:
         for seed in seeds:
             for way in WAYS:
                 found[way].append(best(folder, way, 100 * seed))
-            print(f"seed {seed}: " + ", ".join(f"{way} {found[way][-1]:.4f}" for way in WAYS), flush=True)
+            print(
+                f"seed {seed}: " + ", ".join(f"{way} {found[way][-1]:.4f}" for way in WAYS),
+                flush=True,
+            )
     print("mean: " + ", ".join(f"{way} {fmean(values):.4f}" for way, values in found.items()))
-    for one, other in (("pbt", "random"), ("pbt", "asha"), ("pb2", "random"), ("pb2", "asha"), ("pb2", "pbt")):
+    for one, other in (
+        ("pbt", "random"),
+        ("pbt", "asha"),
+        ("pb2", "random"),
+        ("pb2", "asha"),
+        ("pb2", "pbt"),
+    ):
         wins = sum(a < b for a, b in zip(found[one], found[other], strict=True))
         few = min(wins, len(seeds) - wins)
         p = min(2 * sum(comb(len(seeds), k) for k in range(few + 1)) / 2 ** len(seeds), 1.0)

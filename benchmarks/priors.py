@@ -61,9 +61,15 @@ def curve(method: str, beliefs: Mapping[str, Belief], seed: int) -> list[float]:
         if params is None:
             raise SystemExit("the space is exhausted")
         now = loss(params)
-        searcher.observe(TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0))
-        searcher.observe(EpochReported(trial=number, epoch=1, metrics={"loss": now}, time=0.0, time_s=1.0))
-        searcher.observe(TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=0.0, facts=Facts()))
+        searcher.observe(
+            TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0)
+        )
+        searcher.observe(
+            EpochReported(trial=number, epoch=1, metrics={"loss": now}, time=0.0, time_s=1.0)
+        )
+        searcher.observe(
+            TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=0.0, facts=Facts())
+        )
         best = min(best, now)
         found.append(best)
     return found
@@ -71,7 +77,9 @@ def curve(method: str, beliefs: Mapping[str, Belief], seed: int) -> list[float]:
 
 def main() -> None:
     """Print a line for each method and prior."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=10)
     seeds = range(parser.parse_args().seeds)
     print(f"{'method':8}{'prior':8}" + "".join(f"{f'after {count}':>10}" for count in AFTER))

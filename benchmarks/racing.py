@@ -25,7 +25,8 @@ NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Floats]] = {
     "skewed": lambda rng, shape: rng.exponential(size=shape) - 1,
     "heavy": lambda rng, shape: rng.standard_t(3, size=shape) / np.sqrt(3),
     "uneven": lambda rng, shape: (
-        rng.normal(size=shape) * np.exp(rng.uniform(-1.1, 1.1, (shape[0],) + (1,) * (len(shape) - 1)))
+        rng.normal(size=shape)
+        * np.exp(rng.uniform(-1.1, 1.1, (shape[0],) + (1,) * (len(shape) - 1)))
     ),
 }
 
@@ -40,12 +41,21 @@ def raced(losses: Floats) -> tuple[list[int], int, bool]:
         left = [racer for place, racer in enumerate(left) if place not in looked.out]
         if len(left) == 1:
             break
-    return sorted(left, key=lambda racer: float(losses[racer, :done].mean())), trainings, len(left) < len(losses)
+    return (
+        sorted(left, key=lambda racer: float(losses[racer, :done].mean())),
+        trainings,
+        len(left) < len(losses),
+    )
 
 
-def simulate(noise: str, spread: float, seeds: int, sweeps: int, rng: np.random.Generator) -> dict[str, float]:
+def simulate(
+    noise: str, spread: float, seeds: int, sweeps: int, rng: np.random.Generator
+) -> dict[str, float]:
     """Return the figures of the table, as means over simulated sweeps."""
-    draw, found = NOISES[noise], dict.fromkeys(("trainings", "told", "lost", "picked", "picked by all seeds"), 0.0)
+    draw, found = (
+        NOISES[noise],
+        dict.fromkeys(("trainings", "told", "lost", "picked", "picked by all seeds"), 0.0),
+    )
     for _ in range(sweeps):
         true = rng.normal(size=TRIED) * spread
         chosen = np.argsort(true + draw(rng, (TRIED,)))[:RACERS]
@@ -70,7 +80,10 @@ def main() -> None:
         for spread in (0.0, 1.0, 3.0):
             for seeds in (8, 16):
                 one = simulate(noise, spread, seeds, sweeps, rng)
-                shares = [one[name] for name in ("trainings", "told", "lost", "picked", "picked by all seeds")]
+                shares = [
+                    one[name]
+                    for name in ("trainings", "told", "lost", "picked", "picked by all seeds")
+                ]
                 cells = "".join(f"{100 * share:11.1f} %" for share in shares)
                 print(f"{noise:8} {spread:6g} {seeds:5}{cells}", flush=True)
 

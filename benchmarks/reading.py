@@ -18,7 +18,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.tables import build_tables, write
@@ -44,20 +53,38 @@ def trial(number: int, epochs: int, numbers: random.Random) -> Iterator[Event]:
         "optimizer": numbers.choice(["sgd", "adam"]),
         "batch_size": 32,
     }
-    yield TrialStarted(trial=number, trial_id=f"big-{number:05d}", params=params, seed=0, repeat=0, time=began)
+    yield TrialStarted(
+        trial=number, trial_id=f"big-{number:05d}", params=params, seed=0, repeat=0, time=began
+    )
     for epoch in range(1, epochs + 1):
         yield EpochReported(
             trial=number,
             epoch=epoch,
-            metrics={name: numbers.random() for name in ("loss", "accuracy", "val_loss", "val_accuracy")},
+            metrics={
+                name: numbers.random() for name in ("loss", "accuracy", "val_loss", "val_accuracy")
+            },
             time=began + epoch / epochs,
             time_s=1 / epochs,
             learning_rate=0.1,
             examples_per_s=1e4,
-            measures={"step_s": 1e-3, "data_wait_s": 1e-4, "validation_s": 1e-3, "compile_s": 0.0, "cpu_cores": 1.0},
+            measures={
+                "step_s": 1e-3,
+                "data_wait_s": 1e-4,
+                "validation_s": 1e-3,
+                "compile_s": 0.0,
+                "cpu_cores": 1.0,
+            },
         )
-    facts = Facts(started=began, node="here", devices="cpu:0", train_s=1.0, overhead_s={"start": 0.1, "build": 0.2})
-    yield TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=began + 1.5, facts=facts)
+    facts = Facts(
+        started=began,
+        node="here",
+        devices="cpu:0",
+        train_s=1.0,
+        overhead_s={"start": 0.1, "build": 0.2},
+    )
+    yield TrialEnded(
+        trial=number, status=Status.COMPLETED, reason="", time=began + 1.5, facts=facts
+    )
 
 
 def make(results: Path, trials: int, epochs: int) -> Iterator[ResultsFolder]:
@@ -85,22 +112,35 @@ def measure(cwd: Path, repeats: int) -> dict[str, float]:
     for name, arguments in COMMANDS.items():
         for _ in range(repeats):
             began = time.perf_counter()
-            subprocess.run([sys.executable, *arguments], cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [sys.executable, *arguments], cwd=cwd, check=True, stdout=subprocess.DEVNULL
+            )
             took[name] = min(time.perf_counter() - began, took.get(name, float("inf")))
     return took
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         states = ("killed, its tables lack the last trials", "finished")
-        for state, folder in zip(states, make(Path(scratch) / "results", given.trials, given.epochs), strict=True):
-            size = {path.name: round(path.stat().st_size / 1e6) for path in folder.path.iterdir() if path.is_file()}
-            print(f"{given.trials} trials of {given.epochs} epochs, {state}; MB: {json.dumps(size)}", flush=True)
+        for state, folder in zip(
+            states, make(Path(scratch) / "results", given.trials, given.epochs), strict=True
+        ):
+            size = {
+                path.name: round(path.stat().st_size / 1e6)
+                for path in folder.path.iterdir()
+                if path.is_file()
+            }
+            print(
+                f"{given.trials} trials of {given.epochs} epochs, {state}; MB: {json.dumps(size)}",
+                flush=True,
+            )
             for name, seconds in measure(Path(scratch), given.repeats).items():
                 print(f"{name:8} {seconds:5.2f} s", flush=True)
 

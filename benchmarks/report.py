@@ -20,7 +20,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.tables import build_tables, write
@@ -71,18 +80,36 @@ def trial(number: int, epochs: int, numbers: random.Random) -> Iterator[Event]:
     units, optimizer = numbers.choice([8, 16, 32, 64]), numbers.choice(["sgd", "adam", "adamw"])
     params = {"learning_rate": rate, "weight_decay": decay, "units": units, "optimizer": optimizer}
     params |= {"dropout": numbers.uniform(0, 0.6)}
-    yield TrialStarted(trial=number, trial_id=f"big-{number:05d}", params=params, seed=0, repeat=0, time=began)
+    yield TrialStarted(
+        trial=number, trial_id=f"big-{number:05d}", params=params, seed=0, repeat=0, time=began
+    )
     final = 0.95 - 0.12 * (math.log10(rate) + 2.5) ** 2 - 0.1 / units + numbers.gauss(0, 0.01)
     pruned, diverged = number % 5 == 1, rate > 0.09
     last = max(1, epochs // 5) if pruned else epochs
     for epoch in range(1, last + 1):
         score = final * (1 - math.exp(-4 * epoch / epochs)) + numbers.gauss(0, 0.003)
         lost = diverged and epoch == last
-        metrics = {"val_accuracy": math.nan if lost else score, "val_loss": 1.5 - score, "loss": 1.4 - score}
-        yield EpochReported(trial=number, epoch=epoch, metrics=metrics, time=began + 1.8 * epoch / epochs, time_s=0.02)
+        metrics = {
+            "val_accuracy": math.nan if lost else score,
+            "val_loss": 1.5 - score,
+            "loss": 1.4 - score,
+        }
+        yield EpochReported(
+            trial=number,
+            epoch=epoch,
+            metrics=metrics,
+            time=began + 1.8 * epoch / epochs,
+            time_s=0.02,
+        )
     status = Status.PRUNED if pruned else Status.DIVERGED if diverged else Status.COMPLETED
     facts = Facts(started=began, node=f"node{number % WORKERS // 8}", devices="cpu:0", train_s=1.0)
-    reason = "" if status is Status.COMPLETED else "stopped at a rung" if pruned else "val_accuracy is nan"
+    reason = (
+        ""
+        if status is Status.COMPLETED
+        else "stopped at a rung"
+        if pruned
+        else "val_accuracy is nan"
+    )
     yield TrialEnded(trial=number, status=status, reason=reason, time=began + 1.9, facts=facts)
 
 
@@ -104,7 +131,9 @@ def browse(page_file: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        browser = play.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(viewport={"width": 1280, "height": 900}, offline=True)
         page.on("pageerror", lambda error: print(f"error    {error}"))
         began = time.perf_counter()
@@ -113,13 +142,18 @@ def browse(page_file: Path) -> None:
         print(f"opened   {time.perf_counter() - began:5.2f} s")
         for kind in ("curves", "parallel"):
             rate, half, most, lines = page.evaluate(DRAG, kind)
-            print(f"{kind:8} {rate:5.1f} frames/s, half within {half:.0f} ms, 95 % within {most:.0f} ms,", end=" ")
+            print(
+                f"{kind:8} {rate:5.1f} frames/s, half within {half:.0f} ms, 95 % within {most:.0f} ms,",
+                end=" ",
+            )
             print(f"{lines:.0f} trials selected on average")
         browser.close()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, nargs="+", default=[1000, 2000, 10_000])
     parser.add_argument("--epochs", type=int, default=50)
     given = parser.parse_args()
@@ -131,7 +165,10 @@ def main() -> None:
             command = [sys.executable, "-m", "sweep", "report", "big", "--results", str(results)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             took, size = time.perf_counter() - began, folder.report.stat().st_size
-            print(f"{trials} trials of {given.epochs} epochs: {size / 1e6:.2f} MB, built in {took:.2f} s", flush=True)
+            print(
+                f"{trials} trials of {given.epochs} epochs: {size / 1e6:.2f} MB, built in {took:.2f} s",
+                flush=True,
+            )
             if shutil.which("chromium"):
                 browse(folder.report)
 

@@ -42,7 +42,13 @@ def seconds(checkout: Path, folder: Path, *arguments: str) -> float:
     paths = os.pathsep.join([str(checkout), str(folder)])
     command = [python, "-m", "sweep", *arguments, "--inline", "-q"]
     began = time.perf_counter()
-    subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": paths}, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     return time.perf_counter() - began
 
 
@@ -65,7 +71,9 @@ def resumed(checkout: Path, folder: Path, trials: int) -> float:
 
 def main() -> None:
     """Print the medians, and their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
@@ -81,7 +89,9 @@ def main() -> None:
             for checkout, folder, times in zip(checkouts, folders, found, strict=True):
                 times.append(resumed(checkout, folder, given.trials))
     for checkout, times in zip(checkouts, found, strict=True):
-        print(f"{checkout}: resumed in {median(times):.2f} s ({', '.join(f'{one:.2f}' for one in times)})")
+        print(
+            f"{checkout}: resumed in {median(times):.2f} s ({', '.join(f'{one:.2f}' for one in times)})"
+        )
     if len(found) > 1:
         print(f"ratio {median(found[0]) / median(found[1]):.2f}")
 

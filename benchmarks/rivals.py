@@ -33,16 +33,24 @@ def grid(trials: int, structures: int = 1) -> dict[str, list[Any]]:
 
     With three structures, there are nets of three widths instead of three strengths of augmentation.
     """
-    third: dict[str, list[Any]] = {"augmentation": list(STRENGTHS)} if structures == 1 else {"filters": list(FILTERS)}
+    third: dict[str, list[Any]] = (
+        {"augmentation": list(STRENGTHS)} if structures == 1 else {"filters": list(FILTERS)}
+    )
     if trials <= 3:
         third = {name: values[:trials] for name, values in third.items()}
         return {"learning_rate": [RATES[0]], "weight_decay": [DECAYS[0]], **third}
-    return {"learning_rate": list(RATES[: trials // (len(DECAYS) * 3)]), "weight_decay": list(DECAYS), **third}
+    return {
+        "learning_rate": list(RATES[: trials // (len(DECAYS) * 3)]),
+        "weight_decay": list(DECAYS),
+        **third,
+    }
 
 
 def combinations(values: dict[str, list[Any]]) -> list[Trial]:
     """Return all trials of a grid."""
-    return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+    return [
+        dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
+    ]
 
 
 def spanned(trials: list[Trial]) -> dict[str, list[Any]]:
@@ -80,7 +88,10 @@ def model(trial: Trial, epochs: int, updates: int) -> Any:
             u = tf.random.uniform((tf.shape(x)[0], 4), -1.0, 1.0) * STRENGTHS[trial["augmentation"]]
             zoom = 1.0 + 0.25 * u[:, 1]
             cos, sin = tf.cos(u[:, 0] * 0.5235988) / zoom, tf.sin(u[:, 0] * 0.5235988) / zoom
-            to_x, to_y = 3.5 * (1 - cos + sin) + 1.6 * u[:, 2], 3.5 * (1 - sin - cos) + 1.6 * u[:, 3]
+            to_x, to_y = (
+                3.5 * (1 - cos + sin) + 1.6 * u[:, 2],
+                3.5 * (1 - sin - cos) + 1.6 * u[:, 3],
+            )
             zero = tf.zeros_like(cos)
             transforms = tf.stack([cos, -sin, to_x, sin, cos, to_y, zero, zero], axis=1)
             return tf.raw_ops.ImageProjectiveTransformV3(
@@ -119,12 +130,16 @@ def model(trial: Trial, epochs: int, updates: int) -> Any:
     return net
 
 
-def fit(trial: Trial, epochs: int, marker: str | None, callbacks: tuple[Any, ...] = (), data: Any = None) -> float:
+def fit(
+    trial: Trial, epochs: int, marker: str | None, callbacks: tuple[Any, ...] = (), data: Any = None
+) -> float:
     """Train one trial and return its last validation accuracy; the first epoch that ends creates the marker."""
     import keras
 
     x, x_val, y, y_val = data or load()
-    mark = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: Path(marker).touch() if marker else None)
+    mark = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: Path(marker).touch() if marker else None
+    )
     history = model(trial, epochs, -(-len(x) // BATCH_SIZE)).fit(
         x,
         y,
@@ -158,7 +173,9 @@ def optuna(trials: list[Trial], epochs: int, marker: str | None) -> None:
         return fit(trial, epochs, marker, data=data)
 
     library.logging.set_verbosity(library.logging.ERROR)
-    study = library.create_study(direction="maximize", sampler=library.samplers.GridSampler(values, seed=0))
+    study = library.create_study(
+        direction="maximize", sampler=library.samplers.GridSampler(values, seed=0)
+    )
     study.optimize(objective, n_trials=len(trials))
 
 
@@ -174,11 +191,21 @@ def keras_tuner(trials: list[Trial], epochs: int, marker: str | None) -> None:
         trial = {name: hp.Choice(name, choices) for name, choices in values.items()}
         return model(trial, epochs, -(-len(x) // BATCH_SIZE))
 
-    mark = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: Path(marker).touch() if marker else None)
+    mark = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: Path(marker).touch() if marker else None
+    )
     with tempfile.TemporaryDirectory() as folder:
-        tuner = library.GridSearch(build, "val_accuracy", max_trials=len(trials), directory=folder, overwrite=True)
+        tuner = library.GridSearch(
+            build, "val_accuracy", max_trials=len(trials), directory=folder, overwrite=True
+        )
         tuner.search(
-            x, y, batch_size=BATCH_SIZE, epochs=epochs, validation_data=(x_val, y_val), callbacks=[mark], verbose=0
+            x,
+            y,
+            batch_size=BATCH_SIZE,
+            epochs=epochs,
+            validation_data=(x_val, y_val),
+            callbacks=[mark],
+            verbose=0,
         )
 
 
@@ -189,18 +216,27 @@ def ray_tune(trials: list[Trial], epochs: int, marker: str | None, *, reuse: boo
     def train(config: Trial) -> None:
         from ray.tune.integration.keras import TuneReportCheckpointCallback
 
-        fit(config, epochs, marker, (TuneReportCheckpointCallback(checkpoint_on=[], report_metrics_on="epoch_end"),))
+        fit(
+            config,
+            epochs,
+            marker,
+            (TuneReportCheckpointCallback(checkpoint_on=[], report_metrics_on="epoch_end"),),
+        )
 
     with tempfile.TemporaryDirectory() as folder:
         tuner = tune.Tuner(
             tune.with_resources(train, {"cpu": 1}),
-            param_space={name: tune.grid_search(values) for name, values in spanned(trials).items()},
+            param_space={
+                name: tune.grid_search(values) for name, values in spanned(trials).items()
+            },
             tune_config=tune.TuneConfig(metric="val_accuracy", mode="max", reuse_actors=reuse),
             run_config=tune.RunConfig(storage_path=folder, verbose=0),
         )
         found = tuner.fit()
     if len(found) != len(trials) or found.num_errors:
-        raise RuntimeError(f"{found.num_errors} of {len(found)} trials failed, expected {len(trials)} good ones")
+        raise RuntimeError(
+            f"{found.num_errors} of {len(found)} trials failed, expected {len(trials)} good ones"
+        )
 
 
 def ray_tune_reuse(trials: list[Trial], epochs: int, marker: str | None) -> None:
@@ -248,7 +284,9 @@ RIVALS: dict[str, Callable[[list[Trial], int, str | None], None]] = {
 
 def main() -> None:
     """Run one rival."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("rival", choices=list(RIVALS))
     parser.add_argument("--trials", type=int, default=27)
     parser.add_argument("--structures", type=int, choices=[1, 3], default=1)

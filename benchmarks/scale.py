@@ -97,7 +97,13 @@ def _ours(trials: int, marks: Marks, scratch: Path, *, with_ray: bool) -> None:
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
     folder = ResultsFolder.create(scratch, spec.name, text, info)
-    job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, Objective("m0", "minimize"))
+    job = Job(
+        spec.name,
+        spec.trainable,
+        (Path(__file__).parent,),
+        folder.path,
+        Objective("m0", "minimize"),
+    )
     keeper = CheckpointKeeper(folder.path, spec)
 
     def listen(change: Change) -> None:
@@ -119,7 +125,9 @@ def _ours(trials: int, marks: Marks, scratch: Path, *, with_ray: bool) -> None:
 def _through_ray(driver: Coordinator, job: Job, marks: Marks) -> None:
     from sweep.backends.ray_tune import backend, cluster
 
-    with cluster.connect(None, None, lambda text: None, cluster.Start(lost=lambda: os._exit(1))) as found:
+    with cluster.connect(
+        None, None, lambda text: None, cluster.Start(lost=lambda: os._exit(1))
+    ) as found:
         marks.begin()
         backend.RayTune(cluster=found, job=job, devices=Devices(), most=ROOM).train(driver)
 
@@ -129,7 +137,11 @@ def _by_hand(driver: Coordinator, marks: Marks) -> None:
     while (order := driver.next()) is not None:
         trial = order.assignment.trial
         epoch = EpochReported(
-            trial=trial, epoch=1, metrics={f"m{i}": 1.0 for i in range(10)}, time=time.time(), time_s=1e-4
+            trial=trial,
+            epoch=1,
+            metrics={f"m{i}": 1.0 for i in range(10)},
+            time=time.time(),
+            time_s=1e-4,
         )
         end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=time.time())
         driver.take(trial, Ends(epochs=(epoch,), end=end))
@@ -141,15 +153,23 @@ def _tune(trials: int, marks: Marks, scratch: str) -> None:
     from throughput import Plain
 
     class Marking(tune.Callback):
-        def on_trial_complete(self, iteration: int, trials: object, trial: object, **info: object) -> None:
+        def on_trial_complete(
+            self, iteration: int, trials: object, trial: object, **info: object
+        ) -> None:
             marks.add()
 
     ray.init(address="local", log_to_driver=False, logging_level="ERROR")
     marks.begin()
     tune.Tuner(
         Plain,
-        param_space={"a": tune.uniform(0.0, 1.0), "b": tune.uniform(0.0, 1.0), "c": tune.choice(["x", "y"])},
-        tune_config=tune.TuneConfig(num_samples=trials, reuse_actors=True, max_concurrent_trials=ROOM),
+        param_space={
+            "a": tune.uniform(0.0, 1.0),
+            "b": tune.uniform(0.0, 1.0),
+            "c": tune.choice(["x", "y"]),
+        },
+        tune_config=tune.TuneConfig(
+            num_samples=trials, reuse_actors=True, max_concurrent_trials=ROOM
+        ),
         run_config=tune.RunConfig(
             storage_path=scratch,
             stop={"training_iteration": 1},
@@ -182,7 +202,9 @@ def describe(kind: str, found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, nargs="+", default=[100, 1000, 10000])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
@@ -192,7 +214,17 @@ def main() -> None:
         return
     for kind in given.kinds:
         for trials in given.trials:
-            command = [sys.executable, "-W", "ignore", __file__, "--one", "--kinds", kind, "--trials", str(trials)]
+            command = [
+                sys.executable,
+                "-W",
+                "ignore",
+                __file__,
+                "--one",
+                "--kinds",
+                kind,
+                "--trials",
+                str(trials),
+            ]
             output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             print(describe(kind, json.loads(output.splitlines()[-1])), flush=True)
 

@@ -20,10 +20,15 @@ import sys
 from typing import Any
 
 EPOCHS = 4  # the first is left out of the mean: it warms caches up
-MODELS = {"digits": "trainables.digits_cnn:DigitsCNN", "resnet20": "trainables.cifar_resnet:CifarResNet"}
+MODELS = {
+    "digits": "trainables.digits_cnn:DigitsCNN",
+    "resnet20": "trainables.cifar_resnet:CifarResNet",
+}
 
 
-def measure(model: str, devices: int, batch: int, *, simulated: bool, ranks: Any = None) -> dict[str, Any]:
+def measure(
+    model: str, devices: int, batch: int, *, simulated: bool, ranks: Any = None
+) -> dict[str, Any]:
     """Return examples per second and milliseconds per update after the first epoch, and the first epoch's loss."""
     import importlib
 
@@ -43,12 +48,18 @@ def measure(model: str, devices: int, batch: int, *, simulated: bool, ranks: Any
     trainable.train(report)
     steps = [epoch.measures["step_s"] for epoch in epochs[1:]]
     step_s = sum(steps) / len(steps)
-    return {"examples_per_s": batch / step_s, "step_ms": 1000 * step_s, "loss": epochs[0].metrics["loss"]}
+    return {
+        "examples_per_s": batch / step_s,
+        "step_ms": 1000 * step_s,
+        "loss": epochs[0].metrics["loss"],
+    }
 
 
 def of_workers(model: str, batch: int, *, simulated: bool) -> None:
     """Print the milliseconds per update by processes x devices, all with the same global batch."""
-    print(f"{model}, global batch {batch}, {'logical CPU devices' if simulated else 'GPUs'}, float32")
+    print(
+        f"{model}, global batch {batch}, {'logical CPU devices' if simulated else 'GPUs'}, float32"
+    )
     print("workers x devices  ms an update  loss of epoch 1", flush=True)
     for workers, devices in ((1, 1), (1, 2), (2, 1)):
         held = [socket.socket() for _ in range(workers)]
@@ -56,11 +67,33 @@ def of_workers(model: str, batch: int, *, simulated: bool) -> None:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             one.bind(("127.0.0.1", 0))
         addresses = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in held)
-        command = [sys.executable, __file__, "--model", model, "--batch", str(batch), "--strong", "--one", str(devices)]
+        command = [
+            sys.executable,
+            __file__,
+            "--model",
+            model,
+            "--batch",
+            str(batch),
+            "--strong",
+            "--one",
+            str(devices),
+        ]
         ranks = [
             subprocess.Popen(
-                [*command, *(["--addresses", addresses, "--rank", str(rank)] if workers > 1 else [])],
-                env={**os.environ, **({} if simulated else {"CUDA_VISIBLE_DEVICES": str(rank)} if workers > 1 else {})},
+                [
+                    *command,
+                    *(["--addresses", addresses, "--rank", str(rank)] if workers > 1 else []),
+                ],
+                env={
+                    **os.environ,
+                    **(
+                        {}
+                        if simulated
+                        else {"CUDA_VISIBLE_DEVICES": str(rank)}
+                        if workers > 1
+                        else {}
+                    ),
+                },
                 stdout=subprocess.PIPE,
                 text=True,
             )
@@ -68,7 +101,9 @@ def of_workers(model: str, batch: int, *, simulated: bool) -> None:
         ]
         told = [rank.communicate()[0] for rank in ranks]
         found = json.loads(told[0].splitlines()[-1])
-        print(f"{workers:7d} x {devices}  {found['step_ms']:19.2f}  {found['loss']:.6f}", flush=True)
+        print(
+            f"{workers:7d} x {devices}  {found['step_ms']:19.2f}  {found['loss']:.6f}", flush=True
+        )
 
 
 def gpus() -> int:
@@ -80,10 +115,17 @@ def gpus() -> int:
 
 def main() -> None:
     """Measure each count in a process of its own and print speed, ratio and loss."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--model", choices=MODELS, default="digits")
-    parser.add_argument("--batch", type=int, default=64, help="examples of a replica; with --strong, of all together")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=64,
+        help="examples of a replica; with --strong, of all together",
+    )
     parser.add_argument("--strong", action="store_true", help="keep the global batch")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--workers", action="store_true", help="1x1, 1x2 and 2x1 side by side")
@@ -102,19 +144,27 @@ def main() -> None:
         of_workers(given.model, given.batch, simulated=simulated)
         return
     counts = given.devices if simulated else [n for n in given.devices if n <= gpus()]
-    print(f"{given.model}, {'logical CPU devices' if simulated else 'GPUs'}, {EPOCHS - 1} epochs after the first")
+    print(
+        f"{given.model}, {'logical CPU devices' if simulated else 'GPUs'}, {EPOCHS - 1} epochs after the first"
+    )
     print("devices  examples/s  ratio  efficiency  loss of epoch 1")
     base = None
     for count in counts:
         found = json.loads(
             subprocess.run(
-                [sys.executable, *sys.argv, "--one", str(count)], check=True, stdout=subprocess.PIPE, text=True
+                [sys.executable, *sys.argv, "--one", str(count)],
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
             ).stdout.splitlines()[-1]
         )
         base = base or found["examples_per_s"] / count
         ratio = found["examples_per_s"] / base
         speed = f"{found['examples_per_s']:10.0f}"
-        print(f"{count:7d}  {speed}  {ratio:5.2f}  {ratio / count:10.0%}  {found['loss']:.6f}", flush=True)
+        print(
+            f"{count:7d}  {speed}  {ratio:5.2f}  {ratio / count:10.0%}  {found['loss']:.6f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -71,7 +71,11 @@ class OwnMethod:
     """A searcher and a scheduler of sweep, which get events as from the coordinator."""
 
     def __init__(
-        self, searcher: Searcher, scheduler: Scheduler, epochs: int, gain_rule: GainRule | None = None
+        self,
+        searcher: Searcher,
+        scheduler: Scheduler,
+        epochs: int,
+        gain_rule: GainRule | None = None,
     ) -> None:
         self._searcher, self._scheduler, self._epochs = searcher, scheduler, epochs
         self._gain_rule = gain_rule
@@ -90,18 +94,28 @@ class OwnMethod:
             if params is None:
                 return None
             self._params[trial] = params
-            self._observe(TrialStarted(trial=trial, trial_id=str(trial), params=params, seed=0, repeat=0, time=0.0))
+            self._observe(
+                TrialStarted(
+                    trial=trial, trial_id=str(trial), params=params, seed=0, repeat=0, time=0.0
+                )
+            )
         self._running.add(trial)
         return trial, self._params[trial]
 
     def report(self, trial: int, epoch: int, loss: float) -> bool:
         metrics = {"loss": loss}
-        reason = self._observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0))
+        reason = self._observe(
+            EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0)
+        )
         if epoch == self._epochs:
             self._end(trial, Status.COMPLETED)
         elif reason is not None:
             self._end(trial, Status.PRUNED)
-        elif self._pausing is not None and epoch in self._rungs and self._pausing.holds(trial) is not None:
+        elif (
+            self._pausing is not None
+            and epoch in self._rungs
+            and self._pausing.holds(trial) is not None
+        ):
             self._paused.append(trial)
             self._end(trial, Status.INTERRUPTED)
         return trial in self._running
@@ -117,7 +131,9 @@ class OwnMethod:
     def _end(self, trial: int, status: Status) -> None:
         self._running.discard(trial)
         waits = status is Status.INTERRUPTED
-        self._observe(TrialEnded(trial=trial, status=status, reason="", time=0.0, waits=waits, facts=Facts()))
+        self._observe(
+            TrialEnded(trial=trial, status=status, reason="", time=0.0, waits=waits, facts=Facts())
+        )
 
     def _observe(self, event: Event) -> str | None:
         self._searcher.observe(event)
@@ -145,7 +161,9 @@ class OptunaMethod:
 
         trial = self._study.ask()
         self._open[trial.number] = trial
-        return trial.number, self._task.space.complete(lambda parameter: draw_value(trial, parameter))
+        return trial.number, self._task.space.complete(
+            lambda parameter: draw_value(trial, parameter)
+        )
 
     def report(self, trial: int, epoch: int, loss: float) -> bool:
         if epoch == self._task.epochs:
@@ -161,7 +179,9 @@ def build_method(name: str, task: Task, seed: int, budget: int, workers: int) ->
     method, _, rule_text = name.partition("+")
     rule = parse_rule(rule_text)
     if method == "auto":
-        chosen = choose_automatically(objectives=1, epochs=task.epochs, budget_epochs=budget * task.epochs)
+        chosen = choose_automatically(
+            objectives=1, epochs=task.epochs, budget_epochs=budget * task.epochs
+        )
         method, rule = chosen.method, chosen.rule or rule
     searcher = build_searcher(method, task.space, (LOSS,), seed)
     gain_rule = build_gain_rule(gain, task, method, searcher, seed) if gain else None
@@ -204,7 +224,9 @@ class Run:
     spent: int = 0
     asking_s: float = 0.0
     slowest_s: float = 0.0
-    best_started: float = math.inf  # lowest loss that any of the trials would have shown, had it been trained whole
+    best_started: float = (
+        math.inf
+    )  # lowest loss that any of the trials would have shown, had it been trained whole
 
     def loss_at(self, epochs: float) -> float:
         """Return the loss of the best configuration after so many epochs; infinite before the first result."""
@@ -214,7 +236,9 @@ class Run:
 
 def simulate(method: Method, task: Task, run: Run, seed: int, workers: int) -> None:
     """Simulate the trainings of a run until its budget is spent, or until no trial is left."""
-    clock: list[tuple[float, int, int]] = []  # when the next epoch of a trial ends, and the order in which that began
+    clock: list[
+        tuple[float, int, int]
+    ] = []  # when the next epoch of a trial ends, and the order in which that began
     curves: dict[int, np.ndarray] = {}
     known: dict[int, Params] = {}
     reached: dict[int, int] = {}
@@ -233,7 +257,9 @@ def simulate(method: Method, task: Task, run: Run, seed: int, workers: int) -> N
                 training_seed = np.random.SeedSequence([seed, len(known)]).generate_state(1)[0]
                 known[trial], reached[trial] = params, 0
                 curves[trial] = task.curve(params, int(training_seed))
-                run.best_started = min(run.best_started, task.final(params, float(curves[trial].min())))
+                run.best_started = min(
+                    run.best_started, task.final(params, float(curves[trial].min()))
+                )
             order += 1
             heapq.heappush(clock, (now + task.seconds(params), order, trial))
         if not clock:
@@ -256,7 +282,9 @@ def simulate(method: Method, task: Task, run: Run, seed: int, workers: int) -> N
 
 def load_runs(path: Path) -> list[Run]:
     """Return the runs of a file; [] if it does not exist."""
-    return [Run(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    return (
+        [Run(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    )
 
 
 def interval(by_task: Sequence[float]) -> tuple[float, float]:
@@ -279,7 +307,13 @@ def table(runs: Sequence[Run], tasks: Sequence[Task], budgets: Sequence[int]) ->
         cells = []
         for budget in budgets:
             means = [
-                np.mean([task.regret(run.loss_at(budget * task.epochs)) for run in own if run.task == name])
+                np.mean(
+                    [
+                        task.regret(run.loss_at(budget * task.epochs))
+                        for run in own
+                        if run.task == name
+                    ]
+                )
                 for name, task in by_name.items()
                 if any(run.task == name for run in own)
             ]
@@ -318,8 +352,12 @@ def compare(runs: Sequence[Run], tasks: Sequence[Task], budgets: Sequence[int]) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", default="gp+asha_promotion:min_iter=6:capped=true,gp,tpe,random")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--methods", default="gp+asha_promotion:min_iter=6:capped=true,gp,tpe,random"
+    )
     parser.add_argument("--tasks", default="crossing")
     parser.add_argument("--tables", action="append", default=[], metavar="KIND=PATH")
     parser.add_argument("--seeds", type=int, default=5)
@@ -327,7 +365,9 @@ def main() -> None:
     parser.add_argument("--budgets", default="2,5,10", help="full trainings; runs spend the last")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--out", type=Path, help="folder of the runs")
-    parser.add_argument("--compare", action="store_true", help="differences from the first method, run by run")
+    parser.add_argument(
+        "--compare", action="store_true", help="differences from the first method, run by run"
+    )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
@@ -338,7 +378,11 @@ def main() -> None:
     names = {task.name for task in tasks}
     runs: list[Run] = []
     for method in given.methods.split(","):
-        path = None if given.out is None else given.out / f"{method.replace('/', '_')}-{given.workers}.jsonl"
+        path = (
+            None
+            if given.out is None
+            else given.out / f"{method.replace('/', '_')}-{given.workers}.jsonl"
+        )
         done = [] if path is None else load_runs(path)
         seen = {(run.task, run.seed, run.budget) for run in done}
         for seed in range(given.first_seed, given.first_seed + given.seeds):
@@ -346,7 +390,9 @@ def main() -> None:
                 if (task.name, seed, budgets[-1]) in seen:
                     continue
                 run = Run(method, task.name, seed, budgets[-1])
-                own_seed = zlib.crc32(f"{task.name} {seed}".encode()) % 2**31  # tasks of one space do not begin alike
+                own_seed = (
+                    zlib.crc32(f"{task.name} {seed}".encode()) % 2**31
+                )  # tasks of one space do not begin alike
                 built = build_method(method, task, own_seed, budgets[-1], given.workers)
                 simulate(built, task, run, own_seed, given.workers)
                 done.append(run)

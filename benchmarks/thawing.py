@@ -37,7 +37,12 @@ from sweep.store import log
 from sweep.store.folder import ResultsFolder
 
 CONFIGURATIONS, AT_ONCE = 80, 4
-RULES = {"asha": Asha(), "asha_promotion": AshaPromotion(), "pasha": Pasha(), "freeze_thaw": FreezeThaw()}
+RULES = {
+    "asha": Asha(),
+    "asha_promotion": AshaPromotion(),
+    "pasha": Pasha(),
+    "freeze_thaw": FreezeThaw(),
+}
 
 
 class OneEpoch(PausingScheduler):
@@ -66,10 +71,14 @@ def record(name: str, tables: Path) -> None:
         "run_cap": CONFIGURATIONS,
         "max_failures": CONFIGURATIONS,
     }
-    sweep.run(file, trainable=f"thawing_tasks:{name}", results=tables, inline=True, memo=False, quiet=True)
+    sweep.run(
+        file, trainable=f"thawing_tasks:{name}", results=tables, inline=True, memo=False, quiet=True
+    )
 
 
-def replayed(curves: list[Curve], goal: Objective, rule: str, orders: int) -> list[tuple[float, int]]:
+def replayed(
+    curves: list[Curve], goal: Objective, rule: str, orders: int
+) -> list[tuple[float, int]]:
     """Return the loss of the winner and the epochs trained, for each order."""
 
     def make() -> Scheduler:
@@ -78,8 +87,12 @@ def replayed(curves: list[Curve], goal: Objective, rule: str, orders: int) -> li
     beyond = replay._UnknownEpochs(curves, goal, better=False)  # no curve is cut short
     found = []
     for seed in range(orders):
-        course = replay.simulate_trials(random.Random(seed).sample(curves, len(curves)), make, AT_ONCE, beyond)
-        whole = [one for one in curves if course.is_whole(one.place) and one.status is Status.COMPLETED]
+        course = replay.simulate_trials(
+            random.Random(seed).sample(curves, len(curves)), make, AT_ONCE, beyond
+        )
+        whole = [
+            one for one in curves if course.is_whole(one.place) and one.status is Status.COMPLETED
+        ]
         found.append((min(replay._final_loss(one, goal) for one in whole), course.trained))
     return found
 
@@ -108,7 +121,9 @@ def compare(name: str, tables: Path, orders: int) -> dict[str, bool]:
 
 def main() -> None:
     """Record missing tables, replay all, and print where the goal is met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", type=Path, help="the folder of the recorded tables")
     parser.add_argument("--orders", type=int, default=20)
     given = parser.parse_args()
@@ -121,7 +136,9 @@ def main() -> None:
             found[name] = compare(name, tables, given.orders)
     for rule in (*list(RULES)[1:], "one epoch"):
         tasks = [name for name, reached in found.items() if reached[rule]]
-        print(f"{rule}: ASHA's score with a third of its epochs on {len(tasks)} of {len(found)}: {', '.join(tasks)}")
+        print(
+            f"{rule}: ASHA's score with a third of its epochs on {len(tasks)} of {len(found)}: {', '.join(tasks)}"
+        )
 
 
 if __name__ == "__main__":

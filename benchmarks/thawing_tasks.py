@@ -109,7 +109,9 @@ def _noisy() -> tuple[Numbers, Labels, Numbers, Labels]:
 
     A long training memorizes the wrong labels, so its validation loss rises again.
     """
-    x, y = make_classification(2400, 40, n_informative=8, n_classes=4, flip_y=0.1, class_sep=1.4, random_state=0)
+    x, y = make_classification(
+        2400, 40, n_informative=8, n_classes=4, flip_y=0.1, class_sep=1.4, random_state=0
+    )
     return x[:800], y[:800], x[1200:], y[1200:]
 
 

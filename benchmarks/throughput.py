@@ -91,14 +91,20 @@ class Trivial:
     def begin(self, assignment: Assignment) -> None:
         self.given, self.done, params = assignment, 0, assignment.params
         self.pause_s = float(str(params.get("pause_s", 0.0)))
-        self.began = meet(str(params["gate"]), int(str(params["trials"]))) if "gate" in params else 0.0
+        self.began = (
+            meet(str(params["gate"]), int(str(params["trials"]))) if "gate" in params else 0.0
+        )
 
     def train(self, report: Report) -> None:
         while self.done < self.given.epochs:
             self.done += 1
             wait_until_due(self.began, self.done, self.pause_s)
             metrics = {f"m{i}": i + 1 / self.done for i in range(10)}
-            if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=1e-4)):
+            if not report(
+                EpochReported(
+                    trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=1e-4
+                )
+            ):
                 return
 
     def save(self, folder: Path) -> None:
@@ -145,7 +151,9 @@ class Ticking(tune.Callback):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def on_trial_result(self, iteration: int, trials: object, trial: object, result: object, **info: object) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: object, trial: object, result: object, **info: object
+    ) -> None:
         self._clock.tick()
 
 
@@ -179,7 +187,13 @@ def ours(load: Load, *, logged: bool) -> float:
         searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
         info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
         folder = ResultsFolder.create(Path(scratch), spec.name, text, info)
-        job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, Objective("m0", "minimize"))
+        job = Job(
+            spec.name,
+            spec.trainable,
+            (Path(__file__).parent,),
+            folder.path,
+            Objective("m0", "minimize"),
+        )
         log = Log(folder.log) if logged else NoLog()
         writer = TableWriter(folder) if logged else None
         clock = Clock()
@@ -188,7 +202,9 @@ def ours(load: Load, *, logged: bool) -> float:
             if isinstance(change, Reported):
                 clock.tick()
 
-        driver = Coordinator(spec, devices, searcher, StopsNothing(decides=load.decides), log, Hooks(listen=listen))
+        driver = Coordinator(
+            spec, devices, searcher, StopsNothing(decides=load.decides), log, Hooks(listen=listen)
+        )
         driver.open()
         here = cluster.Cluster(local=True)
         backend.RayTune(cluster=here, job=job, devices=devices, most=load.trials).train(driver)
@@ -207,7 +223,11 @@ def plain(load: Load, *, loggers: bool) -> float:
         clock = Clock()
         tune.run(
             Plain,
-            config={"pause_s": load.pause_s, "trials": load.trials, "gate": str(Path(scratch) / "gate")},
+            config={
+                "pause_s": load.pause_s,
+                "trials": load.trials,
+                "gate": str(Path(scratch) / "gate"),
+            },
             num_samples=load.trials,
             stop={"training_iteration": load.epochs},
             resources_per_trial={"cpu": load.cpus},
@@ -219,7 +239,9 @@ def plain(load: Load, *, loggers: bool) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=[load.name for load in LOADS])
     given = parser.parse_args()
@@ -243,7 +265,9 @@ def compare(load: Load, rounds: int) -> None:
             times[kind].append(run())
     medians = {kind: statistics.median(found) for kind, found in times.items()}
     total = load.epochs * load.trials
-    print(f"{load.name}: {total} epochs of 10 metrics, {load.trials} trials at a time, median of {rounds}")
+    print(
+        f"{load.name}: {total} epochs of 10 metrics, {load.trials} trials at a time, median of {rounds}"
+    )
     for kind, base in (
         ("our driver, no log", "our driver, no log"),
         ("our driver, log and tables", "our driver, no log"),

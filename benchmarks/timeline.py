@@ -35,12 +35,20 @@ class Timeline:
     """What was observed of one run."""
 
     first_epoch_s: float = float("nan")
-    cpu_s: list[dict[str, float]] = field(default_factory=list)  # by group, of all processes so far; one a sample
-    said: list[tuple[float, str]] = field(default_factory=list)  # seconds since the start, and the line
-    before_first_epoch: dict[str, float] = field(default_factory=dict)  # of the first trial, by kind of overhead
+    cpu_s: list[dict[str, float]] = field(
+        default_factory=list
+    )  # by group, of all processes so far; one a sample
+    said: list[tuple[float, str]] = field(
+        default_factory=list
+    )  # seconds since the start, and the line
+    before_first_epoch: dict[str, float] = field(
+        default_factory=dict
+    )  # of the first trial, by kind of overhead
 
 
-def compare_checkouts(checkouts: Sequence[Path], make_command: Callable[[Path], list[str]], runs: int) -> str:
+def compare_checkouts(
+    checkouts: Sequence[Path], make_command: Callable[[Path], list[str]], runs: int
+) -> str:
     """Run a sweep until its first trial has ended, in all checkouts in turn; return a table for each.
 
     ``make_command`` returns the arguments of Python, given a folder for results.
@@ -67,7 +75,9 @@ def observe_run(checkout: Path, arguments: Sequence[str], results: Path) -> Time
     )
     reader = threading.Thread(target=_read_lines, args=(process, began, timeline.said))
     reader.start()
-    groups: dict[int, tuple[str, float]] = {}  # group and CPU seconds of each process, also of those that have ended
+    groups: dict[
+        int, tuple[str, float]
+    ] = {}  # group and CPU seconds of each process, also of those that have ended
     first_end: dict[str, object] | None = None
     while process.poll() is None and first_end is None and time.perf_counter() - began < LONGEST_S:
         time.sleep(max(SAMPLE_S * (len(timeline.cpu_s) + 1) - (time.perf_counter() - began), 0.01))
@@ -82,7 +92,9 @@ def observe_run(checkout: Path, arguments: Sequence[str], results: Path) -> Time
     process.wait()
     reader.join()
     if first_end is None:
-        raise RuntimeError("no trial has ended:\n" + "\n".join(line for _, line in timeline.said[-20:]))
+        raise RuntimeError(
+            "no trial has ended:\n" + "\n".join(line for _, line in timeline.said[-20:])
+        )
     facts = first_end.get("facts")
     timeline.before_first_epoch = facts.get("overhead_s", {}) if isinstance(facts, dict) else {}
     return timeline
@@ -90,9 +102,15 @@ def observe_run(checkout: Path, arguments: Sequence[str], results: Path) -> Time
 
 def format_table(checkout: Path, timelines: Sequence[Timeline]) -> str:
     """Return the table of a checkout's runs."""
-    lines = [f"{checkout}: {len(timelines)} runs", "    s" + "".join(group.rjust(15) for group in GROUPS)]
+    lines = [
+        f"{checkout}: {len(timelines)} runs",
+        "    s" + "".join(group.rjust(15) for group in GROUPS),
+    ]
     for row in range(max(len(one.cpu_s) for one in timelines)):
-        busy = {group: statistics.fmean(_count_cores(one, row, group) for one in timelines) for group in GROUPS}
+        busy = {
+            group: statistics.fmean(_count_cores(one, row, group) for one in timelines)
+            for group in GROUPS
+        }
         until_s = SAMPLE_S * (row + 1)
         said = [line for at_s, line in timelines[0].said if until_s - SAMPLE_S <= at_s < until_s]
         figures = "".join(f"{busy[group]:15.1f}" for group in GROUPS)
@@ -100,11 +118,19 @@ def format_table(checkout: Path, timelines: Sequence[Timeline]) -> str:
     firsts = sorted(one.first_epoch_s for one in timelines)
     each = ", ".join(f"{seconds:.1f}" for seconds in firsts)
     lines.append(f"first epoch after {statistics.median(firsts):.1f} s, the median of {each}")
-    spent = {group: statistics.fmean(one.cpu_s[-1].get(group, 0.0) for one in timelines) for group in GROUPS}
+    spent = {
+        group: statistics.fmean(one.cpu_s[-1].get(group, 0.0) for one in timelines)
+        for group in GROUPS
+    }
     total = sum(spent.values())
-    lines.append(f"CPU seconds until then: {total:.1f}; " + ", ".join(f"{name} {s:.1f}" for name, s in spent.items()))
+    lines.append(
+        f"CPU seconds until then: {total:.1f}; "
+        + ", ".join(f"{name} {s:.1f}" for name, s in spent.items())
+    )
     first = timelines[0].before_first_epoch
-    lines.append("first trial: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in first.items()))
+    lines.append(
+        "first trial: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in first.items())
+    )
     return "\n".join(lines)
 
 
@@ -116,7 +142,9 @@ def _count_cores(timeline: Timeline, row: int, group: str) -> float:
     return (timeline.cpu_s[row].get(group, 0.0) - before) / SAMPLE_S
 
 
-def _read_lines(process: subprocess.Popen[str], began: float, said: list[tuple[float, str]]) -> None:
+def _read_lines(
+    process: subprocess.Popen[str], began: float, said: list[tuple[float, str]]
+) -> None:
     if process.stdout is None:
         return
     for line in process.stdout:
@@ -140,12 +168,17 @@ def _add_sample(root: int, groups: dict[int, tuple[str, float]], timeline: Timel
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
-            line = (stat.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            line = (
+                (stat.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
         except OSError:  # gone meanwhile
             continue
         number = int(stat.parent.name)
         parents[number] = int(fields[1])
-        found[number] = _find_group(number == root, line), (int(fields[11]) + int(fields[12])) / _TICKS
+        found[number] = (
+            _find_group(number == root, line),
+            (int(fields[11]) + int(fields[12])) / _TICKS,
+        )
     for number, entry in found.items():
         if _descends(number, root, parents):
             groups[number] = entry

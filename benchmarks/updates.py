@@ -67,7 +67,9 @@ print("FOUND", json.dumps([1000 * sorted(seconds)[len(seconds) // 2] / updates, 
 
 def main() -> None:
     """Time all models and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--beside", type=Path, help="another checkout of this project")
     parser.add_argument("--times", type=int, default=3, help="processes of each tree")
     parser.add_argument("--epochs", type=int, default=8)
@@ -75,25 +77,47 @@ def main() -> None:
     parser.add_argument("--replicas", default="1,2")
     given = parser.parse_args()
     trees = [ROOT] if given.beside is None else [ROOT, given.beside.resolve()]
-    print(f"{'model':<20} {'replicas':>8}  ms an update, s to the first of them; medians of {given.times}")
+    print(
+        f"{'model':<20} {'replicas':>8}  ms an update, s to the first of them; medians of {given.times}"
+    )
     for name in given.models.split(","):
         for replicas in map(int, given.replicas.split(",")):
             found: dict[Path, list[tuple[float, float]]] = {tree: [] for tree in trees}
             for _ in range(given.times):
                 for tree in trees:
                     found[tree].append(timed(tree, name, replicas, given.epochs))
-            middle = [[statistics.median(column) for column in zip(*rows, strict=True)] for rows in found.values()]
+            middle = [
+                [statistics.median(column) for column in zip(*rows, strict=True)]
+                for rows in found.values()
+            ]
             line = "   ".join(f"{update:8.3f} {first:7.2f}" for update, first in middle)
             if len(middle) == 2:
-                line += f"   ratios {middle[0][0] / middle[1][0]:.2f} {middle[0][1] / middle[1][1]:.2f}"
+                line += (
+                    f"   ratios {middle[0][0] / middle[1][0]:.2f} {middle[0][1] / middle[1][1]:.2f}"
+                )
             print(f"{name:<20} {replicas:>8}  {line}", flush=True)
 
 
 def timed(tree: Path, name: str, replicas: int, epochs: int) -> tuple[float, float]:
     """Return the milliseconds of an update, and the seconds to the first one."""
-    environment = {**os.environ, "PYTHONPATH": str(tree), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    command = [sys.executable, "-c", TIMED, name, str(replicas), json.dumps(MODELS[name]), str(epochs)]
-    ran = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
+    command = [
+        sys.executable,
+        "-c",
+        TIMED,
+        name,
+        str(replicas),
+        json.dumps(MODELS[name]),
+        str(epochs),
+    ]
+    ran = subprocess.run(
+        command, cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
     if ran.returncode:
         raise SystemExit(ran.stderr[-2000:])
     (line,) = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]

@@ -75,7 +75,9 @@ def pair_squares(scores: Floats) -> Floats:
     return np.asarray(own[:, :, None] + own[:, None, :] - 2 * products)
 
 
-def behind(means: Floats, squares: Floats, all_squares: Floats, seeds: int, pooled: float) -> Floats:
+def behind(
+    means: Floats, squares: Floats, all_squares: Floats, seeds: int, pooled: float
+) -> Floats:
     """Return t of each configuration behind the one with the best mean.
 
     ``squares`` are those of the differences to the best one, ``all_squares`` the mean over all pairs. ``pooled`` is the
@@ -83,7 +85,9 @@ def behind(means: Floats, squares: Floats, all_squares: Floats, seeds: int, pool
     """
     count = means.shape[-1]
     gaps = means.max(axis=-1, keepdims=True) - means
-    spread_of_means = ((means - means.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1, keepdims=True)
+    spread_of_means = ((means - means.mean(axis=-1, keepdims=True)) ** 2).sum(
+        axis=-1, keepdims=True
+    )
     own = squares - seeds * gaps**2
     all_pairs = all_squares[..., None] - seeds * spread_of_means * 2 / (count - 1)
     variance = np.maximum((1 - pooled) * own + pooled * all_pairs, 0) / (seeds - 1)
@@ -125,7 +129,9 @@ def by_labels(pooled: float) -> Test:
         means = moved.mean(axis=2)
         first = np.take_along_axis(moved, means.argmax(axis=2)[:, :, None, None], axis=3)
         all_squares = pair_squares(scores).sum(axis=(1, 2))[:, None] / (count * (count - 1))
-        return exceeded(behind(means, ((first - moved) ** 2).sum(axis=2), all_squares, seeds, pooled))
+        return exceeded(
+            behind(means, ((first - moved) ** 2).sum(axis=2), all_squares, seeds, pooled)
+        )
 
     return test
 
@@ -146,12 +152,17 @@ def by_normal_noise(pooled: float) -> Test:
         seeds, count = scores.shape[1:]
         means, squares = scores.mean(axis=1), pair_squares(scores)
         to_first = of_first(squares, means.argmax(axis=1)[:, None])[:, 0]
-        return behind(means, to_first, squares.sum(axis=(1, 2)) / (count * (count - 1)), seeds, pooled)
+        return behind(
+            means, to_first, squares.sum(axis=(1, 2)) / (count * (count - 1)), seeds, pooled
+        )
 
     @lru_cache
     def null(seeds: int, count: int) -> Floats:
         rng = np.random.default_rng(9)
-        drawn = [statistic(rng.standard_normal((DRAWS // 10, seeds, count))).max(axis=1) for _ in range(10)]
+        drawn = [
+            statistic(rng.standard_normal((DRAWS // 10, seeds, count))).max(axis=1)
+            for _ in range(10)
+        ]
         return np.sort(np.concatenate(drawn))
 
     def test(scores: Floats) -> tuple[Floats, Floats]:
@@ -249,14 +260,23 @@ def hsu(scores: Floats) -> Floats:
     def statistic(table: Floats) -> tuple[Floats, Floats]:
         seeds, count = table.shape[1:]
         means = table.mean(axis=1)
-        residuals = table - table.mean(axis=2, keepdims=True) - means[:, None] + table.mean(axis=(1, 2))[:, None, None]
+        residuals = (
+            table
+            - table.mean(axis=2, keepdims=True)
+            - means[:, None]
+            + table.mean(axis=(1, 2))[:, None, None]
+        )
         variance = 2 * (residuals**2).sum(axis=(1, 2)) / ((count - 1) * (seeds - 1))
         return means, np.sqrt(variance / seeds + 1e-9)
 
     means, error = statistic(np.random.default_rng(3).standard_normal((DRAWS, *scores.shape[1:])))
     known = np.sort((means[:, 1:].max(axis=1) - means[:, 0]) / error)
     means, error = statistic(scores)
-    adjusted = 1 - np.searchsorted(known, (means.max(axis=1, keepdims=True) - means) / error[:, None]) / DRAWS
+    adjusted = (
+        1
+        - np.searchsorted(known, (means.max(axis=1, keepdims=True) - means) / error[:, None])
+        / DRAWS
+    )
     adjusted[np.arange(len(scores)), means.argmax(axis=1)] = 1.0
     return np.asarray(adjusted)
 
@@ -287,10 +307,14 @@ def in_pieces(procedure: Procedure, scores: Floats) -> Floats:
     return np.concatenate(parts)
 
 
-def called_worse(procedure: Procedure, noise: str, shape: tuple[int, int], lag: Floats, sweeps: int) -> Floats:
+def called_worse(
+    procedure: Procedure, noise: str, shape: tuple[int, int], lag: Floats, sweeps: int
+) -> Floats:
     """Return who is called worse, (sweeps, configurations), if each is behind the best by its ``lag``."""
     count, seeds = shape
-    scores = (NOISES[noise](np.random.default_rng(1), (sweeps, seeds, count)) - lag).astype(np.float32)
+    scores = (NOISES[noise](np.random.default_rng(1), (sweeps, seeds, count)) - lag).astype(
+        np.float32
+    )
     return np.asarray(in_pieces(procedure, scores) <= ALPHA)
 
 
@@ -301,7 +325,9 @@ def worst_of_ties(procedure: Procedure, shape: tuple[int, int], sweeps: int) -> 
     for noise in PROMISED[::2]:  # normal, skewed down, discrete, unequal
         for best in sorted({1, 2, count - 1} - {count}):
             for lag in (1.2, 2.4):
-                lags = np.where(np.arange(count) < best, 0.0, lag * math.sqrt(2))[::-1]  # the noisy one is a best one
+                lags = np.where(np.arange(count) < best, 0.0, lag * math.sqrt(2))[
+                    ::-1
+                ]  # the noisy one is a best one
                 worse = called_worse(procedure, noise, shape, lags, sweeps)
                 shares.append(worse[:, lags == 0].any(axis=1).mean())
     return float(max(shares))
@@ -315,23 +341,32 @@ def found(procedure: Procedure, noise: str, shape: tuple[int, int], sweeps: int)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sweeps", type=int, default=600)
     parser.add_argument("--only", default="", help="shapes, configurations x seeds: 4x8,27x12")
     options = parser.parse_args()
     shapes = [tuple(map(int, one.split("x"))) for one in options.only.split(",") if one] or SHAPES
     for count, seeds in shapes:
         shape = (count, seeds)
-        print(f"\n{count} configurations, {seeds} seeds, {options.sweeps} sweeps: anything called worse, of equal ones")
+        print(
+            f"\n{count} configurations, {seeds} seeds, {options.sweeps} sweeps: anything called worse, of equal ones"
+        )
         ends = ("worst, ties", "normal: any, each, all", "one noisy: any, each, all")
         print(f"{'':26}" + "".join(f"{name:>15}" for name in (*NOISES, *ends)))
         for name, procedure in PROCEDURES.items():
             equal = np.zeros(count)
-            wrong = [called_worse(procedure, noise, shape, equal, options.sweeps) for noise in NOISES]
+            wrong = [
+                called_worse(procedure, noise, shape, equal, options.sweeps) for noise in NOISES
+            ]
             cells = [f"{worse.any(axis=1).mean():15.1%}" for worse in wrong]
             ties = worst_of_ties(procedure, shape, options.sweeps) if name in STRICT else None
             cells.append(f"{'':15}" if ties is None else f"{ties:15.1%}")
-            cells += [f"   {found(procedure, noise, shape, options.sweeps)}" for noise in ("normal", "one noisy")]
+            cells += [
+                f"   {found(procedure, noise, shape, options.sweeps)}"
+                for noise in ("normal", "one noisy")
+            ]
             print(f"{name:26}" + "".join(cells), flush=True)
 
 

@@ -26,12 +26,28 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[1]
-FILES = ("lr_wd_aug", "tabular_mlp", "sequence_transformer", "transfer_digits", "distilled_digits", "own")
+FILES = (
+    "lr_wd_aug",
+    "tabular_mlp",
+    "sequence_transformer",
+    "transfer_digits",
+    "distilled_digits",
+    "own",
+)
 SMALL = {
     "lr_wd_aug": {"augmentation": {"values": ["low", "high"]}, "weight_decay": {"value": 0.01}},
-    "sequence_transformer": {"warmup_epochs": {"value": 1}, "learning_rate": {"values": [0.01, 0.003]}},
-    "transfer_digits": {"learning_rate": {"value": 0.003}, "frozen_layers": {"value": 1, "when": {"pretrained": True}}},
-    "distilled_digits": {"alpha": {"values": [0, 0.5]}, "temperature": {"value": 3, "when": {"alpha": [0.5]}}},
+    "sequence_transformer": {
+        "warmup_epochs": {"value": 1},
+        "learning_rate": {"values": [0.01, 0.003]},
+    },
+    "transfer_digits": {
+        "learning_rate": {"value": 0.003},
+        "frozen_layers": {"value": 1, "when": {"pretrained": True}},
+    },
+    "distilled_digits": {
+        "alpha": {"values": [0, 0.5]},
+        "temperature": {"value": 3, "when": {"alpha": [0.5]}},
+    },
 }
 """Parameters that replace those of a file, so that a sweep has few trials."""
 
@@ -83,7 +99,9 @@ OWN_FILE = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", nargs="+", choices=FILES, default=FILES)
     parser.add_argument("--changes", nargs="+", choices=list(CHANGES), default=list(CHANGES))
     given = parser.parse_args()
@@ -116,15 +134,25 @@ def compare(project: Path, name: str, changes: list[str]) -> int:
             if (cold_code, warm_code) == (2, 2):
                 print(f"{name:<22}{change:<15}{'refused':<12}", flush=True)
                 continue
-            equal = read_metrics(project, f"{change}-cold") == read_metrics(project, f"{change}-warm")
+            equal = read_metrics(project, f"{change}-cold") == read_metrics(
+                project, f"{change}-warm"
+            )
             after = list_workers()
             workers = "same" if after & before else "new"
             before = after
             wrong += not equal
             said = "equal" if equal else "DIFFERENT"
-            print(f"{name:<22}{change:<15}{said:<12}{workers:<10}{cold_s:>7.1f}{warm_s:>8.1f}", flush=True)
+            print(
+                f"{name:<22}{change:<15}{said:<12}{workers:<10}{cold_s:>7.1f}{warm_s:>8.1f}",
+                flush=True,
+            )
     finally:
-        subprocess.run([sys.executable, "-m", "sweep", "stop", "--warm"], cwd=project, check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "sweep", "stop", "--warm"],
+            cwd=project,
+            check=True,
+            capture_output=True,
+        )
     return wrong
 
 
@@ -191,12 +219,17 @@ def run(project: Path, content: dict[str, Any], *, warm: bool) -> tuple[float, i
         return 0.0, 2
     if not warm:
         shutil.copytree(folder / "results" / name, project / "results" / name)
-    first = min(event["time"] for event in read_log(project, name) if event["event"] == "epoch_reported")
+    first = min(
+        event["time"] for event in read_log(project, name) if event["event"] == "epoch_reported"
+    )
     return first - began, 0
 
 
 def read_log(project: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (project / "results" / name / "log.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (project / "results" / name / "log.jsonl").read_text().splitlines()
+    ]
 
 
 def read_metrics(project: Path, name: str) -> dict[tuple[int, int], dict[str, float]]:

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from sweep.errors import InputError, SweepError
     from sweep.ui.notebook import show
 
-__all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "retrain", "run", "show"]
+__all__ = [
+    "InputError",
+    "LoadedSweep",
+    "SweepError",
+    "confirm",
+    "load",
+    "resume",
+    "retrain",
+    "run",
+    "show",
+]
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 """TensorFlow reads this once, at import.

@@ -25,7 +25,9 @@ _INSTALL_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _INSTALL_PARTS = tuple(f"{os.sep}{folder}{os.sep}" for folder in sorted(_INSTALL_FOLDERS))
 _NO_FILE = ("<string>", "<frozen", "<__array_function__")
 _AUTOGRAPH_FILE = "__autograph_generated_file"
-_ENGINE = re.compile(r"trainables/((__init__|keras_trainable|session|keras_private|tensorflow_private)\.py|\w+/.*)")
+_ENGINE = re.compile(
+    r"trainables/((__init__|keras_trainable|session|keras_private|tensorflow_private)\.py|\w+/.*)"
+)
 _HOME = Path(__file__).resolve().parents[1]
 
 trainable_packages: dict[str, tuple[str, ...]] = {}
@@ -63,7 +65,9 @@ def is_installed(file: str) -> bool:
 def _is_installed(file: str, search_path: tuple[str, ...]) -> bool:
     """Do what `is_installed` does; the result is cached for each file and search path."""
     path = Path(file)
-    return _is_in_installed_folder(path, search_path) or _is_in_installed_folder(path.resolve(), search_path)
+    return _is_in_installed_folder(path, search_path) or _is_in_installed_folder(
+        path.resolve(), search_path
+    )
 
 
 def is_author_file(file: str) -> bool:
@@ -78,7 +82,9 @@ def is_author_file(file: str) -> bool:
 
 
 @functools.cache
-def _is_author_file(file: str, search_path: tuple[str, ...], packages: tuple[tuple[str, ...], ...]) -> bool:
+def _is_author_file(
+    file: str, search_path: tuple[str, ...], packages: tuple[tuple[str, ...], ...]
+) -> bool:
     """Do what `is_author_file` does; the result is cached for each file, search path and set of marked packages."""
     if file.startswith(_NO_FILE) or _AUTOGRAPH_FILE in file:
         return False
@@ -91,7 +97,11 @@ def _is_author_file(file: str, search_path: tuple[str, ...], packages: tuple[tup
     path = Path(file)
     if not path.is_absolute() and not path.exists():
         return False
-    return not (_is_installed(file, search_path) or _is_in_foundation(path, search_path) or is_own_file(file))
+    return not (
+        _is_installed(file, search_path)
+        or _is_in_foundation(path, search_path)
+        or is_own_file(file)
+    )
 
 
 @functools.cache
@@ -114,18 +124,27 @@ def get_package_name(file: str) -> str:
     path = Path(file)
     # Also the resolved path, because the file may be named through a link that is not on the search path.
     for candidate in (path, path.resolve()):
-        if candidate.is_relative_to(_HOME) and candidate.relative_to(_HOME).parts[0] in OWN_PACKAGES:
+        if (
+            candidate.is_relative_to(_HOME)
+            and candidate.relative_to(_HOME).parts[0] in OWN_PACKAGES
+        ):
             return candidate.relative_to(_HOME).parts[0]
-        entry = _find_search_path_entry(candidate, tuple(sys.path)) or _find_standard_folder(candidate)
+        entry = _find_search_path_entry(candidate, tuple(sys.path)) or _find_standard_folder(
+            candidate
+        )
         if entry is not None:
-            return candidate.relative_to(entry).parts[0].removesuffix(".py")  # a module may be a single file
+            return (
+                candidate.relative_to(entry).parts[0].removesuffix(".py")
+            )  # a module may be a single file
     return path.name
 
 
 def _is_in_foundation(path: Path, search_path: tuple[str, ...]) -> bool:
     """Return whether a file is in a package of `FOUNDATIONS` that lies directly in a folder of ``search_path``."""
     entry = _find_search_path_entry(path, search_path)
-    return entry is not None and path.relative_to(entry).parts[:1] in [(name,) for name in FOUNDATIONS]
+    return entry is not None and path.relative_to(entry).parts[:1] in [
+        (name,) for name in FOUNDATIONS
+    ]
 
 
 def _is_in_installed_folder(path: Path, search_path: tuple[str, ...]) -> bool:
@@ -145,7 +164,9 @@ def _is_in_installed_folder(path: Path, search_path: tuple[str, ...]) -> bool:
 
 def _find_standard_folder(path: Path) -> Path | None:
     """Return the innermost folder of the standard library or of installed packages that contains a file, or None."""
-    return next((folder for folder in _list_standard_folders() if path.is_relative_to(folder)), None)
+    return next(
+        (folder for folder in _list_standard_folders() if path.is_relative_to(folder)), None
+    )
 
 
 @functools.cache
@@ -155,7 +176,10 @@ def _list_standard_folders() -> tuple[Path, ...]:
     The longest is first because ``site-packages`` is inside the folder of the standard library.
     """
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = {sysconfig.get_path(name) for name in names} | {*site.getsitepackages(), site.getusersitepackages()}
+    folders = {sysconfig.get_path(name) for name in names} | {
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    }
     paths = {path for folder in folders for path in (Path(folder), Path(folder).resolve())}
     return tuple(sorted(paths, key=lambda path: len(path.parts), reverse=True))
 

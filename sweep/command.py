@@ -12,7 +12,10 @@ UNWRITTEN = 2  # exit code if standard output cannot be written
 
 
 def run_command(
-    arguments: Sequence[str] | None = None, program: str | None = None, *, forks_workers: bool = False
+    arguments: Sequence[str] | None = None,
+    program: str | None = None,
+    *,
+    forks_workers: bool = False,
 ) -> int:
     """Run a command line, by default the one that started this process, and return its exit code.
 

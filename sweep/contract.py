@@ -60,7 +60,12 @@ def _read_limits(*names: str) -> list[int]:
 
     Missing files and words such as "max" are left out.
     """
-    words = [word for name in names if (CONTAINER / name).exists() for word in (CONTAINER / name).read_text().split()]
+    words = [
+        word
+        for name in names
+        if (CONTAINER / name).exists()
+        for word in (CONTAINER / name).read_text().split()
+    ]
     return [int(word) for word in words if word.isdigit()]
 
 
@@ -74,7 +79,10 @@ def cpus() -> int:
     else:
         cores = os.cpu_count() or 1
     # [quota, period] in microseconds, of versions 2 and 1 of control groups; without a limit, the quota is missing
-    limits = (_read_limits("cpu.max"), _read_limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+    limits = (
+        _read_limits("cpu.max"),
+        _read_limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
+    )
     return max(min([cores, *(limit[0] // limit[1] for limit in limits if len(limit) == 2)]), 1)
 
 
@@ -104,7 +112,9 @@ class Ranks:
     rank: int  # from 0; rank 0 decides, reports and saves
     heartbeat_s: float = 10.0  # a rank that has been silent for this long is considered lost
     register_s: float = 60.0  # time within which all ranks must have joined
-    servers: int = 0  # the last ranks, which keep the weights; if any, rank 0 coordinates and the others train
+    servers: int = (
+        0  # the last ranks, which keep the weights; if any, rank 0 coordinates and the others train
+    )
 
     @property
     def workers(self) -> int:
@@ -131,7 +141,11 @@ class Devices:
 
         Raises ValueError if they need neither.
         """
-        return min(count_parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
+        return min(
+            count_parts(there, asked)
+            for there, asked in ((cpus, self.cpus), (gpus, self.gpus))
+            if asked
+        )
 
     def memory_bytes(self, total: float) -> float:
         """Return the bytes of memory that a process may use on one GPU with ``total`` bytes.
@@ -161,15 +175,21 @@ class Assignment:
     epochs: int  # at most; `UNBOUNDED_EPOCHS` if only its minutes end it
     minutes: float | None = None  # of training, after which it is complete; None: after its epochs
     devices: Devices = field(default_factory=Devices)
-    training: Mapping[str, Value] = field(default_factory=dict)  # the `training:` block of the sweep file
+    training: Mapping[str, Value] = field(
+        default_factory=dict
+    )  # the `training:` block of the sweep file
     objective: str | None = None  # name of the metric that the sweep optimizes
     maximize: bool = False  # whether a larger objective is better
     shared: Path | None = None  # folder shared by the workers of this node; None: share nothing
-    stop_file: Path | None = None  # once it exists, the trial must end; slow work before an epoch checks for it
+    stop_file: Path | None = (
+        None  # once it exists, the trial must end; slow work before an epoch checks for it
+    )
     profile: Path | None = None  # folder for a profile of a few steps; None: no profile
     fold: Fold | None = None  # of a cross-validation, whose split replaces the usual one
     data_seed: int = 0  # seed for loading the data, the same for all trials of a sweep
-    accumulate: int = 1  # further micro-batches to split each batch into, because the trial ran out of memory
+    accumulate: int = (
+        1  # further micro-batches to split each batch into, because the trial ran out of memory
+    )
     trains: bool = True  # false: the trial is only restored, to be inspected, tested or exported
 
     @property
@@ -391,9 +411,15 @@ class Exported:
     """The files written by `Exporting.export` and the result of checking them."""
 
     files: Mapping[str, str]  # by format: name of the file or folder within ``folder``
-    usage: Mapping[str, str] = field(default_factory=dict)  # by format: lines of Python that load it
-    differences: Mapping[str, float] = field(default_factory=dict)  # by format: largest difference between predictions
-    metrics: Mapping[str, float] = field(default_factory=dict)  # metrics of the trial's model, evaluated at the export
+    usage: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by format: lines of Python that load it
+    differences: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by format: largest difference between predictions
+    metrics: Mapping[str, float] = field(
+        default_factory=dict
+    )  # metrics of the trial's model, evaluated at the export
     compared: str = ""  # what was compared, such as "360 validation examples"
     data: Mapping[str, str] = field(default_factory=dict)  # description of each part of the data
     preprocessing: str = ""  # the author's description of the preprocessing

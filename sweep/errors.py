@@ -165,7 +165,9 @@ def _split_message(error: BaseException | str) -> list[str]:
 
 WHOLE = "SWEEP_FULL_TRACEBACKS"
 _CALLING = re.compile(r"Exception encountered when calling (?:layer )?(.+?)\.?$")  # Keras
-_NAMED = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
+_NAMED = re.compile(
+    r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE
+)
 _USER_CODE, _GRAPH = "in user code:", "Graph execution error:"  # TensorFlow
 _VALUES = "  Label values: "  # all labels of the batch follow
 
@@ -183,7 +185,9 @@ def reason_of(error: BaseException) -> str:
 def describe_without_type(error: BaseException) -> str:
     """Describe an error in one line as `reason_of` does, but without its type; "" if nothing else is known."""
     cause = _find_cause(printable(str(error)).strip(), type(error).__name__)
-    is_own = type(error).__module__.startswith(("sweep.", "trainables."))  # its message already says what to change
+    is_own = type(error).__module__.startswith(
+        ("sweep.", "trainables.")
+    )  # its message already says what to change
     place = None if is_own else where_raised(error)
     return shortened(": ".join(part for part in (place, cause) if part))
 
@@ -216,11 +220,15 @@ def folded_traceback(error: BaseException) -> str:
     """
     summary = traceback.TracebackException.from_exception(error)
     for chained in () if os.environ.get(WHOLE) else _list_chained_errors(summary):
-        if any(is_author_file(frame.filename) for frame in chained.stack):  # otherwise no line of code would be left
+        if any(
+            is_author_file(frame.filename) for frame in chained.stack
+        ):  # otherwise no line of code would be left
             chained.stack = _Folded.fold(chained.stack)
     text = "".join(summary.format())
     for message in () if os.environ.get(WHOLE) else map(str, _list_chained_errors(summary)):
-        if message.startswith(_GRAPH):  # frames are part of the message, so they are not in the stack
+        if message.startswith(
+            _GRAPH
+        ):  # frames are part of the message, so they are not in the stack
             text = text.replace(message, _remove_library_frames(message))
     return printable(text)
 
@@ -232,14 +240,22 @@ def _find_cause(text: str, kind: str) -> str:
     """
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = lines[0].strip()
-    if first == _USER_CODE:  # frames of the traced code follow, and then the error itself as "TYPE: message"
+    if (
+        first == _USER_CODE
+    ):  # frames of the traced code follow, and then the error itself as "TYPE: message"
         starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"{kind}: ")]
         if starts:
             # its message may begin with a sentence of Keras or TensorFlow in turn
-            return _find_cause("\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: "), kind)
+            return _find_cause(
+                "\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: "), kind
+            )
         return lines[-1].strip()
     if first == _GRAPH:  # frames of the graph's nodes follow, and then the cause
-        plain = [line for line in lines[1:] if not line.startswith((" ", "\t", "Detected at node", "<stack traces"))]
+        plain = [
+            line
+            for line in lines[1:]
+            if not line.startswith((" ", "\t", "Detected at node", "<stack traces"))
+        ]
         if plain:
             return plain[0].strip().partition(_VALUES)[0]
         return first
@@ -248,7 +264,9 @@ def _find_cause(text: str, kind: str) -> str:
         causes = [line.strip() for line in following_lines if line.strip()]
         if causes:  # otherwise Keras has written only its sentence and the arguments
             # The cause is the last paragraph: Keras puts advice before it.
-            paragraphs = [part.strip() for part in "\n".join(following_lines).split("\n\n") if part.strip()]
+            paragraphs = [
+                part.strip() for part in "\n".join(following_lines).split("\n\n") if part.strip()
+            ]
             return f"{found[1]}: {_find_cause(paragraphs[-1], kind)}"
     return first
 
@@ -266,7 +284,9 @@ def _remove_library_frames(message: str) -> str:
         else:
             named = _NAMED.match(line)
         # the empty line after a hidden frame is left out, too
-        if line is not None and ((named and not is_author_file(named["file"])) or (hidden and not line.strip())):
+        if line is not None and (
+            (named and not is_author_file(named["file"])) or (hidden and not line.strip())
+        ):
             hidden += bool(named)
             continue
         if hidden:
@@ -277,7 +297,9 @@ def _remove_library_frames(message: str) -> str:
     return "\n".join(lines)
 
 
-def _list_chained_errors(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+def _list_chained_errors(
+    told: traceback.TracebackException,
+) -> Iterator[traceback.TracebackException]:
     """Yield an error and then, one after another, the errors that caused it, as far as a traceback shows them."""
     one: traceback.TracebackException | None = told
     while one is not None:
@@ -301,7 +323,11 @@ class _Folded(traceback.StackSummary):
             if hidden:
                 names = dict.fromkeys(get_package_name(one.filename) for one in hidden)
                 # in place of a file name and a line number: the packages, and how many frames are hidden
-                found.append(traceback.FrameSummary(", ".join(names), len(hidden), _FOLDED, lookup_line=False))
+                found.append(
+                    traceback.FrameSummary(
+                        ", ".join(names), len(hidden), _FOLDED, lookup_line=False
+                    )
+                )
                 hidden = []
             if frame is not None:
                 found.append(frame)
@@ -310,7 +336,9 @@ class _Folded(traceback.StackSummary):
     def format_frame_summary(self, frame_summary: traceback.FrameSummary) -> str:
         """Format one frame; a frame that stands for several library frames becomes ``... 5 frames of keras``."""
         if frame_summary.name == _FOLDED:
-            return f"  ... {counted(frame_summary.lineno or 0, 'frame')} of {frame_summary.filename}\n"
+            return (
+                f"  ... {counted(frame_summary.lineno or 0, 'frame')} of {frame_summary.filename}\n"
+            )
         return super().format_frame_summary(frame_summary)
 
 

@@ -41,7 +41,9 @@ class ForkServer:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(self.threads)),
             "CUDA_VISIBLE_DEVICES": "",  # a library that has found a GPU could not use it in a fork, nor may a trial
         }
-        self._errors = os.memfd_create("fork-server-errors")  # in memory, because a pipe or a disk may be full
+        self._errors = os.memfd_create(
+            "fork-server-errors"
+        )  # in memory, because a pipe or a disk may be full
         # The user's variables take precedence over sweep's settings, but not over ``own``.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
@@ -57,7 +59,9 @@ class ForkServer:
         if self._process.poll() is None:
             return ""
         written = os.pread(self._errors, os.fstat(self._errors).st_size, 0)
-        lines = written.decode(errors="replace").strip().splitlines()  # a traceback ends with the error
+        lines = (
+            written.decode(errors="replace").strip().splitlines()
+        )  # a traceback ends with the error
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def import_modules(self, modules: Sequence[str]) -> None:
@@ -112,7 +116,9 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
     the end of the outer block.
     """
     if _early_servers:
-        with suppress(OSError):  # an early server only saves time: `serving` tries again, and lets it be reported
+        with suppress(
+            OSError
+        ):  # an early server only saves time: `serving` tries again, and lets it be reported
             _correct_early_server(cpus, gpus)
         yield
         return
@@ -177,4 +183,6 @@ def serving(
         finally:
             failure = server.describe_failure()
             if failure:
-                say(f"workers have imported their libraries by themselves, which takes longer: {failure}")
+                say(
+                    f"workers have imported their libraries by themselves, which takes longer: {failure}"
+                )

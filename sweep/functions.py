@@ -27,7 +27,16 @@ from typing import Any, TypeAlias, cast
 
 from sweep import garbage
 from sweep.author_code import note_trainable
-from sweep.contract import Assignment, Devices, EpochReported, Facts, Incompatible, Report, Stopped, Trainable
+from sweep.contract import (
+    Assignment,
+    Devices,
+    EpochReported,
+    Facts,
+    Incompatible,
+    Report,
+    Stopped,
+    Trainable,
+)
 from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters, RecordedParams
@@ -57,7 +66,9 @@ class _TrialOver(BaseException):
 class Reporter:
     """The second argument of a function trainable: describes its trial, and is called to report one epoch."""
 
-    def __init__(self, assignment: Assignment, restored: Path | None, epoch: int, trained_s: float = 0.0) -> None:
+    def __init__(
+        self, assignment: Assignment, restored: Path | None, epoch: int, trained_s: float = 0.0
+    ) -> None:
         self.trial: int = assignment.trial
         self.seed: int = assignment.seed
         self.minutes: float | None = assignment.minutes
@@ -70,7 +81,9 @@ class Reporter:
         self._trained_s = trained_s  # until the last report
         self._training = RecordedParams(assignment.training, self.training_read)
         self._fold = assignment.fold
-        self._fold_read = assignment.fold is None  # whether the function has read `fold`, or need not
+        self._fold_read = (
+            assignment.fold is None
+        )  # whether the function has read `fold`, or need not
         self._restored = restored
         self._accumulate = assignment.accumulate
         self._objective = assignment.objective
@@ -99,7 +112,9 @@ class Reporter:
 
         The minutes include the time since the last report.
         """
-        return self._assignment.share_used(self.epoch, self._trained_s + time.perf_counter() - self._since)
+        return self._assignment.share_used(
+            self.epoch, self._trained_s + time.perf_counter() - self._since
+        )
 
     @property
     def restored(self) -> Path | None:
@@ -190,8 +205,12 @@ class Reporter:
                 metrics=values,
                 time=time.time(),
                 time_s=time_s,
-                learning_rate=None if learning_rate is None else _convert_to_float("learning_rate", learning_rate),
-                examples_per_s=None if examples_per_s is None else _convert_to_float("examples_per_s", examples_per_s),
+                learning_rate=None
+                if learning_rate is None
+                else _convert_to_float("learning_rate", learning_rate),
+                examples_per_s=None
+                if examples_per_s is None
+                else _convert_to_float("examples_per_s", examples_per_s),
             )
         )
         self._over = not self._answers.get()  # waits for the decision
@@ -337,7 +356,9 @@ class FunctionTrainable:
         """Raise Stopped if ``training.patience`` is exhausted."""
         training = {} if self._assignment is None else self._assignment.training
         if is_exhausted(self._waited, training):
-            raise Stopped(f"no better objective in {self._waited.waited} epochs (training.patience)")
+            raise Stopped(
+                f"no better objective in {self._waited.waited} epochs (training.patience)"
+            )
 
     def end_trial(self) -> str:
         """End the function if it waits in a report, by returning False to it, and wait until it has ended.
@@ -393,7 +414,9 @@ class FunctionTrainable:
         self._restored = folder
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
-        self._before_s = float(about.get("trained_s", 0.0))  # checkpoints of earlier releases lack it
+        self._before_s = float(
+            about.get("trained_s", 0.0)
+        )  # checkpoints of earlier releases lack it
         if "waited" in about:  # checkpoints of earlier releases lack it
             self._waited.restore(about["waited"])
         return self._epoch
@@ -501,9 +524,13 @@ def _convert_to_float(name: object, value: Any) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several elements
-        raise TypeError(f"report(): {name} is {shortened(repr(value), 200)}, expected a number") from None
+        raise TypeError(
+            f"report(): {name} is {shortened(repr(value), 200)}, expected a number"
+        ) from None
     except OverflowError:  # an integer; its digits may be more than Python prints
-        raise ValueError(f"report(): {name} is too large for a float, expected a number up to 1.8e308") from None
+        raise ValueError(
+            f"report(): {name} is too large for a float, expected a number up to 1.8e308"
+        ) from None
 
 
 def _seed_generators(seed: int) -> None:
@@ -530,7 +557,9 @@ def load_trainable(
     """
     garbage.collect_as_usual()  # models are about to be made in this process
     make_importable(folders)
-    imports.treat_as_author_package(trainable.partition(":")[0])  # before the import, which is seeded for it
+    imports.treat_as_author_package(
+        trainable.partition(":")[0]
+    )  # before the import, which is seeded for it
     with imports.seed_imports(seed):
         if given is None:
             loaded = _import_target(trainable)
@@ -549,7 +578,9 @@ def make_trainable_factory(target: object, name: str) -> Callable[[], Trainable]
     """
     if not isinstance(target, type):
         if not callable(target):
-            raise TrainableError(f"{name} is {shortened(repr(target), 100)}, expected a class or a function")
+            raise TrainableError(
+                f"{name} is {shortened(repr(target), 100)}, expected a class or a function"
+            )
         takes_report(target)  # only to raise TrainableError; the trainable asks again
         return partial(FunctionTrainable, target)
     missing = list_missing_methods(target)
@@ -575,7 +606,9 @@ def list_missing_methods(kind: type) -> list[str]:
     return missing
 
 
-def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
+def offers_method(
+    method: str, trainable: str, folders: Iterable[Path], given: object = None
+) -> bool:
     """Return whether trainables have the optional method ``method`` of the contract, without creating a trainable.
 
     Also returns True if only an instance could show it. The other arguments are those of `load_trainable`. Raises
@@ -592,7 +625,9 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
     return only_an_object_tells or callable(getattr(kind, method, None))
 
 
-def load_extension(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
+def load_extension(
+    target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str
+) -> Any:
     """Import and return the searcher, scheduler or the like that a sweep file names as ``module:Name``.
 
     Raises InputError if it cannot be imported or called, or is a class that lacks one of ``methods``; what a function
@@ -610,7 +645,9 @@ def load_extension(target: str, folders: Iterable[Path], where: str, methods: It
             what = f"lacks {', '.join(missing)}"
         else:
             what = "cannot be called"
-        raise InputError.one(where, f"{target} {what}", f"expected a class with all of {contract}: docs/extending.md")
+        raise InputError.one(
+            where, f"{target} {what}", f"expected a class with all of {contract}: docs/extending.md"
+        )
     return found
 
 

@@ -37,7 +37,9 @@ class Declaring:
     --from-hypermodel`.
     """
 
-    _declared: list[Declaration] | None = None  # collects the declarations; None: nothing is collected
+    _declared: list[Declaration] | None = (
+        None  # collects the declarations; None: nothing is collected
+    )
     # of the parameters declared so far, for later reads by name; filled only while declarations are collected
     _defaults: dict[str, Value]
     _declared_values: dict[str, Any]  # what the calls so far have returned
@@ -70,7 +72,9 @@ class Declaring:
         """
         keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
         # a range, because a list of all values may be long
-        in_steps = range(_convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1))
+        in_steps = range(
+            _convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1)
+        )
         if sampling == "log" and step:
             choices = keys["values"]
         else:
@@ -94,7 +98,9 @@ class Declaring:
 
         The arguments, the result for a parameter that does not apply, and the errors are those of `Int`.
         """
-        keys = _describe_range(name, float(min_value), float(max_value), step, sampling, whole=False)
+        keys = _describe_range(
+            name, float(min_value), float(max_value), step, sampling, whole=False
+        )
         default_value = _convert_scalar(min_value if default is None else default)
         value = self._declare(name, keys, default_value, (), parent_name, parent_values)
         return None if value is None else _check_number(name, value)
@@ -120,25 +126,40 @@ class Declaring:
             default_value = _convert_scalar(default)
         all_hashable = all(isinstance(value, Hashable) for value in plain)
         choices = plain if all_hashable else ()  # they are put in sets, which a list cannot be
-        return self._declare(name, {"values": plain}, default_value, choices, parent_name, parent_values)
+        return self._declare(
+            name, {"values": plain}, default_value, choices, parent_name, parent_values
+        )
 
     def Boolean(
-        self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
+        self,
+        name: str,
+        default: bool = False,
+        parent_name: str | None = None,
+        parent_values: Any = None,
     ) -> Any:
         """Return the trial's value, True or False, otherwise ``default``.
 
         Return None if the parameter does not apply, as in `Int`. Raises TypeError for any other value.
         """
-        value = self._declare(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
+        value = self._declare(
+            name, {"values": [False, True]}, default, (False, True), parent_name, parent_values
+        )
         return None if value is None else _require_bool(name, value)
 
-    def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
+    def Fixed(
+        self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None
+    ) -> Any:
         """Return the trial's value of this parameter, otherwise ``value``.
 
         Return None if the parameter does not apply, as in `Int`.
         """
         return self._declare(
-            name, {"value": _convert_scalar(value)}, _convert_scalar(value), (), parent_name, parent_values
+            name,
+            {"value": _convert_scalar(value)},
+            _convert_scalar(value),
+            (),
+            parent_name,
+            parent_values,
         )
 
     @contextmanager
@@ -189,7 +210,10 @@ class Declaring:
         name = self._prefix + name
         conditions = self._within
         if parent_name is not None:
-            conditions = (*conditions, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
+            conditions = (
+                *conditions,
+                (self._prefix + parent_name, _convert_to_tuple(parent_values)),
+            )
         if self._declared is not None:
             self._declared.append(Declaration(name, keys, default, choices, dict(conditions)))
         applies = self._are_met(conditions)
@@ -243,7 +267,9 @@ def _describe_range(
     return {"values": [float(value) for value in values]}
 
 
-def _list_stepped_values(name: str, low: float, high: float, step: float, sampling: str | None) -> list[Decimal]:
+def _list_stepped_values(
+    name: str, low: float, high: float, step: float, sampling: str | None
+) -> list[Decimal]:
     """Return ``low`` and the values up to ``high`` that follow it, by adding ``step`` or, with log, multiplying by it.
 
     Raises ValueError if the values would never exceed ``high``, or if they begin at 0 or below with log.
@@ -251,9 +277,13 @@ def _list_stepped_values(name: str, low: float, high: float, step: float, sampli
     # decimal arithmetic gives 0.3 where floats give 0.30000000000000004
     first, size, last = (Decimal(str(number)) for number in (low, step, high))
     if sampling == "log" and first <= 0:
-        raise ValueError(f"parameter {name!r} begins at {low} with sampling log, expected a positive number")
+        raise ValueError(
+            f"parameter {name!r} begins at {low} with sampling log, expected a positive number"
+        )
     if sampling == "log" and size <= 1:
-        raise ValueError(f"parameter {name!r} has a step of {step} with sampling log, expected one above 1")
+        raise ValueError(
+            f"parameter {name!r} has a step of {step} with sampling log, expected one above 1"
+        )
     if size <= 0:
         raise ValueError(f"parameter {name!r} has a step of {step}, expected a positive number")
     values = [first]
@@ -309,7 +339,9 @@ def _recording_all_reads(method: Any) -> Any:
     """Wrap a method of dict so that a call records all parameters as read."""
 
     def read_all(watched: RecordedParams, *arguments: Any) -> Any:
-        watched.seen.update(dict.keys(watched))  # `watched.keys` is wrapped, and would call this function again
+        watched.seen.update(
+            dict.keys(watched)
+        )  # `watched.keys` is wrapped, and would call this function again
         return method(watched, *arguments)
 
     return read_all
@@ -334,11 +366,17 @@ class RecordedParams(dict[str, Value]):
         self.seen.add(name)
         return super().get(name, default)
 
-    __iter__, keys, values, items = map(_recording_all_reads, (dict.__iter__, dict.keys, dict.values, dict.items))
-    copy, __or__, __ror__, __eq__ = map(_recording_all_reads, (dict.copy, dict.__or__, dict.__ror__, dict.__eq__))
+    __iter__, keys, values, items = map(
+        _recording_all_reads, (dict.__iter__, dict.keys, dict.values, dict.items)
+    )
+    copy, __or__, __ror__, __eq__ = map(
+        _recording_all_reads, (dict.copy, dict.__or__, dict.__ror__, dict.__eq__)
+    )
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Value]]]:
-        return dict, (dict(dict.items(self)),)  # a pickled copy is a plain dict, which records nothing
+        return dict, (
+            dict(dict.items(self)),
+        )  # a pickled copy is a plain dict, which records nothing
 
 
 class ReadMark(Enum):
@@ -430,13 +468,17 @@ class Hyperparameters(Declaring):
         for name, value in self._params.items():
             if name not in changes:
                 kept[name] = value
-        changed._set_params(kept | {name: value for name, value in changes.items() if value is not None})
+        changed._set_params(
+            kept | {name: value for name, value in changes.items() if value is not None}
+        )
         changed._seen = self._seen
         changed._changed = self._changed | set(changes)
         changed._live = self._live
         changed._defaults = self._defaults
         changed._declared_values = self._declared_values
-        changed._lengths = dict(self._lengths)  # `set_lengths` of the copy must not change the original
+        changed._lengths = dict(
+            self._lengths
+        )  # `set_lengths` of the copy must not change the original
         changed._ends_by_time = self._ends_by_time
         return changed
 
@@ -452,10 +494,14 @@ class Hyperparameters(Declaring):
         return value
 
     def __getattr__(self, name: str) -> Value | NestedParameters:
-        if name.startswith("_"):  # such as those that `copy` and `pickle` look for, perhaps before `__init__` has run
+        if name.startswith(
+            "_"
+        ):  # such as those that `copy` and `pickle` look for, perhaps before `__init__` has run
             raise AttributeError(name)
         if name in self._groups:
-            self._record_read(name, ReadMark.ABSENT)  # of a group, it records the presence, not this value
+            self._record_read(
+                name, ReadMark.ABSENT
+            )  # of a group, it records the presence, not this value
             return NestedParameters(self, name)
         if isinstance(value := self._read(name), ReadMark):
             raise AttributeError(self._describe_missing(name))
@@ -464,7 +510,9 @@ class Hyperparameters(Declaring):
     def __contains__(self, name: str) -> bool:
         present = self.peek(name) is not ReadMark.ABSENT
         for record in self._records:
-            record.setdefault(name, ReadMark.PRESENT if present or name in self._groups else ReadMark.ABSENT)
+            record.setdefault(
+                name, ReadMark.PRESENT if present or name in self._groups else ReadMark.ABSENT
+            )
         return present or name in self._defaults
 
     def __iter__(self) -> Iterator[str]:
@@ -579,7 +627,10 @@ class Hyperparameters(Declaring):
         if meaning is not None and default is not None and self.peek(name) is ReadMark.ABSENT:
             return float(self.get(name, default))  # the default is a number, not one of the choices
         return table.convert_to_number(
-            name, self._get_or_default(name, default), meaning, table.choose_bounds(name, bounds, standard=standard)
+            name,
+            self._get_or_default(name, default),
+            meaning,
+            table.choose_bounds(name, bounds, standard=standard),
         )
 
     def serve_live(self, source: Callable[..., Any]) -> None:
@@ -628,7 +679,9 @@ class Hyperparameters(Declaring):
     def _set_params(self, params: dict[str, Value]) -> None:
         """Set the parameters, and find the groups that contain them: ``aug`` is the group of ``aug.kind``."""
         self._params = params
-        self._groups = {key[:end] for key in params for end, letter in enumerate(key) if letter == "."}
+        self._groups = {
+            key[:end] for key in params for end, letter in enumerate(key) if letter == "."
+        }
 
     def _list_below(self, name: str) -> tuple[str, ...]:
         """Return the full names of the parameters below a group; all names for ""."""
@@ -637,7 +690,9 @@ class Hyperparameters(Declaring):
     def _record_read(self, name: str, value: Value | ReadMark) -> None:
         """Add a read to all open records; of a group only that it exists, unless the record has an entry for it."""
         for record in self._records:
-            if name in self._groups:  # a group: what was read is that parameters exist below this name
+            if (
+                name in self._groups
+            ):  # a group: what was read is that parameters exist below this name
                 record.setdefault(name, ReadMark.PRESENT)
             else:
                 record[name] = value
@@ -649,7 +704,9 @@ class Hyperparameters(Declaring):
             self._seen.update(then)
             return self._list_below(name) == then
         if isinstance(then, ReadMark):
-            return (now is not ReadMark.ABSENT or name in self._groups) is (then is ReadMark.PRESENT)
+            return (now is not ReadMark.ABSENT or name in self._groups) is (
+                then is ReadMark.PRESENT
+            )
         return type(now) is type(then) and now == then  # True is not 1, and 1 is not 1.0
 
     def _read(self, name: str) -> Value | ReadMark:

@@ -40,8 +40,12 @@ NOTHING_STARTED = "interrupted before anything was started; run the command agai
 class Interruption:
     """Handles Ctrl-C and SIGTERM in this process: counts the signals, and calls an action at each."""
 
-    def __init__(self, first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False) -> None:
-        self.last_words = NOTHING_STARTED  # printed when a process that belongs to sweep ends at a signal
+    def __init__(
+        self, first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False
+    ) -> None:
+        self.last_words = (
+            NOTHING_STARTED  # printed when a process that belongs to sweep ends at a signal
+        )
         self._acts = (first, second)
         self._breaks = breaks  # whether `breakable` blocks may be interrupted
         self._lock = threading.Lock()  # protects the next two; handlers never take it
@@ -71,7 +75,9 @@ class Interruption:
         self._ears = heard, written = os.pipe()
         os.set_blocking(written, False)  # as `set_wakeup_fd` requires
         self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-        threading.Thread(target=self._read_signals, args=(heard,), name="sweep-signals", daemon=True).start()
+        threading.Thread(
+            target=self._read_signals, args=(heard,), name="sweep-signals", daemon=True
+        ).start()
         # last, because from here on signals come to the handler, the pipe and the thread
         self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
 
@@ -91,7 +97,9 @@ class Interruption:
         """
         self.finish()
         for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python code
+            signal.signal(
+                number, signal.SIG_DFL if handler is None else handler
+            )  # None: not set by Python code
         if self._ears is not None:
             signal.set_wakeup_fd(self._wakeup)
             os.write(self._ears[1], _OVER)  # ends the thread, which closes the other end
@@ -99,7 +107,9 @@ class Interruption:
             os.close(self.terminal)
 
     @contextmanager
-    def replacing_actions(self, first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
+    def replacing_actions(
+        self, first: Callable[[], None], second: Callable[[], None]
+    ) -> Iterator[None]:
         """Replace the actions inside the block: ``first`` is for the first signal, ``second`` for each later one.
 
         They are called in a thread, and the end of the block waits for them for about 2 s at most. Signals that came
@@ -138,7 +148,9 @@ class Interruption:
         while (number := os.read(heard, 1)) not in (_OVER, b""):
             if number[0] in _SIGNALS and self._own_signals:  # sent by `_resend_missed_signal`
                 self._own_signals -= 1
-            elif number[0] in _SIGNALS:  # Python also writes other signals, if code has set a handler for them
+            elif (
+                number[0] in _SIGNALS
+            ):  # Python also writes other signals, if code has set a handler for them
                 self._act_on_signal()
         os.close(heard)
 
@@ -147,9 +159,13 @@ class Interruption:
         with self._lock:
             self._heard += 1
             # the first action, or from the second signal on the second one
-            act = threading.Thread(target=self._acts[self._heard > 1], name="sweep-signal", daemon=True)
+            act = threading.Thread(
+                target=self._acts[self._heard > 1], name="sweep-signal", daemon=True
+            )
             act.start()
-            act.join(_PATIENCE_S)  # an action that waits for a terminal must not keep the next signal from acting
+            act.join(
+                _PATIENCE_S
+            )  # an action that waits for a terminal must not keep the next signal from acting
         if self._breaks and self._heard > 1 and hasattr(signal, "pthread_kill"):  # not on Windows
             self._resend_missed_signal()
 
@@ -221,7 +237,9 @@ def handle_signals(
     signals count, and ``breaks`` has no effect. Outside of the main thread, signals are not handled.
     """
     global _active
-    if threading.current_thread() is not threading.main_thread():  # Python allows no handlers to be set there
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # Python allows no handlers to be set there
         yield Interruption(first, second)
         return
     if _active is not None:
@@ -285,7 +303,9 @@ def _after_fork(*, child: bool) -> None:
         return
     try:
         if child:
-            signal.set_wakeup_fd(-1)  # otherwise the child's signals would be written to its parent's pipe
+            signal.set_wakeup_fd(
+                -1
+            )  # otherwise the child's signals would be written to its parent's pipe
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _active = None

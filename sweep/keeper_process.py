@@ -76,7 +76,9 @@ class KeeperServer:
 
     def serve(self, listener: socket.socket) -> None:
         """Run the command lines that come in at ``listener`` one after another; return when the keeper has to end."""
-        threading.Thread(target=self._accept_connections, args=(listener,), name="keeper-accepts", daemon=True).start()
+        threading.Thread(
+            target=self._accept_connections, args=(listener,), name="keeper-accepts", daemon=True
+        ).start()
         while True:
             try:
                 request = self._requests.get(timeout=LOOK_S)
@@ -110,7 +112,9 @@ class KeeperServer:
         interruption.send_exit_code = partial(send_exit_code, request.connection)
         interruption.start_handling_signals()  # before the first one can come
         is_over = threading.Event()
-        threading.Thread(target=forward_signals, args=(request.connection, is_over), daemon=True).start()
+        threading.Thread(
+            target=forward_signals, args=(request.connection, is_over), daemon=True
+        ).start()
         try:
             os.chdir(content["folder"])  # which may have been deleted since the command was started
             code = self._run_command(content["arguments"], content["program"])
@@ -165,8 +169,12 @@ class KeeperServer:
         It must if no command runs and its time is over with no page open, its Ray has ended, memory is short, or it
         was asked to.
         """
-        is_lost = self._has_run and not self._kept.is_running  # before the first command, there is no Ray yet
-        is_needed = not is_lost and (time.monotonic() < self._until or places.is_page_open(self._place))
+        is_lost = (
+            self._has_run and not self._kept.is_running
+        )  # before the first command, there is no Ray yet
+        is_needed = not is_lost and (
+            time.monotonic() < self._until or places.is_page_open(self._place)
+        )
         with self._lock:
             # busy from the acceptance of a command on, while it may still be in the queue
             if not self._is_busy and (not is_needed or _is_memory_short()):
@@ -222,7 +230,9 @@ class KeeperServer:
                 reason = self._find_difference(content)
                 refused = bool(reason)
                 if refused:
-                    self._is_over = True  # so that the command can start another keeper in its place
+                    self._is_over = (
+                        True  # so that the command can start another keeper in its place
+                    )
                     self._refuse(connection, reason)
                 else:
                     self._is_busy = True
@@ -377,7 +387,9 @@ def main() -> None:
     with place.with_suffix(".lock").open("a") as lock:
         deadline = time.monotonic() + FIRST_S
         while not _try_to_lock(lock):
-            if place.exists() or time.monotonic() > deadline:  # the other process serves commands, or hangs
+            if (
+                place.exists() or time.monotonic() > deadline
+            ):  # the other process serves commands, or hangs
                 return
             time.sleep(0.05)  # the one before is about to end
         _serve(place)

@@ -18,7 +18,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sweep.read_recorder import recorder
 
-Use: TypeAlias = Literal["file", "hdf5", "prefix", "folder", "pattern", "written", "copied", "process"]
+Use: TypeAlias = Literal[
+    "file", "hdf5", "prefix", "folder", "pattern", "written", "copied", "process"
+]
 """What a native function does with the file that its first argument names.
 
 ``prefix``: it reads all files whose paths begin with it. ``pattern``: it lists the folder of the pattern. ``copied``:
@@ -60,15 +62,23 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
         NativeReader(f"{_TENSORFLOW_OPS}.gen_io_ops", "save_v2", "written"),
         NativeReader("tensorflow.python.data.ops.readers", "TFRecordDatasetV2.__init__", "file"),
         NativeReader("tensorflow.python.data.ops.readers", "TextLineDatasetV2.__init__", "file"),
-        NativeReader("tensorflow.python.data.ops.readers", "FixedLengthRecordDatasetV2.__init__", "file"),
+        NativeReader(
+            "tensorflow.python.data.ops.readers", "FixedLengthRecordDatasetV2.__init__", "file"
+        ),
         NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset", "file"),
         NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset_v2", "file"),
         NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "load_dataset", "prefix"),
-        NativeReader(f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file", 1),
-        NativeReader("tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"),
+        NativeReader(
+            f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file", 1
+        ),
+        NativeReader(
+            "tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"
+        ),
     ),
     "h5py": (NativeReader("h5py", "File.__init__", "hdf5"),),
-    "multiprocessing.process": (NativeReader("multiprocessing.process", "BaseProcess.start", "process"),),
+    "multiprocessing.process": (
+        NativeReader("multiprocessing.process", "BaseProcess.start", "process"),
+    ),
     "cv2": (NativeReader("cv2", "imread", "file"), NativeReader("cv2", "imreadmulti", "file")),
     "polars": tuple(
         NativeReader("polars", f"{kind}_{form}", "file")
@@ -105,7 +115,9 @@ def install() -> None:
 class _Finder:
     """A finder of modules that replaces the functions in `READERS` as soon as their module has been imported."""
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> Any:
         """Return the spec of a module in `READERS` from Python's own finder; None for others, and if not found.
 
         The spec's loader also replaces the functions once it has executed the module.
@@ -137,7 +149,9 @@ def _replace_functions(name: str) -> None:
             owner = getattr(owner, part, None)
         original = getattr(owner, function, None)
         if original is not None and not hasattr(original, "observed_by_sweep"):
-            skipped = reader.position + isinstance(owner, type)  # a method has ``self`` as one more argument
+            skipped = reader.position + isinstance(
+                owner, type
+            )  # a method has ``self`` as one more argument
             replacement: Callable[..., Any]
             if reader.is_public_class:
                 replacement = _derive_reader(original, reader)
@@ -146,7 +160,9 @@ def _replace_functions(name: str) -> None:
             setattr(owner, function, replacement)
 
 
-def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
+def _wrap_reader(
+    original: Callable[..., Any], reader: NativeReader, skipped: int
+) -> Callable[..., Any]:
     """Return a function that records the path in its arguments and then calls the original.
 
     The first ``skipped`` arguments are not the path; they include ``self`` of a method.
@@ -157,7 +173,9 @@ def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: in
     def record_and_call(*args: Any, **kwargs: Any) -> Any:
         named = [kwargs[name] for name in names if name in kwargs]
         # in the order of the parameters, as if all arguments had been passed by position
-        given = [*args, *named, *(value for name, value in kwargs.items() if name not in names)][skipped:]
+        given = [*args, *named, *(value for name, value in kwargs.items() if name not in names)][
+            skipped:
+        ]
         if reader.use == "process":
             recorder.note_process()
         elif given:  # otherwise the path is missing, and the original raises the error

@@ -59,9 +59,16 @@ def prepare_streams() -> None:
         else:
             encoding = stream.encoding
         raw = io.FileIO(number, "w", closefd=False)
-        buffered = number == 1 and not raw.isatty()  # as in Python: people see each line at once, pipes get blocks
+        buffered = (
+            number == 1 and not raw.isatty()
+        )  # as in Python: people see each line at once, pipes get blocks
         kind = _Recorded if number == 1 else io.TextIOWrapper
-        made = kind(io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=not buffered)
+        made = kind(
+            io.BufferedWriter(raw),
+            encoding=encoding,
+            errors="backslashreplace",
+            line_buffering=not buffered,
+        )
         setattr(sys, name, made)
 
 
@@ -70,7 +77,9 @@ def open_closed_streams() -> None:
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # otherwise the next opened file, such as a log, would receive what is printed
+        except (
+            OSError
+        ):  # otherwise the next opened file, such as a log, would receive what is printed
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
 
 

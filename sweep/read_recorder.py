@@ -38,7 +38,9 @@ _LOOKUPS = frozenset({"open", "os.listdir"})
 _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
 """Files that call the author's code; the frames that called these files have no part in what a trial reads."""
 
-_hashes: dict[tuple[str, int, int, int, int], str] = {}  # by path and everything that changes with the content
+_hashes: dict[
+    tuple[str, int, int, int, int], str
+] = {}  # by path and everything that changes with the content
 
 
 class AuthorLine(NamedTuple):
@@ -96,7 +98,9 @@ class ReadRecorder:
         self._apart = Reads()  # reads inside `apart` blocks
         self._session = ""  # name of the sweep whose trials run
         self._written: set[str] = set()  # files and folders created by this process
-        self._set_variables: dict[str, str] = {}  # digests of variables before the author's code set them
+        self._set_variables: dict[
+            str, str
+        ] = {}  # digests of variables before the author's code set them
         self._excluded: list[str] = []  # folders of sweep itself
         self._code: dict[str, str] = {}  # digest of each of the author's modules that ran, by file
         self._in_trial = 0  # number of open `in_trial` blocks
@@ -160,7 +164,9 @@ class ReadRecorder:
             is_cell = file.startswith("<") or "ipykernel" in file
             if is_cell or file in modules:
                 self._reads.add(before.by_file[file])
-        self._reads.by_file = before.by_file  # of all files: the modules of a later sweep may be others
+        self._reads.by_file = (
+            before.by_file
+        )  # of all files: the modules of a later sweep may be others
 
     def continue_session(self, name: str) -> None:
         """Keep all reads so far when trials of the sweep ``name`` begin, because they may use data read earlier.
@@ -217,10 +223,14 @@ class ReadRecorder:
         A file that has changed between the two reads is a reason why the trial cannot be reused. Files that this
         process has written do not count; they are also removed from ``reads``.
         """
-        reads.files = {path: found for path, found in reads.files.items() if not self._was_written(path)}
+        reads.files = {
+            path: found for path, found in reads.files.items() if not self._was_written(path)
+        }
         for path, found in reads.files.items():
             if self._reads.files.get(path, found) != found:
-                self._reads.unknown.setdefault(f"reads {path}, which has changed since it was read first", None)
+                self._reads.unknown.setdefault(
+                    f"reads {path}, which has changed since it was read first", None
+                )
         self._reads.add(reads)
 
     @property
@@ -244,7 +254,9 @@ class ReadRecorder:
         """
         return self._set_variables.get(name) or digest_environment_variable(name)
 
-    def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
+    def note_native_read(
+        self, paths: Iterable[object], *, reader: str, folder: bool = False
+    ) -> None:
         """Record the reading of files or folders by the native function ``reader``, if the author's code caused it.
 
         With ``folder``, the paths are those of folders that are listed. A path that is not a text, such as a symbolic
@@ -316,10 +328,14 @@ class ReadRecorder:
             return  # a file descriptor: its file was opened earlier
         # `os.open`, which has no mode, may get a folder's descriptor, which its event does not name. If it may create
         # the file, the path is taken as one in the working folder.
-        is_by_descriptor = args[1] is None and not flags & os.O_CREAT and not _make_path(path).is_absolute()
+        is_by_descriptor = (
+            args[1] is None and not flags & os.O_CREAT and not _make_path(path).is_absolute()
+        )
         if is_by_descriptor:
             if not _is_removal():
-                self._note_unknown("opens a file by a path that may be relative to a folder's descriptor")
+                self._note_unknown(
+                    "opens a file by a path that may be relative to a folder's descriptor"
+                )
             return
         access = flags & os.O_ACCMODE
         is_new = not _make_path(path).exists()
@@ -332,7 +348,9 @@ class ReadRecorder:
 
     def _note_read(self, path: object, add: Callable[[object, AuthorLine], None]) -> None:
         """Record a file or folder by calling ``add`` with the author's line, if reading it counts and there is one."""
-        if self._resolve(path) is None:  # true for most files; checked first because inspecting the stack takes longer
+        if (
+            self._resolve(path) is None
+        ):  # true for most files; checked first because inspecting the stack takes longer
             return
         place = self._find_author_line()
         if place is not None:
@@ -346,7 +364,9 @@ class ReadRecorder:
         name = self._choose_recorded_path(path, resolved)
         found = fingerprint_file(name)
         if self._reads.files.get(name, found) != found:
-            self._add_unknown(f"{place.line}reads {name}, which has changed since it was read first", place)
+            self._add_unknown(
+                f"{place.line}reads {name}, which has changed since it was read first", place
+            )
             return
         for reads in self._find_records(place):
             reads.files.setdefault(name, found)
@@ -368,7 +388,10 @@ class ReadRecorder:
 
     def _find_records(self, place: AuthorLine) -> list[Reads]:
         """Return the records that a read by this line is added to: that of all reads, and those by author's file."""
-        return [self._reads, *(self._reads.by_file.setdefault(file, Reads()) for file in place.files)]
+        return [
+            self._reads,
+            *(self._reads.by_file.setdefault(file, Reads()) for file in place.files),
+        ]
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
         """Record the listing of a folder."""
@@ -409,7 +432,9 @@ class ReadRecorder:
 
     def _on_library_load(self, args: tuple[Any, ...]) -> None:
         """Record a shared library that is loaded by its path as read."""
-        if isinstance(args[0], str) and os.sep in args[0]:  # other names are found among the system's libraries
+        if (
+            isinstance(args[0], str) and os.sep in args[0]
+        ):  # other names are found among the system's libraries
             self._note_read(args[0], self._add_file)
 
     def _on_sqlite_connect(self, args: tuple[Any, ...]) -> None:
@@ -445,14 +470,20 @@ class ReadRecorder:
         If a line of the author's caused that, its file is recorded as read, too.
         """
         code = args[0]
-        if not isinstance(code, CodeType) or code.co_name != "<module>" or code.co_filename.startswith("<"):
+        if (
+            not isinstance(code, CodeType)
+            or code.co_name != "<module>"
+            or code.co_filename.startswith("<")
+        ):
             return
         if not is_author_file(code.co_filename):
             return
         file = Path(code.co_filename)
         if file.is_file():
             place = self._find_author_line(importing=True)
-            if place is not None:  # the name of the module may be computed, perhaps from what was read
+            if (
+                place is not None
+            ):  # the name of the module may be computed, perhaps from what was read
                 self._add_file(file, place)
             # after `_add_file`, which leaves out files that are recorded here
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -493,7 +524,9 @@ class ReadRecorder:
 
     def _was_written(self, name: str) -> bool:
         """Return whether this process has created the file ``name`` (a path) or one of the folders that contain it."""
-        return name in self._written or any(str(parent) in self._written for parent in Path(name).parents)
+        return name in self._written or any(
+            str(parent) in self._written for parent in Path(name).parents
+        )
 
     def _resolve(self, path: object) -> str | None:
         """Return the absolute path of a file with all links resolved; None if reading it does not count.
@@ -553,11 +586,15 @@ class ReadRecorder:
             is_in_library = is_in_library and _is_of_python(file)
             if is_author_file(file) and self._is_counted(frame):
                 return _make_author_line(frame)
-            if file.endswith(_BOUNDARIES):  # it calls the author's code, of which no frame was found
+            if file.endswith(
+                _BOUNDARIES
+            ):  # it calls the author's code, of which no frame was found
                 return None
             is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
             frame = frame.f_back
-        is_foreign_thread = threading.current_thread() is not threading.main_thread() and not is_machinery
+        is_foreign_thread = (
+            threading.current_thread() is not threading.main_thread() and not is_machinery
+        )
         if is_foreign_thread and self._in_trial:
             return AuthorLine("a thread ")
         return None
@@ -606,7 +643,9 @@ def _make_author_line(frame: FrameType) -> AuthorLine:
         if is_author_file(outer.f_code.co_filename):
             files[outer.f_code.co_filename] = None
         outer = outer.f_back
-    return AuthorLine(f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name} ", tuple(files))
+    return AuthorLine(
+        f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name} ", tuple(files)
+    )
 
 
 def fingerprint_file(path: str) -> str:
@@ -629,7 +668,9 @@ def fingerprint_file(path: str) -> str:
     if key not in _hashes:
         try:
             with Path(path).open("rb") as file:
-                _hashes[key] = f"{found.st_size} bytes {hashlib.file_digest(file, 'sha256').hexdigest()}"
+                _hashes[key] = (
+                    f"{found.st_size} bytes {hashlib.file_digest(file, 'sha256').hexdigest()}"
+                )
         except OSError as error:
             return f"unreadable ({error.strerror})"
     return _hashes[key]
@@ -661,7 +702,11 @@ def _is_removal() -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename == shutil.__file__ and "rmtree" in frame.f_code.co_name
+    return (
+        frame is not None
+        and frame.f_code.co_filename == shutil.__file__
+        and "rmtree" in frame.f_code.co_name
+    )
 
 
 def _reports_on_machine(args: tuple[Any, ...]) -> bool:
@@ -687,8 +732,22 @@ def digest_environment_variable(name: str) -> str:
 
 
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"
-_IMPORT_SYSTEM = ("<frozen importlib", "<frozen zipimport", f"{_PYTHON}importlib{os.sep}", f"{_PYTHON}pkgutil.py")
-_MACHINE_PROGRAMS = ("getconf", "hostname", "ldconfig", "lscpu", "nproc", "nvidia-smi", "sysctl", "uname")
+_IMPORT_SYSTEM = (
+    "<frozen importlib",
+    "<frozen zipimport",
+    f"{_PYTHON}importlib{os.sep}",
+    f"{_PYTHON}pkgutil.py",
+)
+_MACHINE_PROGRAMS = (
+    "getconf",
+    "hostname",
+    "ldconfig",
+    "lscpu",
+    "nproc",
+    "nvidia-smi",
+    "sysctl",
+    "uname",
+)
 _PROGRAM_EVENTS = (
     "subprocess.Popen",
     "os.system",

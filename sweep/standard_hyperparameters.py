@@ -79,7 +79,9 @@ class Names:
     number: Number | None
     said: str
     zero: str = ""
-    known: tuple[str, ...] = ()  # names that are known without looking into the model; others are taken as well
+    known: tuple[
+        str, ...
+    ] = ()  # names that are known without looking into the model; others are taken as well
 
     def accepts(self, value: Value) -> bool:
         if isinstance(value, str) or (isinstance(value, list) and value):
@@ -93,7 +95,18 @@ class Names:
 Bounds: TypeAlias = Number | Flag | Words | Names
 
 OPTIMIZERS = (
-    *("adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "lamb", "lion", "muon"),
+    *(
+        "adadelta",
+        "adafactor",
+        "adagrad",
+        "adam",
+        "adamax",
+        "adamw",
+        "ftrl",
+        "lamb",
+        "lion",
+        "muon",
+    ),
     *("nadam", "rmsprop", "schedule_free_adamw", "sgd"),
 )
 """The optimizers of Keras; a newer one may have more."""
@@ -109,13 +122,17 @@ _OFF = Number(0, zero="off")
 _SHARE_OFF = replace(_SHARE, zero="off")
 
 FRAME: Mapping[str, Bounds] = {
-    **dict.fromkeys(("batch_size", "per_replica_batch_size", "validation_batch_size", "micro_batches"), _COUNT),
+    **dict.fromkeys(
+        ("batch_size", "per_replica_batch_size", "validation_batch_size", "micro_batches"), _COUNT
+    ),
     **dict.fromkeys(("steps_per_epoch", "validation_steps", "shuffle_buffer", "swa_from"), _COUNT),
     **dict.fromkeys(("clipnorm", "global_clipnorm", "clipvalue", "sam_rho"), _OFF),
     **dict.fromkeys(("mixup", "cutmix"), Number(0, 1e6, zero="off")),
     "ema_momentum": _SHARE_OFF,
     "random_erasing": _SHARE_OFF,
-    "frozen_layers": Names(Number(0, whole=True), "a whole number from 0, or names of layers", zero="none"),
+    "frozen_layers": Names(
+        Number(0, whole=True), "a whole number from 0, or names of layers", zero="none"
+    ),
     **dict.fromkeys(("shuffle", "cache_features", "gradient_checkpointing"), Flag()),
 }
 """Bounds of the hyperparameters that every `KerasTrainable` reads, whichever methods are overridden."""
@@ -138,13 +155,19 @@ OVERRIDABLE: Mapping[str, Bounds] = {
     **dict.fromkeys(("weight_decay", "adam_weight_decay"), _OFF),
     **dict.fromkeys(("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho"), _SHARE),
     "momentum": _SHARE_OFF,
-    **dict.fromkeys(("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio"), _FROM_0),
+    **dict.fromkeys(
+        ("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio"), _FROM_0
+    ),
     "initial_accumulator_value": _FROM_0,
-    **dict.fromkeys((f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")), _OFF),
+    **dict.fromkeys(
+        (f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")), _OFF
+    ),
     **dict.fromkeys(("beta_2_decay", "learning_rate_power"), Number(high=0)),
     **dict.fromkeys(("beta", "muon_a", "muon_b", "muon_c", "rms_rate"), Number()),
     "ns_steps": _COUNT,
-    **dict.fromkeys(("amsgrad", "nesterov", "centered", "relative_step", "exclude_embeddings"), Flag()),
+    **dict.fromkeys(
+        ("amsgrad", "nesterov", "centered", "relative_step", "exclude_embeddings"), Flag()
+    ),
     "exclude_layers": Names(None, "names of layers"),
     "layer_decay": _SHARE,
     "layer_rates.*": Number(0, zero="these layers are not trained"),
@@ -160,9 +183,24 @@ An author's override may use the same name differently.
 """
 
 OF_OPTIMIZERS = (
-    *("weight_decay", "adam_weight_decay", "momentum", "nesterov", "amsgrad", "centered", "relative_step"),
+    *(
+        "weight_decay",
+        "adam_weight_decay",
+        "momentum",
+        "nesterov",
+        "amsgrad",
+        "centered",
+        "relative_step",
+    ),
     *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "epsilon", "epsilon_1", "epsilon_2"),
-    *("beta", "beta_2_decay", "clip_threshold", "adam_lr_ratio", "initial_accumulator_value", "learning_rate_power"),
+    *(
+        "beta",
+        "beta_2_decay",
+        "clip_threshold",
+        "adam_lr_ratio",
+        "initial_accumulator_value",
+        "learning_rate_power",
+    ),
     *(f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")),
     *("muon_a", "muon_b", "muon_c", "rms_rate", "ns_steps", "exclude_layers", "exclude_embeddings"),
 )
@@ -178,7 +216,10 @@ CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 
 OF_METHODS: Mapping[str, tuple[str, ...]] = {
     "optimizer": ("optimizer", *OF_OPTIMIZERS),
-    "schedule": ("lr_schedule", *(name for name in OVERRIDABLE if name.startswith("lr_") and name != "lr_scaling")),
+    "schedule": (
+        "lr_schedule",
+        *(name for name in OVERRIDABLE if name.startswith("lr_") and name != "lr_scaling"),
+    ),
     "loss": ("label_smoothing",),
     "loss_weights": ("loss_weights.*",),
     "class_weights": ("class_weights",),
@@ -218,7 +259,9 @@ def expected(of: Bounds) -> str:
     return str(of)
 
 
-def choose_bounds(name: str, between: tuple[float, float] | None, *, standard: bool) -> Bounds | None:
+def choose_bounds(
+    name: str, between: tuple[float, float] | None, *, standard: bool
+) -> Bounds | None:
     """Return the bounds to check a parameter against; None if it has none.
 
     With ``standard``, they are those of the standard hyperparameter of this name (KeyError if there is none),
@@ -231,7 +274,9 @@ def choose_bounds(name: str, between: tuple[float, float] | None, *, standard: b
     return Number(*between)
 
 
-def convert_to_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: Bounds | None) -> float:
+def convert_to_number(
+    name: str, value: Value, meaning: Mapping[str, float] | None, of: Bounds | None
+) -> float:
     """Return a parameter's value as a float; ``meaning`` maps the choices of a text parameter to numbers.
 
     Without ``meaning``, raises TypeError if the value is not a number, and ValueError if it is out of the bounds

@@ -29,10 +29,16 @@ SLOW_TESTS = frozenset((Path(__file__).parent / "slow_tests.txt").read_text().sp
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=")  # tests keep nothing for others
+os.environ.setdefault(
+    "TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory="
+)  # tests keep nothing for others
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a script has put the tests into the background
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # or else commands that tests start ignore it, too
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # a script has put the tests into the background
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # or else commands that tests start ignore it, too
 
 # A full collection takes seconds in a process that has trained many models, and by default there are hundreds of them:
 # an eighth of the time of all tests that train. Those that ask what is collected call `gc.collect` themselves.
@@ -99,11 +105,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is marked ``alone`` in a fresh process, which holds nothing of other tests."""
     if pyfuncitem.get_closest_marker("alone") is None or "SWEEP_TEST_ALONE" in os.environ:
         return None
-    seeds = [f"--{name}-seed={pyfuncitem.config.getoption(f'{name}_seed')}" for name in ("randomly", "hypothesis")]
+    seeds = [
+        f"--{name}-seed={pyfuncitem.config.getoption(f'{name}_seed')}"
+        for name in ("randomly", "hypothesis")
+    ]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", *seeds]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"SWEEP_TEST_ALONE": "1"}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {
+        "SWEEP_TEST_ALONE": "1"
+    }
     ran = subprocess.run(
-        [*command, pyfuncitem.nodeid], cwd=pyfuncitem.config.rootpath, env=environment, capture_output=True, text=True
+        [*command, pyfuncitem.nodeid],
+        cwd=pyfuncitem.config.rootpath,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return True
@@ -183,5 +198,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if config.getoption("durations") is None:
         return
     terminalreporter.section("time by folder, of all workers together")
-    for line in spreading.by_folder(one for reports in terminalreporter.stats.values() for one in reports):
+    for line in spreading.by_folder(
+        one for reports in terminalreporter.stats.values() for one in reports
+    ):
         terminalreporter.write_line(line)

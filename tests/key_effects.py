@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-KINDS = ("compiled", "train_step", "model_step", "own_optimizers", "fit", "servers", "workers", "fused", "function")
+KINDS = (
+    "compiled",
+    "train_step",
+    "model_step",
+    "own_optimizers",
+    "fit",
+    "servers",
+    "workers",
+    "fused",
+    "function",
+)
 """A model with a loss; a train_step() of the trainable; one of the model, with the trial's optimizer, and with its own;
 `loop: fit`; on parameter servers; in several processes; several trials as one program; a function."""
 
@@ -36,7 +46,9 @@ def refused(kinds: str, **more: str) -> dict[str, str]:
 
 
 ROWS = [
-    row("batch_size per_replica_batch_size validation_batch_size steps_per_epoch validation_steps shuffle"),
+    row(
+        "batch_size per_replica_batch_size validation_batch_size steps_per_epoch validation_steps shuffle"
+    ),
     row("shuffle_buffer random_erasing class_weights frozen_layers dropout"),
     row("cache_features", refused("model_step own_optimizers")),
     row(
@@ -55,8 +67,13 @@ ROWS = [
     row("amsgrad layer_decay layer_rates.*", refused("own_optimizers servers")),
     row("frozen_epochs", refused("servers")),
     row("fine_tune_learning_rate", refused("own_optimizers servers")),
-    row("micro_batches ema_momentum swa_from sam_rho", refused("model_step own_optimizers fit servers")),
-    row("mixup cutmix", dict.fromkeys(("train_step", "model_step", "own_optimizers", "fit"), MIXED)),
+    row(
+        "micro_batches ema_momentum swa_from sam_rho",
+        refused("model_step own_optimizers fit servers"),
+    ),
+    row(
+        "mixup cutmix", dict.fromkeys(("train_step", "model_step", "own_optimizers", "fit"), MIXED)
+    ),
     row("label_smoothing loss_weights.*", refused("train_step model_step own_optimizers")),
     row("gradient_checkpointing", refused("train_step servers")),
     row("training.precision training.strategy training.data_seed training.all_data"),
@@ -73,7 +90,17 @@ ROWS = [
 
 OF_THE_SERVICE = frozenset(
     {
-        *("name", "description", "trainable", "method", "population", "start_with", "prior", "baseline", "metric"),
+        *(
+            "name",
+            "description",
+            "trainable",
+            "method",
+            "population",
+            "start_with",
+            "prior",
+            "baseline",
+            "metric",
+        ),
         *(
             "metrics",
             "parameters",
@@ -85,7 +112,16 @@ OF_THE_SERVICE = frozenset(
             "seed",
             "training",
         ),
-        *("confirm", "resources", "budget", "stop_when", "max_failures", "max_restarts", "retries", "checkpoint"),
+        *(
+            "confirm",
+            "resources",
+            "budget",
+            "stop_when",
+            "max_failures",
+            "max_restarts",
+            "retries",
+            "checkpoint",
+        ),
         *("warm_start", "notify"),
     }
 )
@@ -111,7 +147,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "frozen_layers": ({}, {"frozen_layers": 1}),
     "learning_rate": ({}, {"learning_rate": 0.5}),
     "lr_scaling": ({}, {"lr_scaling": "linear", "reference_batch_size": 4}),
-    "reference_batch_size": ({"lr_scaling": "linear", "reference_batch_size": 4}, {"reference_batch_size": 8}),
+    "reference_batch_size": (
+        {"lr_scaling": "linear", "reference_batch_size": 4},
+        {"reference_batch_size": 8},
+    ),
     "warmup_epochs": ({}, {"warmup_epochs": 1}),
     "warmup_steps": ({}, {"warmup_steps": 2}),
     "lr_schedule": ({}, {"lr_schedule": "cosine"}),
@@ -125,7 +164,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "label_smoothing": ({}, {"label_smoothing": 0.5}),
     "class_weights": ({}, {"class_weights": "balanced"}),
     "frozen_epochs": ({"frozen_layers": 1}, {"frozen_epochs": 1}),
-    "fine_tune_learning_rate": ({"frozen_layers": 1, "frozen_epochs": 1}, {"fine_tune_learning_rate": 0.5}),
+    "fine_tune_learning_rate": (
+        {"frozen_layers": 1, "frozen_epochs": 1},
+        {"fine_tune_learning_rate": 0.5},
+    ),
     "dropout": ({}, {"dropout": 0.5}),
     "gradient_checkpointing": ({}, {"gradient_checkpointing": True}),
     "cache_features": ({"cache_features": True}, {"cache_features": False}),

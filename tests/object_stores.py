@@ -77,7 +77,11 @@ class Server(ABC):
         command, settings = self._command()
         with (self.folder.parent / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True
+                command,
+                env={**os.environ, **settings},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         until = time.monotonic() + PATIENCE_S
         while True:
@@ -150,13 +154,23 @@ class Azure(Server):
         }
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
-        place = ("--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self.folder))
+        place = (
+            "--blobHost",
+            "127.0.0.1",
+            "--blobPort",
+            str(self.port),
+            "--location",
+            str(self.folder),
+        )
         command = ["node", str(self.program), *place, "--silent", "--disableTelemetry"]
         return command, {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{self.secret}"}
 
     def _make_bucket(self) -> None:
         """Make the container, which obstore cannot: a request that is signed with the account's key."""
-        place, headers = f"/{ACCOUNT}/{CONTAINER}", {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02"}
+        place, headers = (
+            f"/{ACCOUNT}/{CONTAINER}",
+            {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02"},
+        )
         signed = "PUT" + "\n" * 12 + "".join(f"{name}:{value}\n" for name, value in headers.items())
         signed += f"/{ACCOUNT}{place}\nrestype:container"
         digest = hmac.new(base64.b64decode(self.secret), signed.encode(), hashlib.sha256).digest()
@@ -173,7 +187,9 @@ def install_azurite(folder: Path) -> Path:
     if missing:
         pytest.skip(f"Azurite needs {' and '.join(missing)}: not on the PATH")
     command = ["npm", "install", AZURITE, "--no-audit", "--no-fund", "--prefix", str(folder)]
-    ran = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    ran = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-2000:]
     return folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 

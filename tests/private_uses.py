@@ -12,7 +12,14 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-DOCUMENTED = {"_replace", "_fields", "_asdict", "_getframe", "_exit", "trainable"}  # by Python, and by Keras to be set
+DOCUMENTED = {
+    "_replace",
+    "_fields",
+    "_asdict",
+    "_getframe",
+    "_exit",
+    "trainable",
+}  # by Python, and by Keras to be set
 BY_NAME = {"getattr", "setattr", "hasattr", "delattr"}
 
 
@@ -21,11 +28,17 @@ def uses(package: Path, private: Iterable[str]) -> dict[str, set[str]]:
     trees = {path: ast.parse(path.read_text()) for path in sorted(package.rglob("*.py"))}
     fields = set[str]().union(*map(_fields, trees.values()))
     inherited = fields.union(*map(_methods, trees.values()))
-    found = {path: set(_of(tree, fields, inherited, tuple(private))) for path, tree in trees.items()}
-    return {path.relative_to(package.parent).as_posix(): names for path, names in found.items() if names}
+    found = {
+        path: set(_of(tree, fields, inherited, tuple(private))) for path, tree in trees.items()
+    }
+    return {
+        path.relative_to(package.parent).as_posix(): names for path, names in found.items() if names
+    }
 
 
-def _of(tree: ast.AST, fields: set[str], inherited: set[str], private: tuple[str, ...]) -> Iterator[str]:
+def _of(
+    tree: ast.AST, fields: set[str], inherited: set[str], private: tuple[str, ...]
+) -> Iterator[str]:
     own = set(_fields(tree)) | set(_methods(tree))
     modules: dict[str, str] = {}  # local names of private modules
     for node in ast.walk(tree):
@@ -52,9 +65,15 @@ def _of(tree: ast.AST, fields: set[str], inherited: set[str], private: tuple[str
             case ast.Attribute(attr=attribute) if _is_hidden(attribute) and attribute not in own:
                 yield attribute
             case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Store()):
-                if name not in ("self", "cls") and not _is_hidden(name) and attribute not in fields | DOCUMENTED:
+                if (
+                    name not in ("self", "cls")
+                    and not _is_hidden(name)
+                    and attribute not in fields | DOCUMENTED
+                ):
                     yield f"{attribute} ="
-            case ast.Call(func=ast.Name(id=function), args=[_, ast.Constant(value=str(attribute)), *_]):
+            case ast.Call(
+                func=ast.Name(id=function), args=[_, ast.Constant(value=str(attribute)), *_]
+            ):
                 if function in BY_NAME and _is_hidden(attribute) and attribute not in own:
                     yield attribute
     yield from (whole for name, whole in modules.items() if name not in used)
@@ -78,7 +97,11 @@ def _fields(tree: ast.AST) -> Iterator[str]:
 def _methods(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
-            yield from (part.name for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef))
+            yield from (
+                part.name
+                for part in node.body
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
 
 
 def _is_private(module: str, private: tuple[str, ...]) -> bool:

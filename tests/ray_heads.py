@@ -18,8 +18,19 @@ from waiting import until
 OWN_PROCESSES = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 """Whatever the cluster has started ends with it."""
 PORTS = (
-    *("port", "dashboard-port", "dashboard-agent-listen-port", "dashboard-agent-grpc-port", "metrics-export-port"),
-    *("runtime-env-agent-port", "ray-client-server-port", "node-manager-port", "object-manager-port"),
+    *(
+        "port",
+        "dashboard-port",
+        "dashboard-agent-listen-port",
+        "dashboard-agent-grpc-port",
+        "metrics-export-port",
+    ),
+    *(
+        "runtime-env-agent-port",
+        "ray-client-server-port",
+        "node-manager-port",
+        "object-manager-port",
+    ),
 )
 STARTED = "Ray runtime started."
 STARTS = 5
@@ -37,7 +48,9 @@ class Cluster:
         """Run a command of sweep with the address of the cluster."""
         command = [sys.executable, "-m", "sweep", *arguments, "--address", self.address]
         environment = {**os.environ, **self.environment}
-        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=600)
+        return subprocess.run(
+            command, cwd=project, env=environment, capture_output=True, text=True, timeout=600
+        )
 
 
 @contextmanager
@@ -56,7 +69,9 @@ def started_head(folder: Path) -> Iterator[Cluster]:
         "SWEEP_USER": "ann",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",  # of the drivers as well
     }
-    start = "start --head --block --node-ip-address=127.0.0.1 --dashboard-host=127.0.0.1 --num-cpus=2"
+    start = (
+        "start --head --block --node-ip-address=127.0.0.1 --dashboard-host=127.0.0.1 --num-cpus=2"
+    )
     start += " --object-store-memory=200000000 --min-worker-port=0 --max-worker-port=0"
     options = [*start.split(), *(f"--{name}={port}" for name, port in ports.items())]
     place = f"--temp-dir=/tmp/{folder.name[-20:]}-{os.getpid()}"
@@ -65,7 +80,9 @@ def started_head(folder: Path) -> Iterator[Cluster]:
     log = folder / "head.log"
     for _ in range(STARTS):
         with log.open("w") as output:
-            head = subprocess.Popen(command, env={**os.environ, **found}, stdout=output, stderr=subprocess.STDOUT)
+            head = subprocess.Popen(
+                command, env={**os.environ, **found}, stdout=output, stderr=subprocess.STDOUT
+            )
         with head:
             try:
                 until(lambda: head.poll() is not None or STARTED in log.read_text(), every_s=0.5)  # noqa: B023 - called at once

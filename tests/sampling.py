@@ -10,7 +10,9 @@ import pytest
 
 def sampled(rows: Iterable[Any], count: int, *, several: bool = False) -> list[Any]:
     """The rows of a table, all but ``count`` of them marked as exhaustive; ``several``: a row has several arguments."""
-    given = [row if hasattr(row, "marks") else pytest.param(*(row if several else [row])) for row in rows]
+    given = [
+        row if hasattr(row, "marks") else pytest.param(*(row if several else [row])) for row in rows
+    ]
     free = [place for place, row in enumerate(given) if not _is_exhaustive(row)]
     count = min(count, len(free))
     kept = {free[i * len(free) // count] for i in range(count)}

@@ -55,10 +55,17 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 def by_folder(reports: Iterable[Any]) -> Iterator[str]:
     """Lines of a table: seconds, tests and files of each folder, those that took longest first."""
     seconds, tests = Counter[str](), Counter[str]()
-    timed = sorted((_folder(one.nodeid), one.nodeid, one.duration) for one in reports if hasattr(one, "duration"))
+    timed = sorted(
+        (_folder(one.nodeid), one.nodeid, one.duration)
+        for one in reports
+        if hasattr(one, "duration")
+    )
     for folder, found in groupby(timed, key=lambda one: one[0]):
         parts = list(found)
-        seconds[folder], tests[folder] = sum(part[2] for part in parts), len({part[1] for part in parts})
+        seconds[folder], tests[folder] = (
+            sum(part[2] for part in parts),
+            len({part[1] for part in parts}),
+        )
     for folder, total in seconds.most_common():
         yield f"{total:8.1f} s  {tests[folder]:5} tests  {folder}"
 

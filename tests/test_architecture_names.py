@@ -61,7 +61,9 @@ def list_files() -> set[str]:
 
 def find_definitions(text: str) -> set[str]:
     """Return the names that some code defines: classes, functions, methods, constants, fields and attributes."""
-    found = re.findall(r"^ *(?:async )?(?:def|class) (\w+)|^ *(?:self\.)?(\w+)(?:: [^\n]*| = )", text, re.MULTILINE)
+    found = re.findall(
+        r"^ *(?:async )?(?:def|class) (\w+)|^ *(?:self\.)?(\w+)(?:: [^\n]*| = )", text, re.MULTILINE
+    )
     return {name for pair in found for name in pair if name}
 
 
@@ -69,16 +71,25 @@ def find_definitions(text: str) -> set[str]:
 def list_definitions() -> set[str]:
     """Return the names that Python modules define, and the functions and constants of the page's scripts."""
     found = set().union(*map(find_definitions, read_modules().values()))
-    for script in (*(ROOT / "sweep/ui/page").glob("*.js"), *(ROOT / "sweep/render/report").glob("*.js")):
+    for script in (
+        *(ROOT / "sweep/ui/page").glob("*.js"),
+        *(ROOT / "sweep/render/report").glob("*.js"),
+    ):
         if not script.name.endswith(".min.js"):
-            found |= set(re.findall(r"^ *(?:async )?(?:function|const|let) (\w+)", script.read_text(), re.MULTILINE))
+            found |= set(
+                re.findall(
+                    r"^ *(?:async )?(?:function|const|let) (\w+)", script.read_text(), re.MULTILINE
+                )
+            )
     return found
 
 
 def find_class(name: str) -> str:
     """Return the code of the class with this name and of its bases among ours; empty if there is none."""
     for text in read_modules().values():
-        found = re.search(rf"^class {name}\b(?:\(([^)]*)\))?:\n((?:(?: .*|#.*|\).*)?\n)*)", text, re.MULTILINE)
+        found = re.search(
+            rf"^class {name}\b(?:\(([^)]*)\))?:\n((?:(?: .*|#.*|\).*)?\n)*)", text, re.MULTILINE
+        )
         if found:
             bases = [base for base in re.findall(r"\w+", found[1] or "") if base != name]
             return found[2] + "".join(map(find_class, bases))
@@ -97,7 +108,9 @@ def read_text(page: Path) -> str:
 
 def quote_names(page: Path, pattern: str) -> list[str]:
     """Return what stands in backticks on a page and matches a pattern."""
-    return [name for name in re.findall(r"`([^`]+)`", read_text(page)) if re.fullmatch(pattern, name)]
+    return [
+        name for name in re.findall(r"`([^`]+)`", read_text(page)) if re.fullmatch(pattern, name)
+    ]
 
 
 def is_defined(name: str) -> bool:
@@ -108,7 +121,9 @@ def is_defined(name: str) -> bool:
         return True
     if owner[0].isupper():
         return member in find_definitions(find_class(owner))
-    return any(member in find_definitions(text) for text in find_modules(f"{owner.replace('.', '/')}.py"))
+    return any(
+        member in find_definitions(text) for text in find_modules(f"{owner.replace('.', '/')}.py")
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -128,14 +143,18 @@ def test_each_name_is_defined(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_name_with_dots_is_defined(page: Path) -> None:
     for name in quote_names(page, r"[a-zA-Z_]\w*(?:\.\w+)+"):
-        is_file = re.search(r"\.(?:py|js|html|jinja|css|md|toml|yaml|json|csv|parquet|pkl|txt)$", name)
+        is_file = re.search(
+            r"\.(?:py|js|html|jinja|css|md|toml|yaml|json|csv|parquet|pkl|txt)$", name
+        )
         if not is_file and name not in KEYS and name.split(".")[0] not in OWNERS_OF_OTHERS:
             assert is_defined(name), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_names_are_defined_in_the_class_or_the_file_that_they_are_said_to_be_in(page: Path) -> None:
-    for names, owner in re.findall(r"((?:`[\w.]+`(?:,? and |, | ))+)(?:of|in) `([\w/]+(?:\.py)?)`", read_text(page)):
+    for names, owner in re.findall(
+        r"((?:`[\w.]+`(?:,? and |, | ))+)(?:of|in) `([\w/]+(?:\.py)?)`", read_text(page)
+    ):
         code = "\n".join(find_modules(owner)) if owner.endswith(".py") else find_class(owner)
         if not code:  # a name of others, or what is no code
             assert not owner.endswith(".py"), owner

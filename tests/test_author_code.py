@@ -40,8 +40,14 @@ def _system_packages(folder: Path) -> tuple[Path, Path]:
 def _module_stack(folder: Path) -> tuple[Path, Path]:
     """As clusters have it: a folder of any name on PYTHONPATH, filled by an installer."""
     entry = folder / "apps/tensorflow/2.21"
-    _write(entry / "keras-3.15.dist-info/METADATA", "Metadata-Version: 2.1\nName: keras\nVersion: 3.15\n")
-    _write(entry / "keras-3.15.dist-info/RECORD", "keras/layers.py,sha256=x,0\nkeras-3.15.dist-info/RECORD,,\n")
+    _write(
+        entry / "keras-3.15.dist-info/METADATA",
+        "Metadata-Version: 2.1\nName: keras\nVersion: 3.15\n",
+    )
+    _write(
+        entry / "keras-3.15.dist-info/RECORD",
+        "keras/layers.py,sha256=x,0\nkeras-3.15.dist-info/RECORD,,\n",
+    )
     return entry, _write(entry / "keras/layers.py")
 
 
@@ -58,7 +64,8 @@ def _environment_in_the_project(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
-    "layout", [_user_site, _system_packages, _module_stack, _link_to_packages, _environment_in_the_project]
+    "layout",
+    [_user_site, _system_packages, _module_stack, _link_to_packages, _environment_in_the_project],
 )
 def test_an_installed_package_is_nobody_s_own_code(
     layout: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,7 +82,10 @@ def _import_folder(folder: Path) -> tuple[Path, Path]:
 
 def _checkout(folder: Path) -> tuple[Path, Path]:
     """What `pip install -e .` leaves beside the code."""
-    _write(folder / "src/my_project.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: my-project\nVersion: 1\n")
+    _write(
+        folder / "src/my_project.egg-info/PKG-INFO",
+        "Metadata-Version: 2.1\nName: my-project\nVersion: 1\n",
+    )
     return folder / "src", _write(folder / "src/my_project/nets.py")
 
 
@@ -89,7 +99,9 @@ def _beside_installed_packages(folder: Path) -> tuple[Path, Path]:
     return entry, _write(entry / "helper.py")
 
 
-@pytest.mark.parametrize("layout", [_import_folder, _checkout, _editable, _beside_installed_packages])
+@pytest.mark.parametrize(
+    "layout", [_import_folder, _checkout, _editable, _beside_installed_packages]
+)
 def test_what_no_installer_has_put_there_is_the_author_s(
     layout: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +126,9 @@ def test_the_trainable_s_own_package_is_the_author_s_where_it_is_installed_too(
     assert not is_author_file(str(other))
 
 
-@pytest.mark.parametrize("module", ["keras.applications", "trainables.digits_cnn", "sweep.functions", "__main__"])
+@pytest.mark.parametrize(
+    "module", ["keras.applications", "trainables.digits_cnn", "sweep.functions", "__main__"]
+)
 def test_what_trials_run_on_never_becomes_the_author_s(module: str) -> None:
     note_trainable(module)
     assert not author_code.trainable_packages
@@ -124,7 +138,9 @@ def test_a_file_of_an_extension_module_is_not_the_author_s() -> None:
     assert not is_author_file("numpy/random/mtrand.pyx")
 
 
-def test_a_script_is_the_author_s_by_its_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_is_the_author_s_by_its_relative_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _write(tmp_path / "train.py")
     monkeypatch.chdir(tmp_path)
     assert is_author_file("train.py")
@@ -145,7 +161,9 @@ def test_a_file_s_package_is_named(file: str, expected: str) -> None:
     assert get_package_name(file) == expected
 
 
-def test_a_checkout_of_keras_is_not_the_author_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_of_keras_is_not_the_author_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = _write(tmp_path / "keras/src/layers.py")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert not is_author_file(str(file))

@@ -44,14 +44,29 @@ def test_a_file_has_a_test_and_then_branches_count(seconds: float, chosen: list[
 
 
 def test_of_two_tests_that_reach_the_same_one_is_chosen() -> None:
-    times = {"tests/test_a.py::one": 1.0, "tests/test_a.py::two": 2.0, "tests/test_a.py::three": 3.0}
-    reached = {"tests/test_a.py::one": 0b1, "tests/test_a.py::two": 0b1, "tests/test_a.py::three": 0b10}
+    times = {
+        "tests/test_a.py::one": 1.0,
+        "tests/test_a.py::two": 2.0,
+        "tests/test_a.py::three": 3.0,
+    }
+    reached = {
+        "tests/test_a.py::one": 0b1,
+        "tests/test_a.py::two": 0b1,
+        "tests/test_a.py::three": 0b10,
+    }
     assert choose(times, reached, 4.0) == ["tests/test_a.py::one", "tests/test_a.py::three"]
 
 
 def test_quick_tests_come_before_all_others() -> None:
-    times = {"tests/test_a.py::one": 0.05, "tests/test_a.py::two": 0.1, "tests/test_b.py::three": 1.0}
-    assert choose(times, {"tests/test_b.py::three": 0b1}, 1.1) == ["tests/test_a.py::one", "tests/test_a.py::two"]
+    times = {
+        "tests/test_a.py::one": 0.05,
+        "tests/test_a.py::two": 0.1,
+        "tests/test_b.py::three": 1.0,
+    }
+    assert choose(times, {"tests/test_b.py::three": 0b1}, 1.1) == [
+        "tests/test_a.py::one",
+        "tests/test_a.py::two",
+    ]
 
 
 def test_a_test_that_takes_long_is_chosen_for_its_branches_only() -> None:
@@ -64,15 +79,24 @@ def test_branches_are_read_by_test_of_all_phases(tmp_path: Path) -> None:
     """The tables are those of coverage.py 7."""
     with closing(sqlite3.connect(tmp_path / "coverage")) as connection, connection:
         connection.execute("create table context (id integer, context text)")
-        connection.execute("create table arc (file_id integer, context_id integer, fromno integer, tono integer)")
-        contexts = [(1, ""), (2, "test_a.py::one|setup"), (3, "test_a.py::one|run"), (4, "test_a.py::two[a|b]|run")]
+        connection.execute(
+            "create table arc (file_id integer, context_id integer, fromno integer, tono integer)"
+        )
+        contexts = [
+            (1, ""),
+            (2, "test_a.py::one|setup"),
+            (3, "test_a.py::one|run"),
+            (4, "test_a.py::two[a|b]|run"),
+        ]
         connection.executemany("insert into context values (?, ?)", contexts)
         arcs = [(1, 1, 1, 2), (1, 2, 3, 4), (1, 3, 3, 4), (2, 3, 3, 4), (2, 4, 3, 4)]
         connection.executemany("insert into arc values (?, ?, ?, ?)", arcs)
     reached = read_branches(tmp_path / "coverage")
     counts = {test: mask.bit_count() for test, mask in reached.items()}
     assert counts == {"": 1, "test_a.py::one": 2, "test_a.py::two[a|b]": 1}
-    assert reached["test_a.py::one"] & reached["test_a.py::two[a|b]"] == reached["test_a.py::two[a|b]"]
+    assert (
+        reached["test_a.py::one"] & reached["test_a.py::two[a|b]"] == reached["test_a.py::two[a|b]"]
+    )
 
 
 def test_times_of_a_test_are_added_up() -> None:
@@ -81,7 +105,9 @@ def test_times_of_a_test_are_added_up() -> None:
 
 
 def test_what_is_listed_as_slow_exists() -> None:
-    shared = [_function_names(path) for path in (ROOT / "sweep" / "conformance").glob("*.py")]  # imported by tests
+    shared = [
+        _function_names(path) for path in (ROOT / "sweep" / "conformance").glob("*.py")
+    ]  # imported by tests
     defined: dict[str, set[str]] = {}
     for line in SLOW_TESTS.read_text().splitlines():
         file, _, test = line.partition("::")
@@ -91,4 +117,8 @@ def test_what_is_listed_as_slow_exists() -> None:
 
 
 def _function_names(path: Path) -> set[str]:
-    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    }

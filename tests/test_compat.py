@@ -51,7 +51,17 @@ def test_what_broke_is_told_by_file_and_what_fails_with_the_pins_is_not(
         "    def test_within(self): numpy.ones((1, 2)) @ numpy.ones(3)\n"
     )
     monkeypatch.setattr(compat, "ROOT", tmp_path)
-    arguments = ["-n0", "-m", "", "-p", "no:randomly", "--rootdir", str(tmp_path), "-c", "/dev/null"]
+    arguments = [
+        "-n0",
+        "-m",
+        "",
+        "-p",
+        "no:randomly",
+        "--rootdir",
+        str(tmp_path),
+        "-c",
+        "/dev/null",
+    ]
     assert compat.compare(arguments, tmp_path / "no python") == 1
     said = capfd.readouterr().out
     assert "5 tests ran, 4 failed, 4 of them only with these releases" in said

@@ -14,7 +14,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
-FEATURES = ("sweep.runner.features", "sweep.backends.features", "sweep.store.features")  # the table and its parts
+FEATURES = (
+    "sweep.runner.features",
+    "sweep.backends.features",
+    "sweep.store.features",
+)  # the table and its parts
 LINES_OFF = 0.03  # how far the number of lines in the text may be off
 
 MAIN_JOB = """
@@ -41,7 +45,9 @@ def list_core() -> list[str]:
 def read_contract() -> dict[str, list[str]]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
-    (found,) = [one for one in contracts if one["name"] == "The core finds its features through one table"]
+    (found,) = [
+        one for one in contracts if one["name"] == "The core finds its features through one table"
+    ]
     return found
 
 
@@ -84,7 +90,9 @@ def test_the_contract_is_about_the_whole_core_and_about_all_features() -> None:
     assert set(list_core()) <= set(contract["source_modules"])
     rooms = {name.removesuffix(".**") for name in contract["forbidden_modules"]}
     late = {module for table in FEATURES for module in list_late_imports(table)}
-    assert late - {"sweep.backends.inline"} <= rooms  # the core's, which not every system can import
+    assert (
+        late - {"sweep.backends.inline"} <= rooms
+    )  # the core's, which not every system can import
     for module in (*contract["source_modules"], *rooms):
         find_file(module)
 
@@ -133,7 +141,9 @@ def test_the_main_job_imports_no_feature(tmp_path: Path) -> None:
     (tmp_path / "trained.py").write_text("def train(hp, report):\n    report(loss=hp['x'])\n")
     (tmp_path / "small.yaml").write_text(SWEEP)
     script = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{MAIN_JOB}"
-    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     loaded = set(ran.stdout.rpartition("MODULES")[2].split())
     assert set(list_core()) <= loaded
     rooms = {name for name in read_contract()["forbidden_modules"] if not name.endswith(".**")}

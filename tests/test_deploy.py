@@ -33,7 +33,11 @@ jsonschema: Any = import_module("jsonschema")  # it has no types
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
-COPIED = {name for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()}
+COPIED = {
+    name
+    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    for name in line.split()
+}
 PINS = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
 LAUNCHERS = ("aws.yaml", "gcp.yaml")
 MANIFESTS = ("kuberay/raycluster.yaml", "kuberay/rayjob.yaml", "kuberay/redis.yaml")
@@ -52,7 +56,9 @@ def test_the_image_gets_all_that_the_package_is_made_of_and_nothing_else() -> No
     assert ignored[0] == "*"
     assert {line[1:] for line in ignored if line.startswith("!")} == COPIED
     assert all((ROOT / name).exists() for name in COPIED)
-    packages = re.search(r"^include = (\[.*\])", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    packages = re.search(
+        r"^include = (\[.*\])", (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
     assert packages is not None
     assert set(re.findall(r'"(\w+)\*"', packages[1])) <= COPIED
 
@@ -84,7 +90,12 @@ def read(name: str) -> list[Any]:
 
 
 def closed(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*required],
+        "additionalProperties": False,
+    }
 
 
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
@@ -98,7 +109,9 @@ def listed(items: dict[str, Any]) -> dict[str, Any]:
 @functools.cache
 def kubernetes_schemas() -> dict[tuple[str, str], Any]:
     """By kind: KubeRay's own, and those of Kubernetes out of the parts that KubeRay's are made of."""
-    schemas = json.loads(gzip.decompress((ROOT / "tests" / "cli" / "kuberay_schemas.json.gz").read_bytes()))
+    schemas = json.loads(
+        gzip.decompress((ROOT / "tests" / "cli" / "kuberay_schemas.json.gz").read_bytes())
+    )
     spec = schemas["RayCluster"]["properties"]["spec"]["properties"]
     head = spec["headGroupSpec"]["properties"]
     volume = head["template"]["properties"]["spec"]["properties"]["volumes"]["items"]["properties"]
@@ -119,7 +132,11 @@ def kubernetes_schemas() -> dict[tuple[str, str], Any]:
         ingress=listed(rule),
     )
     whole = ("apiVersion", "kind", "metadata", "spec")
-    parts = {"apiVersion": TEXT, "kind": TEXT, "metadata": closed(("name",), name=TEXT, labels=TEXTS)}
+    parts = {
+        "apiVersion": TEXT,
+        "kind": TEXT,
+        "metadata": closed(("name",), name=TEXT, labels=TEXTS),
+    }
     return {
         ("ray.io/v1", "RayCluster"): {"allOf": [schemas["RayCluster"]], "required": [*whole]},
         ("ray.io/v1", "RayJob"): {"allOf": [schemas["RayJob"]], "required": [*whole]},
@@ -134,9 +151,13 @@ NODES = {
         ("InstanceType", "ImageId"),
         InstanceType=TEXT,
         ImageId={"type": "string", "pattern": "^ami-[0-9a-f]{17}$"},
-        BlockDeviceMappings=listed(closed(DeviceName=TEXT, Ebs=closed(VolumeSize=NUMBER, VolumeType=TEXT))),
+        BlockDeviceMappings=listed(
+            closed(DeviceName=TEXT, Ebs=closed(VolumeSize=NUMBER, VolumeType=TEXT))
+        ),
         IamInstanceProfile=closed(Name=TEXT, Arn=TEXT),
-        InstanceMarketOptions=closed(("MarketType",), MarketType={"enum": ["spot", "capacity-block"]}),
+        InstanceMarketOptions=closed(
+            ("MarketType",), MarketType={"enum": ["spot", "capacity-block"]}
+        ),
     ),
     "gcp": closed(  # of Compute Engine's Instance
         ("machineType", "disks"),
@@ -145,7 +166,9 @@ NODES = {
             closed(
                 boot=FLAG,
                 autoDelete=FLAG,
-                initializeParams=closed(("sourceImage",), diskSizeGb=NUMBER, diskType=TEXT, sourceImage=TEXT),
+                initializeParams=closed(
+                    ("sourceImage",), diskSizeGb=NUMBER, diskType=TEXT, sourceImage=TEXT
+                ),
             )
         ),
         serviceAccounts=listed(closed(("email", "scopes"), email=TEXT, scopes=listed(TEXT))),
@@ -174,7 +197,9 @@ def launcher_schema(provider: str) -> Any:
 
 def faults(document: Any) -> list[str]:
     if "provider" in document:
-        return [*_against(launcher_schema(document["provider"]["type"]), document)] or [*_of_launcher(document)]
+        return [*_against(launcher_schema(document["provider"]["type"]), document)] or [
+            *_of_launcher(document)
+        ]
     kind = (document["apiVersion"], document["kind"])
     if kind not in kubernetes_schemas():
         return [f"no such kind: {kind}"]
@@ -201,8 +226,14 @@ def _of_groups(spec: Any) -> Iterator[str]:
 def _of_containers(part: Any) -> Iterator[str]:
     """Kubernetes' schema lets a container go without an image, for those that fill it in later."""
     if isinstance(part, dict):
-        yield from (f"{one.get('name')}: no image" for one in part.get("containers", []) if "image" not in one)
-    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from (
+            f"{one.get('name')}: no image"
+            for one in part.get("containers", [])
+            if "image" not in one
+        )
+    for inner in (
+        part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    ):
         yield from _of_containers(inner)
 
 
@@ -224,13 +255,20 @@ def test_files_fit_their_schemas(name: str) -> None:
 
 
 GROUP = "spec/workerGroupSpecs"
-WRONG: tuple[tuple[str, int, str, Any], ...] = (  # file, document in it, place, what stands there; None: nothing
+WRONG: tuple[
+    tuple[str, int, str, Any], ...
+] = (  # file, document in it, place, what stands there; None: nothing
     ("kuberay/raycluster.yaml", 0, "apiVersion", "ray.io/v1alpha1"),
     ("kuberay/raycluster.yaml", 0, "spec/rayversion", "2.60.0"),
     ("kuberay/raycluster.yaml", 0, "spec/headGroupSpec", None),
     ("kuberay/raycluster.yaml", 0, "spec/headGroupSpec/rayStartParams/num-cpus", 0),
     ("kuberay/raycluster.yaml", 0, "spec/headGroupSpec/template/spec/containers", None),
-    ("kuberay/raycluster.yaml", 0, "spec/headGroupSpec/template/spec/containers/0/envFrom/0/secretRef/nam", "store"),
+    (
+        "kuberay/raycluster.yaml",
+        0,
+        "spec/headGroupSpec/template/spec/containers/0/envFrom/0/secretRef/nam",
+        "store",
+    ),
     ("kuberay/raycluster.yaml", 0, "spec/enableInTreeAutoscaling", "true"),
     ("kuberay/raycluster.yaml", 0, "spec/autoscalerOptions/version", "v3"),
     ("kuberay/raycluster.yaml", 0, "spec/authOptions/mode", "password"),
@@ -245,7 +283,12 @@ WRONG: tuple[tuple[str, int, str, Any], ...] = (  # file, document in it, place,
     ("kuberay/raycluster.yaml", 0, f"{GROUP}/1/template/spec/containers/0/env/0/value", 110),
     ("kuberay/raycluster.yaml", 0, f"{GROUP}/2/priority", "high"),
     ("kuberay/raycluster.yaml", 0, f"{GROUP}/2/template/spec/tolerations/1/effects", "NoSchedule"),
-    ("kuberay/raycluster.yaml", 0, f"{GROUP}/2/template/spec/nodeSelector/cloud.google.com~gke-spot", True),
+    (
+        "kuberay/raycluster.yaml",
+        0,
+        f"{GROUP}/2/template/spec/nodeSelector/cloud.google.com~gke-spot",
+        True,
+    ),
     ("kuberay/raycluster.yaml", 0, f"{GROUP}/2/template/spec/terminationGracePeriodSeconds", "120"),
     ("kuberay/rayjob.yaml", 0, "spec", None),
     ("kuberay/rayjob.yaml", 0, "spec/ttlSecondAfterFinished", 600),
@@ -266,13 +309,33 @@ WRONG: tuple[tuple[str, int, str, Any], ...] = (  # file, document in it, place,
     ("aws.yaml", 0, "available_node_types/gpu/resources", None),
     ("aws.yaml", 0, "available_node_types/gpu/resources/GPU", "1"),
     ("aws.yaml", 0, "available_node_types/gpu/node_config/ImageId", "latest"),
-    ("aws.yaml", 0, "available_node_types/gpu_spot/node_config/InstanceMarketOptions/MarketTyp", "spot"),
+    (
+        "aws.yaml",
+        0,
+        "available_node_types/gpu_spot/node_config/InstanceMarketOptions/MarketTyp",
+        "spot",
+    ),
     ("gcp.yaml", 0, "provider/project", "my-project"),
     ("gcp.yaml", 0, "max_workers", -1),
     ("gcp.yaml", 0, "available_node_types/gpu/node_config", None),
-    ("gcp.yaml", 0, "available_node_types/gpu/node_config/disks/0/initializeParams/sourceImage", None),
-    ("gcp.yaml", 0, "available_node_types/gpu_spot/node_config/scheduling", [{"preemptible": True}]),
-    ("gcp.yaml", 0, "available_node_types/gpu_spot/node_config/scheduling/provisioningModel", "CHEAP"),
+    (
+        "gcp.yaml",
+        0,
+        "available_node_types/gpu/node_config/disks/0/initializeParams/sourceImage",
+        None,
+    ),
+    (
+        "gcp.yaml",
+        0,
+        "available_node_types/gpu_spot/node_config/scheduling",
+        [{"preemptible": True}],
+    ),
+    (
+        "gcp.yaml",
+        0,
+        "available_node_types/gpu_spot/node_config/scheduling/provisioningModel",
+        "CHEAP",
+    ),
 )
 
 
@@ -295,8 +358,12 @@ def test_what_is_wrong_is_refused(name: str, number: int, place: str, value: Any
 
 def test_ray_is_the_one_of_the_constraints() -> None:
     (cluster,), (job,) = read("kuberay/raycluster.yaml"), read("kuberay/rayjob.yaml")
-    assert cluster["spec"]["rayVersion"] == job["spec"]["rayClusterSpec"]["rayVersion"] == PINS["ray"]
-    assert set(re.findall(r"ray\[default\]==([\d.]+)", (ROOT / "docs" / "clusters.md").read_text())) == {PINS["ray"]}
+    assert (
+        cluster["spec"]["rayVersion"] == job["spec"]["rayClusterSpec"]["rayVersion"] == PINS["ray"]
+    )
+    assert set(
+        re.findall(r"ray\[default\]==([\d.]+)", (ROOT / "docs" / "clusters.md").read_text())
+    ) == {PINS["ray"]}
 
 
 def test_the_job_is_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +388,11 @@ def test_workers_come_from_none_and_spot_is_asked_for_first() -> None:
     assert toleration not in groups["gpu"]["template"]["spec"]["tolerations"]
     for group in groups.values():
         (container,) = group["template"]["spec"]["containers"]
-        drained = int({one["name"]: one["value"] for one in container["env"]}["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"])
+        drained = int(
+            {one["name"]: one["value"] for one in container["env"]}[
+                "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"
+            ]
+        )
         assert drained < group["template"]["spec"]["terminationGracePeriodSeconds"]
     for name in LAUNCHERS:
         nodes = read(name)[0]["available_node_types"]
@@ -332,24 +403,38 @@ def test_workers_come_from_none_and_spot_is_asked_for_first() -> None:
 
 def test_secrets_and_services_have_the_names_that_are_asked_for() -> None:
     (cluster,), (service, stateful, _) = read("kuberay/raycluster.yaml"), read("kuberay/redis.yaml")
-    made = set(re.findall(r"kubectl create secret generic (\S+)", (ROOT / "docs" / "kubernetes.md").read_text()))
+    made = set(
+        re.findall(
+            r"kubectl create secret generic (\S+)", (ROOT / "docs" / "kubernetes.md").read_text()
+        )
+    )
     text = (DEPLOY / "kuberay" / "raycluster.yaml").read_text()
     stores = set(re.findall(r"secretRef:\n +name: (\S+)", text))
     assert made == stores | {cluster["spec"]["authOptions"]["secretName"]}
     port = service["spec"]["ports"][0]["port"]
-    assert cluster["spec"]["gcsFaultToleranceOptions"]["redisAddress"] == f"{service['metadata']['name']}:{port}"
-    assert service["spec"]["selector"].items() <= stateful["spec"]["template"]["metadata"]["labels"].items()
+    assert (
+        cluster["spec"]["gcsFaultToleranceOptions"]["redisAddress"]
+        == f"{service['metadata']['name']}:{port}"
+    )
+    assert (
+        service["spec"]["selector"].items()
+        <= stateful["spec"]["template"]["metadata"]["labels"].items()
+    )
     assert len(set(re.findall(r" image: (\S+)", text))) == 1
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_launchers_install_this_package_and_keep_strangers_out(name: str) -> None:
     (found,) = read(name)
-    mounts = {there.removeprefix("/home/ubuntu/"): here for there, here in found["file_mounts"].items()}
+    mounts = {
+        there.removeprefix("/home/ubuntu/"): here for there, here in found["file_mounts"].items()
+    }
     assert mounts.pop(".ray/auth_token") == "~/.ray/auth_token"
     assert mounts == {f"sweep/{part}": part for part in COPIED}
     for kind in ("head", "worker"):
-        assert any(" -c ~/sweep/constraints.txt " in line for line in found[f"{kind}_setup_commands"])
+        assert any(
+            " -c ~/sweep/constraints.txt " in line for line in found[f"{kind}_setup_commands"]
+        )
     assert any("export RAY_AUTH_MODE=token" in line for line in found["setup_commands"])
     head = " ".join(found["head_start_ray_commands"])
     assert "--dashboard-host=127.0.0.1" in head
@@ -362,4 +447,6 @@ def test_their_commands_are_bash(name: str) -> None:
     assert len(lines) >= 10
     script = "\n".join(f"({line})" for line in lines)
     for text in (script, *re.findall(r"bash -c '(.*?)'", script, re.DOTALL)):
-        assert subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True).stderr == ""
+        assert (
+            subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True).stderr == ""
+        )

@@ -63,9 +63,16 @@ def test_every_command_line_of_the_docs_can_be_typed(page: Path) -> None:
         command = main.commands[name]
         if not arguments:  # named, not typed
             continue
-        with command.make_context(name, [{"N": "1"}.get(argument, argument) for argument in arguments]):
+        with command.make_context(
+            name, [{"N": "1"}.get(argument, argument) for argument in arguments]
+        ):
             pass
-    known = {option for command in main.commands.values() for param in command.params for option in param.opts}
+    known = {
+        option
+        for command in main.commands.values()
+        for param in command.params
+        for option in param.opts
+    }
     others = {
         "--help",
         "--dist",
@@ -85,15 +92,23 @@ WITH_RESULTS = [ROOT / "README.md", ROOT / "results" / "README.md", ROOT / "docs
 
 
 @pytest.mark.parametrize("page", WITH_RESULTS, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_the_lines_for_pandas_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = [block for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "results/" in block]
+def test_the_lines_for_pandas_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = [
+        block
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        if "results/" in block
+    ]
     assert blocks
     for name in ("lr_wd_aug", "last_week"):
         info = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}]}
         folder = ResultsFolder.create(tmp_path / "results", name, "", info)
         with Log(folder.log) as log:
             params = {"augmentation": "low"}
-            log.append([TrialStarted(trial=0, trial_id="t", params=params, seed=0, repeat=0, time=1.0)])
+            log.append(
+                [TrialStarted(trial=0, trial_id="t", params=params, seed=0, repeat=0, time=1.0)]
+            )
             metrics = {"val_accuracy": 0.5}
             log.append([EpochReported(trial=0, epoch=1, metrics=metrics, time=2.0, time_s=1.0)])
             log.append([TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=3.0)])
@@ -126,7 +141,9 @@ def test_links_lead_to_what_is_there(page: Path) -> None:
 def test_every_page_has_its_place_on_the_site() -> None:
     nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
     for page in (*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "adr").glob("*.md")):
-        assert nav.count(f" {page.relative_to(ROOT / 'docs')}\n") == 1, f"{page.name} is to be named once under nav"
+        assert nav.count(f" {page.relative_to(ROOT / 'docs')}\n") == 1, (
+            f"{page.name} is to be named once under nav"
+        )
 
 
 def _anchors(page: Path) -> set[str]:
@@ -141,11 +158,17 @@ def test_the_tree_names_what_is_there() -> None:
     for name in folders:
         assert any((ROOT / parent / name).is_dir() for parent in ("", "sweep", "trainables")), name
     for package in ("sweep", "trainables"):
-        for folder in (path for path in (ROOT / package).iterdir() if path.is_dir() and path.name != "__pycache__"):
+        for folder in (
+            path
+            for path in (ROOT / package).iterdir()
+            if path.is_dir() and path.name != "__pycache__"
+        ):
             assert folder.name in folders or f" {folder.name}/ " in tree
 
 
-@pytest.mark.parametrize("path", sampled(sorted((ROOT / "search_spaces").rglob("*.yaml")), 6), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sampled(sorted((ROOT / "search_spaces").rglob("*.yaml")), 6), ids=lambda p: p.stem
+)
 def test_shipped_files_are_read_in_full(path: Path) -> None:
     spec = load_spec(path)
     if path.stem == "my_torch" and find_spec("torch") is None:
@@ -168,7 +191,9 @@ def test_the_page_of_standard_hyperparameters_is_complete() -> None:
     named = set(re.findall(r"`([a-z_0-9.<>]+)`", page))
     below = {"loss_weights.*": "loss_weights.<output>", "layer_rates.*": "layer_rates.<layers>"}
     assert {below.get(name, name) for name in reads} <= named
-    schedules = re.findall(r"^\| `([a-z_]+)` \|", page.split("| --- | --- | --- |\n")[-1], re.MULTILINE)
+    schedules = re.findall(
+        r"^\| `([a-z_]+)` \|", page.split("| --- | --- | --- |\n")[-1], re.MULTILINE
+    )
     assert set(schedules) == set(standard_hyperparameters.SCHEDULES)
     assert reads - {"epochs"} == set(standard_hyperparameters.STANDARD)
     bounds = page.split("## What is refused\n")[1].split("\n## ")[0]
@@ -189,9 +214,15 @@ DECISIONS = sorted(path for path in ADR.glob("*.md") if path.name != "README.md"
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
 def test_each_decision_says_why_what_it_costs_and_what_would_change_it(page: Path) -> None:
-    number, title = page.name[:4], page.read_text().splitlines()[0].removeprefix(f"# {page.name[:4]} ")
+    number, title = (
+        page.name[:4],
+        page.read_text().splitlines()[0].removeprefix(f"# {page.name[:4]} "),
+    )
     assert re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", page.name)
-    headings, texts = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE), page.read_text().split("\n## ")[1:]
+    headings, texts = (
+        re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE),
+        page.read_text().split("\n## ")[1:],
+    )
     assert headings == ["Context", "Decision", "What it costs", "What would make us reconsider"]
     assert all(len(text.split("\n", 1)[1].split()) > 8 for text in texts)
     assert len(page.read_text().splitlines()) <= 40, "half a page"
@@ -200,5 +231,7 @@ def test_each_decision_says_why_what_it_costs_and_what_would_change_it(page: Pat
 
 def test_decisions_are_numbered_without_gaps_and_all_links_of_their_index_exist() -> None:
     assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
-    assert re.findall(r"\]\((.*?)\)", (ADR / "README.md").read_text()) == [page.name for page in DECISIONS]
+    assert re.findall(r"\]\((.*?)\)", (ADR / "README.md").read_text()) == [
+        page.name for page in DECISIONS
+    ]
     assert "docs/adr" in (ROOT / "ARCHITECTURE.md").read_text()

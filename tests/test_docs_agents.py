@@ -40,6 +40,11 @@ def test_the_loop_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {trial["status"] for trial in answers["status"]["each"]} == {"completed"}
     assert {"status_reason", "params"} <= answers["status"]["each"][0].keys()
     assert "baseline" in answers["compare"]["answer"]
-    assert {row["verdict"] for row in answers["compare"]["confirmed"]["rows"]} <= {"best", "ties", "worse", "undecided"}
+    assert {row["verdict"] for row in answers["compare"]["confirmed"]["rows"]} <= {
+        "best",
+        "ties",
+        "worse",
+        "undecided",
+    }
     assert {"verdict", "undecided", "more"} <= answers["compare"]["rows"][0].keys()
     sys.modules.pop("idea", None)

@@ -16,7 +16,9 @@ PAGE = (Path(__file__).parents[1] / "docs/agreement.md").read_text()
 pytestmark = pytest.mark.keras
 
 
-def test_the_example_reports_what_fit_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_reports_what_fit_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names: dict[str, Any] = {"__name__": "agreement_page"}
@@ -27,7 +29,9 @@ def test_the_example_reports_what_fit_reports(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.exhaustive
 def test_the_benchmark_has_the_rows_of_the_page() -> None:
     program = Path(__file__).parents[1] / "benchmarks/agreement.py"
-    done = subprocess.run([sys.executable, str(program), "--seeds", "1"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(program), "--seeds", "1"], capture_output=True, text=True, check=True
+    )
     found = {tuple(re.split(r"\s{2,}", line.strip())[:3]) for line in done.stdout.splitlines()}
     rows = re.findall(r"^\| (dense|convolutions)[^|]* \| (\w+) \| (\d+) \|", PAGE, re.MULTILINE)
     names = {"dense": "dense", "convolutions": "batch normalisation"}

@@ -13,7 +13,9 @@ from sweep.cli import main
 from sweep.spec import parse_spec
 
 PAGE = (Path(__file__).parents[1] / "docs" / "confirm.md").read_text()
-SWEEP, MODEL = (re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[0] for language in ("yaml", "python"))
+SWEEP, MODEL = (
+    re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[0] for language in ("yaml", "python")
+)
 
 
 def test_the_sweep_is_one() -> None:
@@ -34,4 +36,6 @@ def test_it_ends_with_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert result.exit_code == 0, result.output
     assert "baseline" in result.output
     assert "test.loss" in result.output
-    assert re.search(r"in the search and is [\d.]+ with fresh seeds, [\d.]+ on the test data", result.output)
+    assert re.search(
+        r"in the search and is [\d.]+ with fresh seeds, [\d.]+ on the test data", result.output
+    )

@@ -22,7 +22,9 @@ PAGE = (Path(__file__).parents[1] / "docs" / "other_backends.md").read_text()
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files of the page, in the current folder."""
-    (tmp_path / "digits_on_jax.py").write_text(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0])
+    (tmp_path / "digits_on_jax.py").write_text(
+        re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+    )
     (tmp_path / "digits.yaml").write_text(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -30,7 +32,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_example_is_accepted_also_with_folds(project: Path) -> None:
     for change in ((), ("folds=5",)):
-        checking.check_trainable(load_spec(project / "digits.yaml", change), "digits.yaml", [project])
+        checking.check_trainable(
+            load_spec(project / "digits.yaml", change), "digits.yaml", [project]
+        )
 
 
 def run(*arguments: str) -> None:
@@ -43,7 +47,14 @@ def run(*arguments: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
 def test_the_example_trains_on_jax_and_goes_on_as_if_it_had_not_stopped(project: Path) -> None:
-    changes = ["--set", "run_cap=2", "--set", "early_terminate=null", "--set", "checkpoint.every_s=0"]
+    changes = [
+        "--set",
+        "run_cap=2",
+        "--set",
+        "early_terminate=null",
+        "--set",
+        "checkpoint.every_s=0",
+    ]
     run("run", "digits.yaml", "--name", "whole", *changes)
     whole = sweep.load("whole")
     assert list(whole.trials["status"]) == ["completed", "completed"]
@@ -74,7 +85,9 @@ second.train(lambda epoch: seen.append(epoch) or epoch.epoch < 6)
 second.end_trial()
 print(json.dumps([epoch.metrics["val_loss"] for epoch in seen]))
 """
-    params = {name: whole.trials.iloc[0][f"param.{name}"].item() for name in ("learning_rate", "units")}
+    params = {
+        name: whole.trials.iloc[0][f"param.{name}"].item() for name in ("learning_rate", "units")
+    }
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", train_in_two_parts, json.dumps(params)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)

@@ -30,7 +30,10 @@ from sweep.text import (
         ("\x1b]0;title\x07after \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "after link"),
         ("\x1b[2J\x1b[H\x1bMup", "up"),
         ("\x9b31mred", "red"),
-        ("bell \x07, back \x08, return \r, lone \x1b", "bell \\x07, back \\x08, return \\r, lone \\x1b"),
+        (
+            "bell \x07, back \x08, return \r, lone \x1b",
+            "bell \\x07, back \\x08, return \\r, lone \\x1b",
+        ),
         ("lines\nand\ttabs, ümläute, 漢字", "lines\nand\ttabs, ümläute, 漢字"),
         ("\u202egnp.exe", "\\u202egnp.exe"),
     ],
@@ -49,7 +52,11 @@ def test_long_texts_end_after_a_word() -> None:
 
 
 def test_one_has_no_plural_and_rows_of_numbers_are_short() -> None:
-    assert [counted(count, "trial") for count in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]
+    assert [counted(count, "trial") for count in (0, 1, 1200)] == [
+        "0 trials",
+        "1 trial",
+        "1,200 trials",
+    ]
     assert [trials_named(trials) for trials in ([3], [5, 3], [4, 3, 5], [3, 5, 6])] == [
         *("trial 3", "trials 3, 5", "trials 3 to 5", "trials 3, 5, 6")
     ]
@@ -58,7 +65,10 @@ def test_one_has_no_plural_and_rows_of_numbers_are_short() -> None:
 def test_an_error_in_short_has_its_type_once() -> None:
     assert in_short(ValueError("\nwhat it says\nand more")) == "ValueError: what it says"
     assert in_short(ValueError("\n")) == "ValueError"
-    assert [last_line(error) for error in (ValueError("\nfirst\nthe cause\n"), OSError())] == ["the cause", "OSError"]
+    assert [last_line(error) for error in (ValueError("\nfirst\nthe cause\n"), OSError())] == [
+        "the cause",
+        "OSError",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def test_frames_of_others_are_one_line() -> None:
     assert told[-1].startswith("json.decoder.JSONDecodeError: Expecting value")
 
 
-def test_without_a_line_of_the_author_s_all_frames_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_line_of_the_author_s_all_frames_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     error = raised(in_a_library)
     monkeypatch.setattr(errors, "is_author_file", lambda file: False)
     assert errors.folded_traceback(error).count("File ") == 5
@@ -109,7 +111,10 @@ indices[0,0] = 7 is not in [0, 2)
     [
         ("\nsecond", "second"),
         (KERAS, "Lay.call(): Dimensions must be equal, but are 6 and 5"),
-        ("Exception encountered when calling Lay.call().", "Exception encountered when calling Lay.call()."),
+        (
+            "Exception encountered when calling Lay.call().",
+            "Exception encountered when calling Lay.call().",
+        ),
         (AUTOGRAPH, "models.py:31 in f: Input 'b' has type int32"),
         (INSIDE, "models.py:31 in f: 'd' (type Dense): Matrix size-incompatible"),
         ("in user code:\n\n    somewhere", "somewhere"),
@@ -150,16 +155,18 @@ def test_whose_a_file_is(file: str, expected: bool) -> None:
 def test_the_stack_in_a_graph_s_message_is_folded() -> None:
     frame = f'  File "{json.__file__}", line 3, in load\n\n'
     own = f'  File "{__file__}", line 7, in model\n\n'
-    text = (
-        f"Graph execution error:\n\nDetected at node x defined at:\n{frame * 3}{own}{frame}Received a label value of 2."
-    )
+    head = "Graph execution error:\n\nDetected at node x defined at:\n"
+    text = f"{head}{frame * 3}{own}{frame}Received a label value of 2."
     error = ValueError(f"{text}  Label values: 2 2 1\n\t [[{{{{node x}}}}]]")
     told = errors.folded_traceback(error)
     assert told.count("File ") == 1
     assert "  ... 3 frames\n" in told
     assert "  ... 1 frame\n" in told
     assert "label value of 2.\n" in told
-    assert errors.reason_of(error) == "ValueError: test_errors_tracebacks.py:7 in model: Received a label value of 2."
+    assert (
+        errors.reason_of(error)
+        == "ValueError: test_errors_tracebacks.py:7 in model: Received a label value of 2."
+    )
 
 
 def test_a_message_that_ends_in_frames_says_so_and_what_was_raised_from_it_is_whole() -> None:
@@ -167,7 +174,9 @@ def test_a_message_that_ends_in_frames_says_so_and_what_was_raised_from_it_is_wh
 
     def explained() -> None:
         try:
-            raise ValueError(f"Graph execution error:\n\nDetected at node x defined at:\n{frame * 2}")
+            raise ValueError(
+                f"Graph execution error:\n\nDetected at node x defined at:\n{frame * 2}"
+            )
         except ValueError as error:
             raise RuntimeError("no  Label values: here") from error
 

@@ -27,7 +27,9 @@ from sweep.events import (
     is_number,
 )
 
-TEXT = st.text() | st.sampled_from(["nan", "inf", "-inf", "\\nan", "\\\\inf", "\\", "NaN", "\ud800"])
+TEXT = st.text() | st.sampled_from(
+    ["nan", "inf", "-inf", "\\nan", "\\\\inf", "\\", "NaN", "\ud800"]
+)
 INTEGERS = st.integers(-(2**63), 2**63)
 FLOATS = st.floats()
 NUMBERS = st.dictionaries(TEXT, FLOATS, max_size=4)
@@ -48,7 +50,9 @@ FACTS = st.builds(
 )
 CONFIGURATIONS = st.dictionaries(TEXT, VALUES, max_size=4)
 EVENTS = st.one_of(
-    st.builds(NoteWritten, trial=st.none() | INTEGERS, text=TEXT, request=TEXT, by=TEXT, time=FLOATS),
+    st.builds(
+        NoteWritten, trial=st.none() | INTEGERS, text=TEXT, request=TEXT, by=TEXT, time=FLOATS
+    ),
     st.builds(TrialStarred, trial=INTEGERS, starred=st.booleans(), request=TEXT, time=FLOATS),
     st.builds(
         ConfigurationsEnqueued,
@@ -139,7 +143,10 @@ def test_parameters_keep_their_order():
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
-        ({"loss": np.float32(1.5)}, r"metrics: np.float32\(1.5\) is of type numpy.float32, expected bool, int, float"),
+        (
+            {"loss": np.float32(1.5)},
+            r"metrics: np.float32\(1.5\) is of type numpy.float32, expected bool, int, float",
+        ),
         ({"loss": np.float64(1.5)}, r"numpy.float64, expected .*; convert it with .item\(\)"),
         ({"loss": None}, r"metrics\[...\]: is of type null, expected float"),
         ({"loss": "high"}, "is of type str, expected float"),
@@ -163,11 +170,20 @@ def test_parameters_are_yaml_values(value):
     [
         (b"[]", "expected a record, found list"),
         (b"{}", "unknown event None"),
-        (b'{"event":"trial_stopped"}', "unknown event 'trial_stopped'; did you mean 'trial_started'"),
+        (
+            b'{"event":"trial_stopped"}',
+            "unknown event 'trial_stopped'; did you mean 'trial_started'",
+        ),
         (b'{"event":"session_ended","time":1.0}', "missing .* reason"),
         (b'{"event":"session_ended","time":1.0,"reason":"x","node":1}', "unknown field node"),
-        (b'{"event":"session_ended","time":"soon","reason":"x"}', "time: is of type str, expected float"),
-        (b'{"event":"trial_ended","trial":0,"status":"won","reason":"","time":0}', "status: Invalid enum value 'won'"),
+        (
+            b'{"event":"session_ended","time":"soon","reason":"x"}',
+            "time: is of type str, expected float",
+        ),
+        (
+            b'{"event":"trial_ended","trial":0,"status":"won","reason":"","time":0}',
+            "status: Invalid enum value 'won'",
+        ),
         (
             b'{"event":"trial_ended","trial":0,"status":"oom","reason":"","time":0,"facts":{"a":1}}',
             "facts: .* field a",
@@ -180,7 +196,9 @@ def test_a_foreign_record_says_what_is_wrong(line, message):
         decode(line)
 
 
-@pytest.mark.parametrize("line", [b"", b"\n", b'{"event":"ses', b"\0\0\0\n", b'{"a":NaN}', b"\xff\n", b"[" * 9999])
+@pytest.mark.parametrize(
+    "line", [b"", b"\n", b'{"event":"ses', b"\0\0\0\n", b'{"a":NaN}', b"\xff\n", b"[" * 9999]
+)
 def test_a_damaged_record_is_told_from_a_foreign_one(line):
     with pytest.raises(NotJson, match="damaged record"):
         decode(line)
@@ -191,7 +209,11 @@ def test_a_damaged_record_is_told_from_a_foreign_one(line):
     [
         (Status.PRUNED, "pruned at epoch 2: rank 3 of 3", "pruned"),
         (Status.PRUNED, "stopped on request", "stopped by hand"),
-        (Status.INTERRUPTED, "stopped on request", "interrupted"),  # the sweep was stopped, and resumes the trial
+        (
+            Status.INTERRUPTED,
+            "stopped on request",
+            "interrupted",
+        ),  # the sweep was stopped, and resumes the trial
         (Status.INTERRUPTED, "tried again", "failed, tried again"),
         (Status.INTERRUPTED, "ValueError: no; tried again, 1 of 3", "failed, tried again"),
         (Status.FAILED, "ValueError: tried again", "failed"),
@@ -204,7 +226,9 @@ def test_a_status_in_words_says_who_ended_the_trial(status, reason, words):
 def test_a_newer_format_is_refused_before_its_fields_are_looked_at():
     line = encode(SessionStarted(time=1.0, resumed=False, version="9.9"))
     newer = line.replace(b'"format":%d' % FORMAT, b'"format":%d,"colour":"red"' % (FORMAT + 1))
-    with pytest.raises(StoreError, match=r"written by sweep 9.9 in log format 2, expected at most 1"):
+    with pytest.raises(
+        StoreError, match=r"written by sweep 9.9 in log format 2, expected at most 1"
+    ):
         decode(newer)
 
 

@@ -36,7 +36,11 @@ SMALL = {
 }
 """What makes a file small, beside one epoch and two configurations where nothing else is said."""
 
-ALIKE = ("folds", "log_uniform_tpe", "regularization")  # no more of ours runs in them than in the others
+ALIKE = (
+    "folds",
+    "log_uniform_tpe",
+    "regularization",
+)  # no more of ours runs in them than in the others
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
@@ -49,14 +53,23 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def overrides(name: str) -> list[str]:
     own = SMALL.get(name, [])
     given = {assignment.partition("=")[0] for assignment in own}
-    return own + [default for default in ("epochs=1", "run_cap=2") if default.partition("=")[0] not in given]
+    return own + [
+        default for default in ("epochs=1", "run_cap=2") if default.partition("=")[0] not in given
+    ]
 
 
 def train(name: str, results: Path) -> None:
     if (results / name).exists():
         return
     settings = [part for assignment in overrides(name) for part in ("--set", assignment)]
-    arguments = ["run", str(FOLDER / f"{name}.yaml"), "--inline", "--results", str(results), *settings]
+    arguments = [
+        "run",
+        str(FOLDER / f"{name}.yaml"),
+        "--inline",
+        "--results",
+        str(results),
+        *settings,
+    ]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
 
@@ -64,7 +77,9 @@ def train(name: str, results: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(*name.values, marks=pytest.mark.exhaustive) if name.values[0] in ALIKE else name
+        pytest.param(*name.values, marks=pytest.mark.exhaustive)
+        if name.values[0] in ALIKE
+        else name
         for name in sampled(NAMES, 6)
     ],
 )
@@ -78,10 +93,16 @@ def test_an_example_trains(name: str, results: Path) -> None:
     assert "completed" in set(trials["status"])
     expected = spec.trials
     searched = trials[trials["role"] == "search"]
-    assert expected is None or spec.metrics[0].target is not None or len(searched) == expected * spec.trials_each
+    assert (
+        expected is None
+        or spec.metrics[0].target is not None
+        or len(searched) == expected * spec.trials_each
+    )
     for row in trials.to_dict("records"):
         columns = {name: row.get(f"param.{name}") for name in spec.space.names}
-        params = {name: value for name, value in columns.items() if value is not None and value == value}
+        params = {
+            name: value for name, value in columns.items() if value is not None and value == value
+        }
         assert spec.space.list_violated(params) == []
         for parameter in spec.space.parameters:
             assert (parameter.name in params) == parameter.applies(params), parameter.name

@@ -23,7 +23,9 @@ from sweep.spec.search_methods import METHODS, Method
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
-SEARCHER, SCHEDULER, PAUSING, TESTS, HALTON, ROW, RULE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SEARCHER, SCHEDULER, PAUSING, TESTS, HALTON, ROW, RULE = re.findall(
+    r"```python\n(.*?)```", PAGE, re.DOTALL
+)
 TRAINABLE = """
 from sweep.contract import EpochReported, Facts
 
@@ -63,7 +65,9 @@ def halton(monkeypatch: pytest.MonkeyPatch) -> str:
     return str(row.name)
 
 
-@pytest.mark.parametrize("test", [name for name in vars(SearcherConformance) if name.startswith("test_")])
+@pytest.mark.parametrize(
+    "test", [name for name in vars(SearcherConformance) if name.startswith("test_")]
+)
 def test_a_method_in_sweep_itself_is_a_module_and_a_row(halton: str, test: str) -> None:
     class TestHalton(SearcherConformance):
         def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
@@ -132,7 +136,11 @@ def test_a_sweep_with_both_is_planned_run_and_resumed(project: Path) -> None:
     trials = sweep.load("results/own").trials
     assert trials["param.x"][0] == 0.9
     assert set(trials["status"]) == {"completed", "pruned"}
-    assert trials["status_reason"][trials["status"] == "pruned"].str.contains("is of the worse half").all()
+    assert (
+        trials["status_reason"][trials["status"] == "pruned"]
+        .str.contains("is of the worse half")
+        .all()
+    )
     resumed = CliRunner().invoke(main, ["resume", "own", "--run-cap", "20", "--inline"])
     assert resumed.exit_code == 0, resumed.output
     assert len(sweep.load("results/own").trials) == 20
@@ -147,7 +155,9 @@ def test_a_sweep_whose_trials_pause_is_planned_run_replayed_and_resumed(project:
     assert ran.exit_code == 0, ran.output
     trials = sweep.load("results/own").trials
     assert trials["status"].tolist().count("completed") == 3
-    assert (trials["status_reason"][trials["status"] == "pruned"] == "best of four: another one went on").all()
+    assert (
+        trials["status_reason"][trials["status"] == "pruned"] == "best of four: another one went on"
+    ).all()
     replayed = CliRunner().invoke(main, ["replay", "own", "--orderings", "3"])
     assert "decisions are the same as when it ran" in replayed.output
     resumed = CliRunner().invoke(main, ["resume", "own", "--run-cap", "20", "--inline"])
@@ -158,14 +168,31 @@ def test_a_sweep_whose_trials_pause_is_planned_run_replayed_and_resumed(project:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("method: nowhere:Climb", "error: method: nowhere:Climb cannot be imported: ModuleNotFoundError: No module"),
-        ("method: my_search:Climber", "method: my_search:Climber cannot be imported: AttributeError"),
-        ("method: my_search:Halfway", "method: my_search:Halfway lacks foresees, learn, suggest; expected a class"),
-        ("early_terminate: my_search:Climb", "my_search:Climb lacks decision_epochs; expected a class"),
-        ("method: my_search:Broken", "error: method: my_search:Broken failed: RuntimeError: no such thing"),
+        (
+            "method: nowhere:Climb",
+            "error: method: nowhere:Climb cannot be imported: ModuleNotFoundError: No module",
+        ),
+        (
+            "method: my_search:Climber",
+            "method: my_search:Climber cannot be imported: AttributeError",
+        ),
+        (
+            "method: my_search:Halfway",
+            "method: my_search:Halfway lacks foresees, learn, suggest; expected a class",
+        ),
+        (
+            "early_terminate: my_search:Climb",
+            "my_search:Climb lacks decision_epochs; expected a class",
+        ),
+        (
+            "method: my_search:Broken",
+            "error: method: my_search:Broken failed: RuntimeError: no such thing",
+        ),
     ],
 )
-def test_what_is_no_such_part_is_said_before_anything_starts(project: Path, wrong: str, message: str) -> None:
+def test_what_is_no_such_part_is_said_before_anything_starts(
+    project: Path, wrong: str, message: str
+) -> None:
     with (project / "my_search.py").open("a") as file:
         file.write(
             "\nclass Broken(Climb):\n    def __init__(self, *given):\n        raise RuntimeError('\\nno such thing')\n"

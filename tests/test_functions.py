@@ -30,7 +30,9 @@ def worker_of(tmp_path: Path) -> Callable[[Any], Worker]:
 
 
 def order(trial: int = 0, epochs: int = 4, decide: tuple[int, ...] = (), **params: Any) -> Order:
-    return Order(Assignment(trial=trial, params=params, seed=7, epochs=epochs, objective="loss"), decide)
+    return Order(
+        Assignment(trial=trial, params=params, seed=7, epochs=epochs, objective="loss"), decide
+    )
 
 
 def finished(worker: Worker, given: Order) -> Progress:
@@ -64,7 +66,10 @@ def counting(told: list[str]) -> Callable[[Hyperparameters, Reporter], None]:
         told.append(f"from {done}")
         try:
             for epoch in range(done + 1, 100):
-                if not report(loss=1 / epoch, checkpoint=lambda folder, n=epoch: (folder / "n").write_text(str(n))):
+                if not report(
+                    loss=1 / epoch,
+                    checkpoint=lambda folder, n=epoch: (folder / "n").write_text(str(n)),
+                ):
                     told.append(f"no after {epoch}")
                     return
         finally:
@@ -83,7 +88,10 @@ def test_a_trial_is_trained_step_by_step_to_its_end(worker_of: Callable[[Any], W
     last = rest(worker)
     assert [epoch.metrics for epoch in last.epochs] == [{"loss": 0.25}]
     assert isinstance(last, Ends)
-    assert (last.end.status, last.end.facts.checkpoint) == (Status.COMPLETED, "checkpoints/00000/epoch-000004")
+    assert (last.end.status, last.end.facts.checkpoint) == (
+        Status.COMPLETED,
+        "checkpoints/00000/epoch-000004",
+    )
     assert told == ["from 0", "no after 4", "clean"]
     for thread in threading.enumerate():
         if thread.name == "trial-0":  # it has returned, and may be about to end
@@ -103,7 +111,9 @@ def test_a_pruned_function_stops_in_its_report_before_the_next_trial_begins(
     assert worker.step().epochs[0].trial == 1
 
 
-def test_a_worker_that_is_closed_lets_go_of_its_function(worker_of: Callable[[Any], Worker]) -> None:
+def test_a_worker_that_is_closed_lets_go_of_its_function(
+    worker_of: Callable[[Any], Worker],
+) -> None:
     told: list[str] = []
     worker = worker_of(counting(told))
     worker.take(order(decide=(2,)))
@@ -112,7 +122,9 @@ def test_a_worker_that_is_closed_lets_go_of_its_function(worker_of: Callable[[An
     assert told[-1] == "clean"
 
 
-def test_a_stopped_function_goes_on_from_what_it_saved(worker_of: Callable[[Any], Worker], tmp_path: Path) -> None:
+def test_a_stopped_function_goes_on_from_what_it_saved(
+    worker_of: Callable[[Any], Worker], tmp_path: Path
+) -> None:
     told: list[str] = []
     worker = worker_of(counting(told))
     worker.take(order(decide=(2,)))
@@ -120,7 +132,10 @@ def test_a_stopped_function_goes_on_from_what_it_saved(worker_of: Callable[[Any]
     replace(JOB, results_folder=tmp_path).stop_file.touch()
     stopped = rest(worker).end
     assert stopped is not None
-    assert (stopped.status, stopped.facts.checkpoint) == (Status.INTERRUPTED, "checkpoints/00000/epoch-000003")
+    assert (stopped.status, stopped.facts.checkpoint) == (
+        Status.INTERRUPTED,
+        "checkpoints/00000/epoch-000003",
+    )
     replace(JOB, results_folder=tmp_path).stop_file.unlink()
     progress = finished(worker_of(counting(told)), order())
     assert isinstance(progress, Ends)
@@ -141,7 +156,9 @@ def test_a_function_that_saves_nothing_begins_anew_without_a_word(
     assert not list(tmp_path.rglob("epoch-*"))
 
 
-def test_a_function_that_saves_and_does_not_restore_is_told_so(worker_of: Callable[[Any], Worker]) -> None:
+def test_a_function_that_saves_and_does_not_restore_is_told_so(
+    worker_of: Callable[[Any], Worker],
+) -> None:
     def train(hp: Hyperparameters, report: Reporter) -> None:
         while report(loss=1.0, checkpoint=lambda folder: (folder / "x").touch()):
             pass
@@ -153,16 +170,23 @@ def test_a_function_that_saves_and_does_not_restore_is_told_so(worker_of: Callab
     progress = finished(worker_of(train), order(epochs=5))
     assert isinstance(progress, Ends)
     assert progress.end.status is Status.FAILED
-    assert "trial 0 goes on after epoch 2, and its function has not read report.restored" in progress.end.reason
+    assert (
+        "trial 0 goes on after epoch 2, and its function has not read report.restored"
+        in progress.end.reason
+    )
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "text"])
-def test_a_checkpoint_may_be_a_file_or_a_folder(worker_of: Callable[[Any], Worker], tmp_path: Path, kind: str) -> None:
+def test_a_checkpoint_may_be_a_file_or_a_folder(
+    worker_of: Callable[[Any], Worker], tmp_path: Path, kind: str
+) -> None:
     own = tmp_path / "own"
     own.mkdir()
     (own / "weights").write_text("w")
     given: Any = {"folder": own, "file": own / "weights", "text": str(own)}[kind]
-    progress = finished(worker_of(lambda hp, report: report(loss=1.0, checkpoint=given)), order(epochs=1))
+    progress = finished(
+        worker_of(lambda hp, report: report(loss=1.0, checkpoint=given)), order(epochs=1)
+    )
     assert isinstance(progress, Ends)
     kept = tmp_path / str(progress.end.facts.checkpoint)
     assert (kept / "weights").read_text() == "w"
@@ -186,7 +210,11 @@ class OutOfMemoryError(RuntimeError):
         (ValueError("no such thing"), Status.FAILED, "ValueError: no such thing"),
         (Diverged("the loss is NaN"), Status.DIVERGED, "the loss is NaN"),
         (MemoryError("no room"), Status.OOM, "MemoryError: no room"),
-        (OutOfMemoryError("CUDA out of memory"), Status.OOM, "OutOfMemoryError: CUDA out of memory"),
+        (
+            OutOfMemoryError("CUDA out of memory"),
+            Status.OOM,
+            "OutOfMemoryError: CUDA out of memory",
+        ),
         (KeyboardInterrupt(), Status.FAILED, "KeyboardInterrupt: "),
         (SystemExit(3), Status.FAILED, "SystemExit: 3"),
     ],
@@ -232,7 +260,9 @@ def test_nan_ends_a_trial_as_diverged(worker_of: Callable[[Any], Worker]) -> Non
     assert told == [True, False]
 
 
-def test_a_function_that_reports_on_though_it_was_told_to_stop_is_ended(worker_of: Callable[[Any], Worker]) -> None:
+def test_a_function_that_reports_on_though_it_was_told_to_stop_is_ended(
+    worker_of: Callable[[Any], Worker],
+) -> None:
     told: list[str] = []
 
     def train(hp: Hyperparameters, report: Reporter) -> None:
@@ -249,7 +279,9 @@ def test_a_function_that_reports_on_though_it_was_told_to_stop_is_ended(worker_o
     assert (told, progress.notices) == (["clean"], ())
 
 
-def test_what_it_raises_when_it_is_told_to_end_is_a_notice(worker_of: Callable[[Any], Worker]) -> None:
+def test_what_it_raises_when_it_is_told_to_end_is_a_notice(
+    worker_of: Callable[[Any], Worker],
+) -> None:
     def train(hp: Hyperparameters, report: Reporter) -> None:
         while report(loss=1.0):
             pass
@@ -258,7 +290,9 @@ def test_what_it_raises_when_it_is_told_to_end_is_a_notice(worker_of: Callable[[
     progress = finished(worker_of(train), order(epochs=1))
     assert isinstance(progress, Ends)
     assert progress.end.status is Status.COMPLETED
-    assert progress.notices == ("trial 0: its function raised OSError when it was told to end: cannot clean up",)
+    assert progress.notices == (
+        "trial 0: its function raised OSError when it was told to end: cannot clean up",
+    )
 
 
 @pytest.mark.parametrize(
@@ -276,7 +310,10 @@ def test_a_function_may_return_what_it_would_report(
     progress = finished(worker_of(function), order())
     assert [epoch.metrics for epoch in progress.epochs] == [metrics]
     assert isinstance(progress, Ends)
-    assert (progress.end.status, progress.end.reason) == (Status.COMPLETED, "the trainable stopped after epoch 1")
+    assert (progress.end.status, progress.end.reason) == (
+        Status.COMPLETED,
+        "the trainable stopped after epoch 1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +324,10 @@ def test_a_function_may_return_what_it_would_report(
         (lambda hp, report: report(loss=None), "report(): loss is None, expected a number"),
         (lambda hp, report: report(loss="0.5"), "report(): loss is '0.5', expected a number"),
         (lambda hp, report: report(loss=np.zeros(3)), "expected a number"),
-        (lambda hp, report: report(loss=1, checkpoint="nowhere"), "report(checkpoint='nowhere'): no such file"),
+        (
+            lambda hp, report: report(loss=1, checkpoint="nowhere"),
+            "report(checkpoint='nowhere'): no such file",
+        ),
         (lambda hp, report: hp["x"], "the trial has no parameter 'x'; it has: batch_size"),
     ],
 )
@@ -306,7 +346,16 @@ def test_the_report_knows_the_trial_and_takes_what_has_a_column_of_its_own(
     seen: list[object] = []
 
     def train(hp: Hyperparameters, report: Reporter) -> None:
-        seen.extend([report.trial, report.seed, report.epochs, report.epoch, report.restored, report.devices.cpus])
+        seen.extend(
+            [
+                report.trial,
+                report.seed,
+                report.epochs,
+                report.epoch,
+                report.restored,
+                report.devices.cpus,
+            ]
+        )
         report(loss=1.0, learning_rate=0.1, examples_per_s=5)
         seen.append(report.epoch)
 
@@ -315,7 +364,9 @@ def test_the_report_knows_the_trial_and_takes_what_has_a_column_of_its_own(
     assert (epoch.learning_rate, epoch.examples_per_s, epoch.metrics) == (0.1, 5.0, {"loss": 1.0})
 
 
-def test_the_generators_of_a_process_begin_each_trial_with_its_seed(worker_of: Callable[[Any], Worker]) -> None:
+def test_the_generators_of_a_process_begin_each_trial_with_its_seed(
+    worker_of: Callable[[Any], Worker],
+) -> None:
     worker = worker_of(lambda hp: float(np.random.random()))
     first, second = (finished(worker, order(trial=trial)).epochs[0].metrics for trial in (0, 1))
     assert first == second
@@ -331,7 +382,9 @@ def test_data_named_by_an_attribute_is_known_before_it_begins() -> None:
     assert trainable.facts().data == "digits 2024"
 
 
-def test_a_rehearsal_of_a_function_says_that_it_ran_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rehearsal_of_a_function_says_that_it_ran_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trainable = FunctionTrainable(lambda hp, report: None)
     for seen, devices, said in (
         ("-1", Devices(gpus=1, simulated=True), "cpu"),
@@ -343,7 +396,9 @@ def test_a_rehearsal_of_a_function_says_that_it_ran_on_the_cpu(monkeypatch: pyte
 
 
 def test_a_function_that_cannot_be_called_so_is_refused() -> None:
-    with pytest.raises(TrainableError, match=r"three\(a, b, c\) cannot be called as three\(hp, report\)"):
+    with pytest.raises(
+        TrainableError, match=r"three\(a, b, c\) cannot be called as three\(hp, report\)"
+    ):
         FunctionTrainable(three)
 
 

@@ -54,7 +54,14 @@ def worker_of(tmp_path: Path) -> Iterator[Any]:
     def make(text: str, name: str = "train", *, alone: bool = False, seed: int = 0) -> Worker:
         (tmp_path / "some_function.py").write_text(text)
         sys.modules.pop("some_function", None)
-        job = Job("s", f"some_function:{name}", (tmp_path,), tmp_path, Objective("loss", "minimize"), data_seed=seed)
+        job = Job(
+            "s",
+            f"some_function:{name}",
+            (tmp_path,),
+            tmp_path,
+            Objective("loss", "minimize"),
+            data_seed=seed,
+        )
         made.append(Worker(job, node=WorkerNode() if alone else None))
         return made[-1]
 
@@ -66,7 +73,13 @@ def worker_of(tmp_path: Path) -> Iterator[Any]:
 
 
 def trial(worker: Worker, number: int, **params: Any) -> tuple[dict[str, float], TrialEnded, Any]:
-    worker.take(Order(Assignment(trial=number, params=params, seed=0, epochs=1, data_seed=worker.job.data_seed)))
+    worker.take(
+        Order(
+            Assignment(
+                trial=number, params=params, seed=0, epochs=1, data_seed=worker.job.data_seed
+            )
+        )
+    )
     epochs: list[EpochReported] = []
     while True:
         progress = worker.step()
@@ -77,12 +90,21 @@ def trial(worker: Worker, number: int, **params: Any) -> tuple[dict[str, float],
 
 @pytest.mark.keras
 @pytest.mark.parametrize("alone", [False, True], ids=["with its caller", "alone"])
-def test_switches_of_keras_and_tensorflow_are_those_of_the_first_trial(worker_of: Any, alone: bool) -> None:
+def test_switches_of_keras_and_tensorflow_are_those_of_the_first_trial(
+    worker_of: Any, alone: bool
+) -> None:
     import keras
 
     worker = worker_of(SWITCHES, alone=alone)
     home = "HOME" in os.environ
-    usual = {"floatx": 0.0, "first": 0.0, "policy": 0.0, "eager": 0.0, "home": float(home), "history": 1.0}
+    usual = {
+        "floatx": 0.0,
+        "first": 0.0,
+        "policy": 0.0,
+        "eager": 0.0,
+        "home": float(home),
+        "history": 1.0,
+    }
     assert trial(worker, 0, changes=False)[0] == usual
     assert trial(worker, 1, changes=True)[0] == {**dict.fromkeys(usual, 1.0), "home": 0.0}
     assert (keras.config.floatx(), "HOME" in os.environ) == ("float32", home)
@@ -93,7 +115,9 @@ def test_switches_of_keras_and_tensorflow_are_those_of_the_first_trial(worker_of
 def test_what_was_collected_in_a_module_is_told_to_be_put_back(worker_of: Any) -> None:
     worker = worker_of(SWITCHES)
     trial(worker, 0, changes=False)
-    assert len(sys.modules["some_function"].HISTORY) == 1  # for whoever is in this process to look at
+    assert (
+        len(sys.modules["some_function"].HISTORY) == 1
+    )  # for whoever is in this process to look at
     progress = trial(worker, 1, changes=False)[2]
     assert progress.notices == (
         "some_function.HISTORY, which a trial has changed, is as before for the next one: trials share nothing "
@@ -102,7 +126,9 @@ def test_what_was_collected_in_a_module_is_told_to_be_put_back(worker_of: Any) -
 
 
 @pytest.mark.keras
-def test_what_cannot_be_put_back_is_said_and_replaces_a_worker(worker_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_put_back_is_said_and_replaces_a_worker(
+    worker_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweep.state import trials
 
     monkeypatch.setattr(trials, "resisting", set())
@@ -135,7 +161,9 @@ def test_what_a_module_draws_when_it_is_imported_follows_the_sweeps_seed(worker_
     assert found[0] == found[1]
     assert all(found[0][name] != found[2][name] for name in "abc")
     job = worker_of(DRAWING, seed=3).job
-    load_trainable(job.trainable, job.import_folders, seed=4)  # as for another sweep of this process
+    load_trainable(
+        job.trainable, job.import_folders, seed=4
+    )  # as for another sweep of this process
     other = Worker(job)
     _, end, _ = trial(other, 0)
     other.close()
@@ -163,7 +191,10 @@ def test_what_a_module_draws_by_tensorflow_when_it_is_imported_follows_the_sweep
     drawn = [float(tf.random.normal(()))]
     found = [trial(worker_of(TENSORFLOW, seed=seed), 0)[0] for seed in (0, 1)]
     assert all(found[0][name] != found[1][name] for name in "ab")
-    assert [*drawn, float(tf.random.normal(()))] == expected  # others go on as if nothing had been drawn
+    assert [
+        *drawn,
+        float(tf.random.normal(())),
+    ] == expected  # others go on as if nothing had been drawn
     code = (
         "from sweep.functions import load_trainable; load_trainable('some_function:train', ['.'], seed=0);"
         "import some_function; print(some_function.A, some_function.B)"
@@ -176,7 +207,10 @@ def test_what_a_module_draws_by_tensorflow_when_it_is_imported_follows_the_sweep
 def test_what_a_module_takes_from_the_machine_is_told_with_its_line(worker_of: Any) -> None:
     _, end, _ = trial(worker_of(MACHINE), 0)
     assert not end.facts.reproducible
-    assert end.facts.numerics["differs"] == "some_function.py:6 draws from the machine when some_function is imported"
+    assert (
+        end.facts.numerics["differs"]
+        == "some_function.py:6 draws from the machine when some_function is imported"
+    )
 
 
 def test_modules_that_are_imported_later_draw_the_same(worker_of: Any, tmp_path: Path) -> None:
@@ -227,8 +261,12 @@ def train(hp, report):
 """
 
 
-def test_a_module_that_a_trial_loads_by_hand_is_loaded_again_by_the_next_one(worker_of: Any, tmp_path: Path) -> None:
-    (tmp_path / "some_plugin.py").write_text("MADE = []\ndef make():\n    MADE.append(1)\n    return len(MADE)\n")
+def test_a_module_that_a_trial_loads_by_hand_is_loaded_again_by_the_next_one(
+    worker_of: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "some_plugin.py").write_text(
+        "MADE = []\ndef make():\n    MADE.append(1)\n    return len(MADE)\n"
+    )
     worker = worker_of(BY_HAND)
     try:
         assert [trial(worker, number)[0] for number in range(3)] == [{"a": 1.0}] * 3
@@ -251,7 +289,9 @@ def train(hp, report):
 """
 
 
-def test_settings_within_settings_are_put_back_and_change_nothing_by_themselves(worker_of: Any) -> None:
+def test_settings_within_settings_are_put_back_and_change_nothing_by_themselves(
+    worker_of: Any,
+) -> None:
     worker = worker_of(NESTED)
     for number in range(3):
         metrics, end, _ = trial(worker, number)

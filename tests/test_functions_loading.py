@@ -30,9 +30,13 @@ def test_the_first_folder_wins_as_it_does_when_the_source_is_inspected(tmp_path:
 def test_a_class_may_name_what_trains_its_objects(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", "wrapped")
     with (folder / "wrapped.py").open("a") as file:
-        file.write("    def __init__(self, author): self.author = author\n    def test(self): pass\n")
+        file.write(
+            "    def __init__(self, author): self.author = author\n    def test(self): pass\n"
+        )
         file.write("class Author:\n    __trainable__ = T\n    begin = 3\n")
-        file.write("class ByFunction:\n    __trainable__ = staticmethod(lambda author: T(author))\n")
+        file.write(
+            "class ByFunction:\n    __trainable__ = staticmethod(lambda author: T(author))\n"
+        )
     for name in ("Author", "ByFunction"):
         made: Any = load_trainable(f"wrapped:{name}", [folder])()
         assert (type(made).__name__, type(made.author).__name__) == ("T", name)
@@ -43,7 +47,9 @@ def test_a_class_may_name_what_trains_its_objects(tmp_path: Path) -> None:
 
 def test_an_error_that_begins_with_an_empty_line_is_told(tmp_path: Path) -> None:
     (tmp_path / "raises_late.py").write_text("raise ValueError('\\nno data here')\n")
-    with pytest.raises(InputError, match="raises_late:T cannot be imported: ValueError: no data here"):
+    with pytest.raises(
+        InputError, match="raises_late:T cannot be imported: ValueError: no data here"
+    ):
         import_target("raises_late:T", [tmp_path], "method")
 
 

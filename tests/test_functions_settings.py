@@ -27,9 +27,18 @@ CURVE = (5.0, 4.0, 3.0, 3.5, 3.0, 3.0, 2.0, 1.0)
 def run(tmp_path: Path) -> Callable[..., Progress]:
     """Return a call that runs one trial of a function to its end in a worker."""
 
-    def trial(function: Any, *, restarts_after: int = 0, settings: tuple[str, ...] = (), **given: Any) -> Progress:
+    def trial(
+        function: Any, *, restarts_after: int = 0, settings: tuple[str, ...] = (), **given: Any
+    ) -> Progress:
         job = replace(JOB, results_folder=tmp_path, given=function, settings=settings)
-        asked = {"trial": 0, "params": {}, "seed": 7, "epochs": len(CURVE), "objective": "loss", **given}
+        asked = {
+            "trial": 0,
+            "params": {},
+            "seed": 7,
+            "epochs": len(CURVE),
+            "objective": "loss",
+            **given,
+        }
         order = Order(Assignment(**asked), decision_epochs=(restarts_after,))
         worker = Worker(job)
         worker.take(order)
@@ -50,7 +59,9 @@ def run(tmp_path: Path) -> Callable[..., Progress]:
 def follow_the_curve(hp: Hyperparameters, report: Reporter) -> None:
     first = report.epoch if report.restored else 0
     for loss in CURVE[first:]:
-        if not report(loss=loss, gain=-loss, checkpoint=lambda folder: (folder / "x").write_text("x")):
+        if not report(
+            loss=loss, gain=-loss, checkpoint=lambda folder: (folder / "x").write_text("x")
+        ):
             return
 
 
@@ -74,7 +85,9 @@ def test_patience_follows_the_direction_of_the_objective(run: Callable[..., Prog
 def test_patience_goes_on_counting_after_a_restart(run: Callable[..., Progress]) -> None:
     progress = run(follow_the_curve, training={"patience": 3}, restarts_after=5)
     assert isinstance(progress, Ends)
-    assert progress.end.reason.startswith("the trainable stopped after epoch 6: no better objective in 3 epochs")
+    assert progress.end.reason.startswith(
+        "the trainable stopped after epoch 6: no better objective in 3 epochs"
+    )
 
 
 def test_a_function_hears_that_its_patience_is_over(run: Callable[..., Progress]) -> None:
@@ -108,7 +121,10 @@ def test_a_function_that_never_looks_at_its_fold_is_refused(run: Callable[..., P
     progress = run(follow_the_curve, fold=Fold(0, 3, seed=7))
     assert isinstance(progress, Ends)
     assert (progress.end.status, progress.end.incompatible) == (Status.FAILED, True)
-    assert "the file asks for 3 folds, and the function reports without having read report.fold" in progress.end.reason
+    assert (
+        "the file asks for 3 folds, and the function reports without having read report.fold"
+        in progress.end.reason
+    )
 
 
 def test_settings_that_a_function_does_not_read_are_told_once(run: Callable[..., Progress]) -> None:
@@ -117,7 +133,9 @@ def test_settings_that_a_function_does_not_read_are_told_once(run: Callable[...,
 
     given = {"precision": "float32", "jit_compile": True, "patience": 3}
     progress = run(train, training=given, settings=tuple(given))
-    assert progress.notices == ("nothing has read training.jit_compile in a whole epoch, so it has no effect",)
+    assert progress.notices == (
+        "nothing has read training.jit_compile in a whole epoch, so it has no effect",
+    )
 
 
 def test_a_copy_of_the_block_reads_all_of_it(run: Callable[..., Progress]) -> None:
@@ -150,7 +168,9 @@ def test_a_sweep_over_folds_leaves_each_part_out_once(tmp_path: Path) -> None:
     assert set(done.trials["metric.seed"]) == {0}  # one cut for all folds of a repeat
 
 
-def test_a_refusal_that_follows_from_the_file_ends_the_sweep_with_its_first_trial(tmp_path: Path) -> None:
+def test_a_refusal_that_follows_from_the_file_ends_the_sweep_with_its_first_trial(
+    tmp_path: Path,
+) -> None:
     def train(hp: Hyperparameters, report: Reporter) -> None:
         list(map(str, [report]))  # hands it to somebody else, who may read anything
         report(loss=hp.number("x"))

@@ -37,7 +37,9 @@ def test_what_somebody_has_switched_off_stays_off() -> None:
         gc.enable()
 
 
-def test_a_process_that_trains_collects_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_trains_collects_as_usual(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "module_of_garbage.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     usual = gc.get_threshold()

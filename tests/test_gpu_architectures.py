@@ -32,6 +32,8 @@ def test_a_later_build_covers_later_gpus() -> None:
     assert find_coverage((7, 5), later) is Coverage.TOO_OLD
 
 
-@pytest.mark.parametrize(("name", "capability"), [("sm_80", (8, 0)), ("compute_120", (12, 0)), ("sm_90a", (9, 0))])
+@pytest.mark.parametrize(
+    ("name", "capability"), [("sm_80", (8, 0)), ("compute_120", (12, 0)), ("sm_90a", (9, 0))]
+)
 def test_an_architecture_names_a_capability(name: str, capability: Capability) -> None:
     assert parse_architecture(name) == capability

@@ -46,7 +46,11 @@ def test_a_piece_that_is_cut_goes_on_in_its_next_run(tmp_path: Path) -> None:
 
 
 def test_the_results_tell_of_each_piece(tmp_path: Path) -> None:
-    pieces = [_piece("good", "print('fine')"), _piece("bad", "raise SystemExit('no')"), _piece("later", "")]
+    pieces = [
+        _piece("good", "print('fine')"),
+        _piece("bad", "raise SystemExit('no')"),
+        _piece("later", ""),
+    ]
     for piece in pieces[:2]:
         run_piece(piece, tmp_path, 30.0)
     text = write_results(pieces, tmp_path).read_text()
@@ -58,12 +62,18 @@ def test_the_results_tell_of_each_piece(tmp_path: Path) -> None:
         assert line in text
     assert "\nfine\n" in text
     assert "tensorflow " in text
-    assert f"commit {subprocess.check_output(['git', 'rev-parse', 'HEAD'], cwd=ROOT, text=True)}" in text
+    assert (
+        f"commit {subprocess.check_output(['git', 'rev-parse', 'HEAD'], cwd=ROOT, text=True)}"
+        in text
+    )
 
 
 @pytest.mark.parametrize("minutes", [0.0, 1.0])
 def test_what_is_left_after_the_time_is_told(
-    minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    minutes: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pieces = [_piece("good", "print('fine')")]
     monkeypatch.setattr(gpu_day, "list_pieces", lambda *given, **more: pieces)
@@ -76,9 +86,16 @@ def test_what_is_left_after_the_time_is_told(
 
 def test_the_page_of_limits_names_the_pieces(tmp_path: Path) -> None:
     section = (
-        (ROOT / "docs" / "limits.md").read_text().partition("## What only a GPU can show")[2].partition("\n## ")[0]
+        (ROOT / "docs" / "limits.md")
+        .read_text()
+        .partition("## What only a GPU can show")[2]
+        .partition("\n## ")[0]
     )
-    named = {line.rpartition("| `")[2].rstrip("` |") for line in section.splitlines() if line.endswith("` |")}
+    named = {
+        line.rpartition("| `")[2].rstrip("` |")
+        for line in section.splitlines()
+        if line.endswith("` |")
+    }
     assert named == {piece.name for piece in gpu_day.list_pieces(tmp_path)}
 
 

@@ -18,7 +18,10 @@ from sweep.space.domains import Categorical, contains, get_domain_bounds, list_c
 from sweep.spec import parse_spec
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = {name: (DOCS / f"from_{name}.md").read_text() for name in ("kerastuner", "ray_tune", "optuna", "wandb")}
+GUIDES = {
+    name: (DOCS / f"from_{name}.md").read_text()
+    for name in ("kerastuner", "ray_tune", "optuna", "wandb")
+}
 SMALLER = [  # of both sides, for the sake of time
     (r"\b(max_trials|n_trials|num_samples)=12", r"\1=2"),
     (r'"run_cap": 12', '"run_cap": 2'),
@@ -89,7 +92,9 @@ def test_from_optuna(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = cells["done"].trials
     assert params["param.momentum"].notna().equals(params["param.optimizer"] == "sgd")
     assert _began_with(cells["again"], cells["start_with"])
-    assert [trial.params for trial in cells["new"].trials] == [t.params for t in cells["again"].study().trials]
+    assert [trial.params for trial in cells["new"].trials] == [
+        t.params for t in cells["again"].study().trials
+    ]
 
 
 @pytest.mark.exhaustive
@@ -100,7 +105,13 @@ def test_from_optuna(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_from_ray_tune(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
-    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
     try:
         cells = _run("ray_tune", monkeypatch)
     finally:
@@ -121,7 +132,12 @@ def test_from_wandb_there(folder: Path) -> None:
         "wandb_version: 1\n"
         + "".join(
             f"{name}: {{value: {value}}}\n"
-            for name, value in {"learning_rate": 0.01, "units": 8, "batch_size": 16, "epochs": 2}.items()
+            for name, value in {
+                "learning_rate": 0.01,
+                "units": 8,
+                "batch_size": 16,
+                "epochs": 2,
+            }.items()
         )
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
@@ -159,11 +175,13 @@ def test_from_wandb_here(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     ours = sweep.load("sweep")
     assert len(ours.trials) == 2
-    assert {name.removeprefix("param.") for name in ours.trials if name.startswith("param.")} == set(
-        theirs["parameters"]
-    )
+    assert {
+        name.removeprefix("param.") for name in ours.trials if name.startswith("param.")
+    } == set(theirs["parameters"])
     found = [{"learning_rate": 0.01, "units": 8}, {"learning_rate": 0.02, "units": 16}]
-    pd.DataFrame(found).assign(val_accuracy=[0.9, 0.95], Name=["a-1", "b-2"]).to_csv("wandb_export.csv", index=False)
+    pd.DataFrame(found).assign(val_accuracy=[0.9, 0.95], Name=["a-1", "b-2"]).to_csv(
+        "wandb_export.csv", index=False
+    )
     again = again.replace("sweep.run(", "sweep.run(run_cap=2, inline=True, what=")
     cells: dict[str, Any] = {}
     exec(compile(again, "again", "exec"), cells)
@@ -197,8 +215,12 @@ TOOLS = {"kerastuner": _kerastuner, "ray_tune": _ray_tune, "optuna": _optuna}
 
 def _rows() -> Iterator[Any]:
     for guide in TOOLS:
-        for there, here in re.findall(r"^\| `(\w[^`]*)` \| `(p: [^`]*)` \|$", GUIDES[guide], re.MULTILINE):
-            yield pytest.param(guide, there, here, marks=pytest.mark.keras if guide == "kerastuner" else ())
+        for there, here in re.findall(
+            r"^\| `(\w[^`]*)` \| `(p: [^`]*)` \|$", GUIDES[guide], re.MULTILINE
+        ):
+            yield pytest.param(
+                guide, there, here, marks=pytest.mark.keras if guide == "kerastuner" else ()
+            )
 
 
 @PEERS

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.hyperparameters import Hyperparameters, ReadMark, Reads, RecordedParams, from_json, to_json
+from sweep.hyperparameters import (
+    Hyperparameters,
+    ReadMark,
+    Reads,
+    RecordedParams,
+    from_json,
+    to_json,
+)
 
 HP = {"rate": 0.1, "units": 8, "kind": "relu", "on": True, "aug.kind": "flip", "aug.deep.p": 0.5}
 
@@ -18,11 +25,25 @@ HP = {"rate": 0.1, "units": 8, "kind": "relu", "on": True, "aug.kind": "flip", "
 def test_reading() -> None:
     hp = Hyperparameters(HP)
     assert (hp.rate, hp["units"], hp.get("kind", ""), hp.get("none", 3)) == (0.1, 8, "relu", 3)
-    assert (hp.aug.kind, hp["aug.kind"], hp.aug["kind"], hp.aug.deep.p) == ("flip", "flip", "flip", 0.5)
+    assert (hp.aug.kind, hp["aug.kind"], hp.aug["kind"], hp.aug.deep.p) == (
+        "flip",
+        "flip",
+        "flip",
+        0.5,
+    )
     assert hp.below("aug") == ("kind", "deep.p")
-    assert (hp.number("units"), hp.integer("units"), hp.text("kind"), hp.integer("missing", 4)) == (8.0, 8, "relu", 4)
+    assert (hp.number("units"), hp.integer("units"), hp.text("kind"), hp.integer("missing", 4)) == (
+        8.0,
+        8,
+        "relu",
+        4,
+    )
     assert (hp.flag("on"), hp.flag("off", default=False)) == (True, False)
-    assert hp.choice("kind", ("relu", "tanh")) == hp.choice("other", ("relu", "tanh"), "relu") == "relu"
+    assert (
+        hp.choice("kind", ("relu", "tanh"))
+        == hp.choice("other", ("relu", "tanh"), "relu")
+        == "relu"
+    )
     assert "rate" in hp
     assert "missing" not in hp
 
@@ -39,7 +60,11 @@ def test_reading() -> None:
         (lambda hp: hp.integer("kind"), TypeError, "is 'relu', expected a whole number"),
         (lambda hp: hp.text("rate"), TypeError, "expected a text"),
         (lambda hp: hp.flag("kind"), TypeError, "is 'relu', expected true or false"),
-        (lambda hp: hp.choice("kind", ("tanh", "gelu")), ValueError, "is 'relu', expected one of tanh, gelu"),
+        (
+            lambda hp: hp.choice("kind", ("tanh", "gelu")),
+            ValueError,
+            "is 'relu', expected one of tanh, gelu",
+        ),
     ],
 )
 def test_mistakes(read, error, message) -> None:
@@ -122,7 +147,10 @@ def test_a_record_holds_what_was_read_and_how() -> None:
     ("other", "same"),
     [
         (HP, True),
-        ({**HP, "kind": "tanh", "units": 9, "aug.kind": "crop"}, True),  # not read, or only whether it is there
+        (
+            {**HP, "kind": "tanh", "units": 9, "aug.kind": "crop"},
+            True,
+        ),  # not read, or only whether it is there
         ({**HP, "none": 1}, False),
         ({**HP, "rate": 0.2}, False),
         ({**HP, "aug.more": 1}, False),
@@ -132,7 +160,12 @@ def test_a_record_holds_what_was_read_and_how() -> None:
 def test_agreement(other, same) -> None:
     hp, reads = Hyperparameters(HP), {}
     with hp.recording(reads):
-        assert (hp.get("none", 1), "units" in hp, hp.rate, len(hp.below("aug"))) == (1, True, 0.1, 2)
+        assert (hp.get("none", 1), "units" in hp, hp.rate, len(hp.below("aug"))) == (
+            1,
+            True,
+            0.1,
+            2,
+        )
     assert Hyperparameters(other).matches_reads(reads) is same
 
 
@@ -143,7 +176,10 @@ def test_agreement(other, same) -> None:
         (lambda hp: list(hp), [{"a": 1}]),
         (lambda hp: hasattr(hp, "aug"), [{"a": 1, "aug.kind": "flip"}]),
         (lambda hp: hp.get("aug"), [{"a": 1, "aug": 3}]),
-        (lambda hp: hasattr(hp.aug if hasattr(hp, "aug") else hp, "deep"), [{"aug.deep.p": 1}, {"aug.kind": 2}]),
+        (
+            lambda hp: hasattr(hp.aug if hasattr(hp, "aug") else hp, "deep"),
+            [{"aug.deep.p": 1}, {"aug.kind": 2}],
+        ),
     ],
 )
 def test_trials_of_which_one_has_more_parameters_do_not_agree(read, others) -> None:
@@ -160,7 +196,9 @@ def test_values_of_other_types_do_not_agree(one, other) -> None:
     hp, reads = Hyperparameters({"x": one}), {}
     with hp.recording(reads):
         hp.get("x", 0)
-    assert Hyperparameters({"x": other}).matches_reads(reads) is (type(one) is type(other) and one == other)
+    assert Hyperparameters({"x": other}).matches_reads(reads) is (
+        type(one) is type(other) and one == other
+    )
 
 
 def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
@@ -203,7 +241,9 @@ def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
         (pickle.dumps, set()),
     ],
 )
-def test_watched_parameters_tell_what_was_read(use: Callable[[RecordedParams], object], seen: set[str]) -> None:
+def test_watched_parameters_tell_what_was_read(
+    use: Callable[[RecordedParams], object], seen: set[str]
+) -> None:
     given = RecordedParams({"a": 1, "b": 2, "n.x": 3}, set())
     use(given)
     assert given.seen == seen

@@ -66,9 +66,17 @@ def test_without_a_value_each_is_what_keras_tuner_gives(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
-    [("whole", 3, 3), ("whole", 3.0, 3), ("number", 1, 1.0), ("kind", "selu", "selu"), ("flag", True, True)],
+    [
+        ("whole", 3, 3),
+        ("whole", 3.0, 3),
+        ("number", 1, 1.0),
+        ("kind", "selu", "selu"),
+        ("flag", True, True),
+    ],
 )
-def test_a_file_s_value_comes_first_whatever_the_code_allows(name: str, value: Any, expected: Any) -> None:
+def test_a_file_s_value_comes_first_whatever_the_code_allows(
+    name: str, value: Any, expected: Any
+) -> None:
     hp = Hyperparameters({name: value})
     reads: Reads = {}
     with hp.recording(reads):
@@ -109,7 +117,11 @@ def _call_in_scopes(hp: Any) -> list[Any]:
     """What a model finds below choices, some of which do not hold."""
     found = [hp.Choice("kind", ["adam", "sgd"])]
     with hp.conditional_scope("kind", ["sgd"]):
-        found += [hp.Float("momentum", 0.1, 0.9), hp.Boolean("nesterov", default=True), hp.Fixed("dampening", 3)]
+        found += [
+            hp.Float("momentum", 0.1, 0.9),
+            hp.Boolean("nesterov", default=True),
+            hp.Fixed("dampening", 3),
+        ]
         with hp.conditional_scope("nesterov", True), hp.name_scope("inner"):
             found += [hp.Int("steps", 1, 4), hp.Choice("mode", ["fast", "exact"])]
     return [*found, hp.Int("warmup", 2, 8, parent_name="kind", parent_values="adam")]
@@ -118,7 +130,9 @@ def _call_in_scopes(hp: Any) -> list[Any]:
 @pytest.mark.keras
 @pytest.mark.parametrize("kind", [None, "adam", "sgd"])
 @pytest.mark.parametrize("nesterov", [None, False, True])
-def test_what_does_not_apply_is_none_as_in_keras_tuner(kind: str | None, nesterov: bool | None) -> None:
+def test_what_does_not_apply_is_none_as_in_keras_tuner(
+    kind: str | None, nesterov: bool | None
+) -> None:
     keras_tuner = pytest.importorskip("keras_tuner", reason='a peer, of the extra "test"')
     given = {"kind": kind, "nesterov": nesterov if kind == "sgd" else None}
     values = {name: value for name, value in given.items() if value is not None}
@@ -160,7 +174,10 @@ def test_a_live_number_is_a_plain_one_without_a_program() -> None:
 def test_a_program_gives_its_own_numbers_and_none_while_data_runs() -> None:
     hp = Hyperparameters({"noise": 0.5})
     hp.serve_live(lambda *given, **more: (given, more))
-    assert hp.live("noise", 0.1) == (("noise", None), {"default": 0.1, "bounds": None, "standard": False})
+    assert hp.live("noise", 0.1) == (
+        ("noise", None),
+        {"default": 0.1, "bounds": None, "standard": False},
+    )
     assert hp.with_changes({"other": 1}).live("noise")[0] == ("noise", None)
     with hp.without_live():
         assert hp.live("noise") == 0.5
@@ -176,11 +193,26 @@ def test_a_trial_has_what_its_file_says_whatever_its_code_has_declared() -> None
 @pytest.mark.parametrize(
     ("kind", "arguments", "more", "told"),
     [
-        ("Int", (1, 10), {"step": 1, "sampling": "log"}, "has a step of 1 with sampling log, expected one above 1"),
-        ("Int", (0, 10), {"step": 2, "sampling": "log"}, "begins at 0 with sampling log, expected a positive number"),
+        (
+            "Int",
+            (1, 10),
+            {"step": 1, "sampling": "log"},
+            "has a step of 1 with sampling log, expected one above 1",
+        ),
+        (
+            "Int",
+            (0, 10),
+            {"step": 2, "sampling": "log"},
+            "begins at 0 with sampling log, expected a positive number",
+        ),
         ("Int", (0, 10), {"step": -2}, "has a step of -2, expected a positive number"),
         ("Float", (0.0, 1.0), {"step": 0.0}, "has a step of 0.0, expected a positive number"),
-        ("Float", (0.1, 1.0), {"step": 0.5, "sampling": "log"}, "has a step of 0.5 with sampling log, expected"),
+        (
+            "Float",
+            (0.1, 1.0),
+            {"step": 0.5, "sampling": "log"},
+            "has a step of 0.5 with sampling log, expected",
+        ),
     ],
 )
 def test_a_step_that_leads_to_no_end_is_refused(

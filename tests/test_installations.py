@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 PACKAGES = Path(sysconfig.get_path("purelib"))
 PROJECT = Path(sweep.__file__).parents[1]
-BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)  # the interpreter that this environment was made of
+BASE_PYTHON = getattr(
+    sys, "_base_executable", sys.executable
+)  # the interpreter that this environment was made of
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 MODEL = """
@@ -115,10 +117,19 @@ LAYOUTS: dict[str, Callable[[Path], Layout]] = {
 
 
 def _run(layout: Layout, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    cleared = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    cleared = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
     command = [str(layout.python), "-m", "sweep", *arguments]
     found = subprocess.run(
-        command, cwd=folder, env={**cleared, **layout.environment}, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env={**cleared, **layout.environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.returncode == 0, f"{' '.join(arguments)}: {found.stdout}{found.stderr}"
     return found
@@ -160,7 +171,9 @@ def _installed(folder: Path) -> Path:
     about = packages / "my_nets-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-nets\nVersion: 1.0\n")
-    (about / "RECORD").write_text("my_nets/__init__.py,,\nmy_nets/net.py,,\nmy_nets-1.0.dist-info/RECORD,,\n")
+    (about / "RECORD").write_text(
+        "my_nets/__init__.py,,\nmy_nets/net.py,,\nmy_nets-1.0.dist-info/RECORD,,\n"
+    )
     return packages
 
 
@@ -175,7 +188,9 @@ def _source_folder(folder: Path) -> Path:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("place", [_installed, _source_folder])
-def test_the_author_s_package_may_be_installed(place: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_the_author_s_package_may_be_installed(
+    place: Callable[[Path], Path], tmp_path: Path
+) -> None:
     folder = place(tmp_path)
     layout = _environment_of(tmp_path / "env", PACKAGES)
     (tmp_path / "env/lib" / VERSION / "site-packages/my_nets.pth").write_text(f"{folder}\n")

@@ -38,7 +38,10 @@ def test_a_thread_acts_and_the_main_thread_looks() -> None:
         assert signals.asked
         with pytest.raises(InterruptedByUser, match="before it began"):
             signals.check("before it began")
-    assert done == ["first in sweep-signal", *["second in sweep-signal"] * 2]  # all heard when the block ends
+    assert done == [
+        "first in sweep-signal",
+        *["second in sweep-signal"] * 2,
+    ]  # all heard when the block ends
 
 
 def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -> None:
@@ -48,7 +51,10 @@ def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -
         with lock:
             done.append("told")
 
-    with interruption.handle_signals(first, first) as signals, lock:  # as a view that counts an event
+    with (
+        interruption.handle_signals(first, first) as signals,
+        lock,
+    ):  # as a view that counts an event
         os.kill(os.getpid(), signal.SIGINT)
         assert signals.asked
         assert done == []
@@ -58,7 +64,9 @@ def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -
 def test_inside_of_another_block_its_own_acts_count_and_then_those_of_the_other() -> None:
     done: list[str] = []
     with interruption.handle_signals(noting(done, "outer"), noting(done, "outer again")) as outer:
-        with interruption.handle_signals(noting(done, "inner"), noting(done, "inner again")) as inner:
+        with interruption.handle_signals(
+            noting(done, "inner"), noting(done, "inner again")
+        ) as inner:
             assert inner is outer
             os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -86,7 +94,9 @@ def test_two_signals_that_the_handler_is_told_of_once_are_two() -> None:
 
     @interruption.breakable()
     def wait(written: int) -> None:
-        os.write(written, bytes([signal.SIGINT]))  # what Python writes of a signal whose call is still to come
+        os.write(
+            written, bytes([signal.SIGINT])
+        )  # what Python writes of a signal whose call is still to come
         time.sleep(60)
 
     with interruption.handle_signals(noting(done, "first"), noting(done, "second"), breaks=True):
@@ -115,7 +125,10 @@ def test_in_another_thread_signals_are_none_of_ours() -> None:
     ran: list[bool] = []
 
     def work() -> None:
-        with interruption.handle_signals(lambda: None, lambda: None) as signals, interruption.breakable():
+        with (
+            interruption.handle_signals(lambda: None, lambda: None) as signals,
+            interruption.breakable(),
+        ):
             signals.restore()
             ran.append(signals.asked)
 

@@ -29,31 +29,38 @@ def test_the_backend_is_the_one_that_keras_chooses(
     tmp_path: Path, environ: dict[str, str], config: object, backend: str
 ) -> None:
     if config is not None:
-        (tmp_path / "keras.json").write_text(config if isinstance(config, str) else json.dumps(config))
+        (tmp_path / "keras.json").write_text(
+            config if isinstance(config, str) else json.dumps(config)
+        )
     assert keras_backend.find_backend({"KERAS_HOME": str(tmp_path), **environ})[0] == backend
 
 
-def test_without_a_folder_of_its_own_the_file_is_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_of_its_own_the_file_is_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert keras_backend.find_config_file({}) == tmp_path / ".keras" / "keras.json"
 
 
-KERAS = (
-    "from trainables.keras_trainable import KerasTrainable\nclass M(KerasTrainable):\n    def data(self, hp): hp.a\n"
-)
+IMPORT = "from trainables.keras_trainable import KerasTrainable\n"
+KERAS = f"{IMPORT}class M(KerasTrainable):\n    def data(self, hp): hp.a\n"
 FILE = "trainable: {}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n"
 
 
 def check(folder: Path, name: str, head: str = "", *, here: bool = True) -> None:
     (folder / "m.py").write_text(f"import os\n{head}\n{KERAS}\ndef train(hp, report): hp.a\n")
-    checking.check_trainable(parse_spec(FILE.format(f"m:{name}"), "s.yaml"), "s.yaml", [folder], here=here)
+    checking.check_trainable(
+        parse_spec(FILE.format(f"m:{name}"), "s.yaml"), "s.yaml", [folder], here=here
+    )
 
 
 def test_another_backend_is_refused_for_a_keras_trainable_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    with pytest.raises(InputError, match=r"m:M is a KerasTrainable, and Keras runs on jax, expected tensorflow"):
+    with pytest.raises(
+        InputError, match=r"m:M is a KerasTrainable, and Keras runs on jax, expected tensorflow"
+    ):
         check(tmp_path, "M")
     check(tmp_path, "train")
     check(tmp_path, "M", here=False)  # on a cluster, whose workers have an environment of their own
@@ -78,5 +85,7 @@ def test_a_worker_looks_at_the_keras_that_it_has(monkeypatch: pytest.MonkeyPatch
 
     check_backend()
     monkeypatch.setattr(keras.config, "backend", lambda: "jax")
-    with pytest.raises(Refused, match="Keras runs on jax, expected tensorflow; unset KERAS_BACKEND"):
+    with pytest.raises(
+        Refused, match="Keras runs on jax, expected tensorflow; unset KERAS_BACKEND"
+    ):
         check_backend()

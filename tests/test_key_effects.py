@@ -84,16 +84,28 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Source]:
     """A KerasTrainable, a function that reads nothing, and one that reads whatever there is."""
     folder = tmp_path_factory.mktemp("sources")
     parameters = [name.replace("*", "head") for name in standard_hyperparameters.STANDARD]
-    texts = {"M": HEAD + KERAS, "function": FUNCTION, "reading": f"READS = {tuple(parameters)}\n{READING}"}
+    texts = {
+        "M": HEAD + KERAS,
+        "function": FUNCTION,
+        "reading": f"READS = {tuple(parameters)}\n{READING}",
+    }
     for name, text in texts.items():
         (folder / f"of_{name}.py").write_text(text)
     return {name: inspect(f"of_{name}:{name}", [folder]) for name in texts}
 
 
-def places(source: Source, settings: dict[str, object], more: str, parameter: str = "") -> list[str]:
+def places(
+    source: Source, settings: dict[str, object], more: str, parameter: str = ""
+) -> list[str]:
     """Return the keys of a file that are refused before anything starts."""
-    training = {key.partition(".")[2]: value for key, value in settings.items() if key.startswith("training.")}
-    lines = [f"{key}: {value}" for key, value in settings.items() if not key.startswith("training.")]
+    training = {
+        key.partition(".")[2]: value
+        for key, value in settings.items()
+        if key.startswith("training.")
+    }
+    lines = [
+        f"{key}: {value}" for key, value in settings.items() if not key.startswith("training.")
+    ]
     block = ", ".join(f"{key}: {value}" for key, value in training.items())
     text = f"trainable: {source.trainable}\nmethod: grid\nmetric: {{name: loss}}\n"
     text += f"parameters: {{a: {{value: 1}}{parameter and ', '}{parameter}}}\n"
@@ -110,12 +122,24 @@ def value_of(name: str) -> object:
     if name == "optimizer":
         return "adamw"
     bounds = standard_hyperparameters.get_standard_bounds(name)
-    candidates: tuple[object, ...] = (0.5, 2, True, "linear", "cosine", "balanced", -0.5, "sgd", [3])
+    candidates: tuple[object, ...] = (
+        0.5,
+        2,
+        True,
+        "linear",
+        "cosine",
+        "balanced",
+        -0.5,
+        "sgd",
+        [3],
+    )
     return next(value for value in candidates if bounds.accepts(value))  # type: ignore[arg-type]  # a value of the domain of this key
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_settings_are_refused_by_plan_as_the_table_says(sources: dict[str, Source], kind: str) -> None:
+def test_settings_are_refused_by_plan_as_the_table_says(
+    sources: dict[str, Source], kind: str
+) -> None:
     base, more = ASKED[kind]
     source = sources["function" if kind == "function" else "M"]
     wrong = {}
@@ -131,7 +155,9 @@ def test_settings_are_refused_by_plan_as_the_table_says(sources: dict[str, Sourc
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_standard_hyperparameters_are_refused_by_plan_as_the_table_says(sources: dict[str, Source], kind: str) -> None:
+def test_standard_hyperparameters_are_refused_by_plan_as_the_table_says(
+    sources: dict[str, Source], kind: str
+) -> None:
     base, more = ASKED[kind]
     source = sources["function" if kind == "function" else "M"]
     wrong = {}
@@ -140,7 +166,9 @@ def test_standard_hyperparameters_are_refused_by_plan_as_the_table_says(sources:
         entry = f"{name.replace('*', 'head')}: {{value: {value}}}"
         found = places(source, dict(base), more, entry)
         expected = CELLS[name][kind]
-        at_plan = expected == READ or (expected == REFUSED and name not in ONLY_A_MODEL_TELLS.get(kind, ()))
+        at_plan = expected == READ or (
+            expected == REFUSED and name not in ONLY_A_MODEL_TELLS.get(kind, ())
+        )
         if at_plan != bool(found):
             wrong[name] = expected, found
         if expected == READ:

@@ -17,7 +17,8 @@ __main__.run()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "output"), [(["--version"], 0, "sweep "), (["list", "--no-such"], 2, ""), (["list"], 0, "")]
+    ("arguments", "code", "output"),
+    [(["--version"], 0, "sweep "), (["list", "--no-such"], 2, ""), (["list"], 0, "")],
 )
 def test_it_leaves_at_once_with_its_code_and_all_that_it_said(
     arguments: list[str], code: int, output: str, tmp_path: object

@@ -54,22 +54,40 @@ TABLE = pa.table({"a": [1]})
 FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[str], object]]] = {
     "read_file": ("a.txt", _text, tf.io.read_file),
     "GFile": ("a.txt", _text, lambda path: tf.io.gfile.GFile(path).read()),
-    "gfile.copy": ("a.txt", _text, lambda path: tf.io.gfile.copy(path, f"{path}.copy", overwrite=True)),
+    "gfile.copy": (
+        "a.txt",
+        _text,
+        lambda path: tf.io.gfile.copy(path, f"{path}.copy", overwrite=True),
+    ),
     "TFRecordDataset": ("a.records", _records, lambda path: [*tf.data.TFRecordDataset([path])]),
     "TextLineDataset": ("a.txt", _text, lambda path: [*tf.data.TextLineDataset(path)]),
-    "CsvDataset": ("a.csv", _text, lambda path: [*tf.data.experimental.CsvDataset(path, [tf.float32])]),
-    "FixedLengthRecordDataset": ("a.txt", _text, lambda path: [*tf.data.FixedLengthRecordDataset(path, 2)]),
+    "CsvDataset": (
+        "a.csv",
+        _text,
+        lambda path: [*tf.data.experimental.CsvDataset(path, [tf.float32])],
+    ),
+    "FixedLengthRecordDataset": (
+        "a.txt",
+        _text,
+        lambda path: [*tf.data.FixedLengthRecordDataset(path, 2)],
+    ),
     "make_csv_dataset": (
         "a.csv",
         lambda path: path.write_text("a\n1\n2\n"),
-        lambda path: next(iter(tf.data.experimental.make_csv_dataset(path, 1, num_epochs=1, shuffle=False))),
+        lambda path: next(
+            iter(tf.data.experimental.make_csv_dataset(path, 1, num_epochs=1, shuffle=False))
+        ),
     ),
     "TextFileInitializer": (
         "a.txt",
         _text,
         lambda path: tf.lookup.StaticHashTable(
             tf.lookup.TextFileInitializer(
-                path, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
+                path,
+                tf.string,
+                tf.lookup.TextFileIndex.WHOLE_LINE,
+                tf.int64,
+                tf.lookup.TextFileIndex.LINE_NUMBER,
             ),
             -1,
         ),
@@ -104,21 +122,36 @@ def test_a_file_that_is_opened_in_native_code_is_known(
     write(path)
     reads = record(lambda: read(str(path)))
     assert str(path) in reads.files
-    assert not reads.unknown or name == "make_csv_dataset"  # which names its file to a graph as well
+    assert (
+        not reads.unknown or name == "make_csv_dataset"
+    )  # which names its file to a graph as well
 
 
-def test_all_files_of_a_checkpoint_are_known(tmp_path: Path, record: Callable[[Callable[[], object]], Reads]) -> None:
+def test_all_files_of_a_checkpoint_are_known(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
     prefix = tf.train.Checkpoint(a=tf.Variable(1.0)).write(str(tmp_path / "ckpt"))
-    for read in (tf.train.load_checkpoint, lambda path: tf.train.Checkpoint(a=tf.Variable(0.0)).read(path)):
+    for read in (
+        tf.train.load_checkpoint,
+        lambda path: tf.train.Checkpoint(a=tf.Variable(0.0)).read(path),
+    ):
         reads = record(lambda read=read: read(prefix))
-        assert {Path(path).name for path in reads.files} == {"ckpt.index", "ckpt.data-00000-of-00001"}
+        assert {Path(path).name for path in reads.files} == {
+            "ckpt.index",
+            "ckpt.data-00000-of-00001",
+        }
 
 
-def test_all_files_of_a_saved_model_are_known(tmp_path: Path, record: Callable[[Callable[[], object]], Reads]) -> None:
+def test_all_files_of_a_saved_model_are_known(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
     module = tf.Module()
     module.a = tf.Variable(1.0)
     tf.saved_model.save(module, str(tmp_path / "saved"))
-    names = {Path(path).name for path in record(lambda: tf.saved_model.load(str(tmp_path / "saved"))).files}
+    names = {
+        Path(path).name
+        for path in record(lambda: tf.saved_model.load(str(tmp_path / "saved"))).files
+    }
     assert {"saved_model.pb", "variables.index", "variables.data-00000-of-00001"} <= names
 
 
@@ -132,21 +165,31 @@ def test_all_files_of_a_saved_model_are_known(tmp_path: Path, record: Callable[[
     ],
 )
 def test_a_folder_that_tensorflow_lists_is_known(
-    listing: Callable[[Path], object], tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+    listing: Callable[[Path], object],
+    tmp_path: Path,
+    record: Callable[[Callable[[], object]], Reads],
 ) -> None:
     _text(tmp_path / "a.txt")
     assert [*record(lambda: listing(tmp_path)).folders] == [str(tmp_path)]
 
 
-def test_what_a_graph_reads_cannot_be_known(tmp_path: Path, record: Callable[[Callable[[], object]], Reads]) -> None:
+def test_what_a_graph_reads_cannot_be_known(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
     for label in ("a", "b"):
         (tmp_path / label).mkdir()
         keras.utils.save_img(tmp_path / label / "one.png", np.zeros((4, 4, 3)))
     reads = record(
-        lambda: next(iter(keras.utils.image_dataset_from_directory(tmp_path, image_size=(4, 4), verbose=False)))
+        lambda: next(
+            iter(
+                keras.utils.image_dataset_from_directory(tmp_path, image_size=(4, 4), verbose=False)
+            )
+        )
     )
     assert {str(tmp_path / "a"), str(tmp_path / "b")} <= {*reads.folders}
-    assert [reason.partition("> ")[2] for reason in reads.unknown] == ["read_file reads files inside a graph"]
+    assert [reason.partition("> ")[2] for reason in reads.unknown] == [
+        "read_file reads files inside a graph"
+    ]
 
 
 def test_what_tensorflow_has_written_itself_it_may_read(
@@ -167,7 +210,14 @@ def test_what_tensorflow_has_written_itself_it_may_read(
 
 def test_all_functions_of_the_table_are_there_and_observed() -> None:
     native_readers.install()
-    for library in ("tensorflow", "h5py", "pyarrow", "pyarrow.parquet", "pyarrow.csv", "pyarrow.feather"):
+    for library in (
+        "tensorflow",
+        "h5py",
+        "pyarrow",
+        "pyarrow.parquet",
+        "pyarrow.csv",
+        "pyarrow.feather",
+    ):
         for reader in READERS[library]:
             owner: object = import_module(reader.module)
             for part in reader.name.split("."):
@@ -175,7 +225,9 @@ def test_all_functions_of_the_table_are_there_and_observed() -> None:
             assert hasattr(owner, "observed_by_sweep"), reader
 
 
-def test_the_order_of_named_arguments_does_not_matter(tmp_path: Path, record: Callable[..., Reads]) -> None:
+def test_the_order_of_named_arguments_does_not_matter(
+    tmp_path: Path, record: Callable[..., Reads]
+) -> None:
     import h5py
 
     with h5py.File(tmp_path / "data.h5", "w") as file:
@@ -184,7 +236,9 @@ def test_the_order_of_named_arguments_does_not_matter(tmp_path: Path, record: Ca
     assert known in record(lambda: h5py.File(mode="r", name=known).close()).files
     assert known in record(lambda: h5py.File(driver="core", mode="r", name=known).close()).files
     new = str(tmp_path / "new.h5")
-    written = record(lambda: [h5py.File(driver="core", mode="w", name=new).close(), h5py.File(new).close()])
+    written = record(
+        lambda: [h5py.File(driver="core", mode="w", name=new).close(), h5py.File(new).close()]
+    )
     assert new not in written.files
 
 
@@ -196,6 +250,11 @@ def test_a_checkpoint_is_known_by_a_path_with_a_dot(
     tf.train.Checkpoint(a=tf.Variable(1.0)).write("kept/model")
     for prefix in ("kept/model", "./kept/model", str(tmp_path / "kept" / "model")):
         found = record(
-            lambda prefix=prefix: tf.train.load_checkpoint(prefix).get_tensor("a/.ATTRIBUTES/VARIABLE_VALUE")
+            lambda prefix=prefix: tf.train.load_checkpoint(prefix).get_tensor(
+                "a/.ATTRIBUTES/VARIABLE_VALUE"
+            )
         )
-        assert {Path(name).name for name in found.files} >= {"model.index", "model.data-00000-of-00001"}, prefix
+        assert {Path(name).name for name in found.files} >= {
+            "model.index",
+            "model.data-00000-of-00001",
+        }, prefix

@@ -30,11 +30,15 @@ def test_what_was_written_as_ctrl_c_came_is_not_written_again() -> None:
     """The pipe is full with a part of the text, so the interruption comes within the write."""
     command = [sys.executable, "-c", SCRIPT]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, pipesize=PIPE_BYTES) as process:
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, pipesize=PIPE_BYTES
+    ) as process:
         assert process.stdout is not None
 
         def count_waiting() -> int:
-            return int(struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, b"    "))[0])
+            return int(
+                struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, b"    "))[0]
+            )
 
         until(lambda: count_waiting() >= PIPE_BYTES)
         process.send_signal(signal.SIGINT)

@@ -13,7 +13,10 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import pictures  # noqa: E402 - a tool, not part of the package
 
-FRAMES = [b"\x1b[?7lrunning\x1b[K\r\r\n%d/20 trials\x1b[K\r\r\n\x1b[J\x1b[?7h\x1b[2A\r" % n for n in range(20)]
+FRAMES = [
+    b"\x1b[?7lrunning\x1b[K\r\r\n%d/20 trials\x1b[K\r\r\n\x1b[J\x1b[?7h\x1b[2A\r" % n
+    for n in range(20)
+]
 WRITTEN = b"\r\x1b[2K" + b"".join(FRAMES) + b"\r\n\x1b[1mrank\x1b[0m  verdict\r\n   1  best\r\n"
 
 
@@ -44,5 +47,8 @@ def test_shipped_pictures_ask_nobody(name: str) -> None:
 
 def _self_contained(svg: str) -> None:
     addresses = set(re.findall(r"https?://[^\s\"')]+", svg))
-    assert addresses <= {"http://www.w3.org/2000/svg", "https://www.textualize.io"}  # a namespace and a comment
+    assert addresses <= {
+        "http://www.w3.org/2000/svg",
+        "https://www.textualize.io",
+    }  # a namespace and a comment
     assert "@font-face" not in svg

@@ -6,7 +6,11 @@ import pytest
 
 from sweep.prices import Price, find_price_bounds, per_gpu_hour
 
-KINDS: Price = {"A100": {"on_demand": 3.67, "spot": 1.47}, "workers-t4": 0.35, "H100": {"spot": 2.0}}
+KINDS: Price = {
+    "A100": {"on_demand": 3.67, "spot": 1.47},
+    "workers-t4": 0.35,
+    "H100": {"spot": 2.0},
+}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +25,9 @@ KINDS: Price = {"A100": {"on_demand": 3.67, "spot": 1.47}, "workers-t4": 0.35, "
         ({}, None),
     ],
 )
-def test_a_node_has_the_price_of_the_kind_that_its_labels_name(labels: Mapping[str, str], price: float | None) -> None:
+def test_a_node_has_the_price_of_the_kind_that_its_labels_name(
+    labels: Mapping[str, str], price: float | None
+) -> None:
     assert per_gpu_hour(KINDS, labels) == price
 
 

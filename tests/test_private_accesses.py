@@ -13,11 +13,20 @@ sys.path.insert(0, str(ROOT / "tools"))
 import private_accesses  # noqa: E402 - a tool, not part of the package
 
 LIMITS = {
-    "backends/test_nodes.py": (2, "the setup of a TrialWorker needs a Ray, which this test does without"),
+    "backends/test_nodes.py": (
+        2,
+        "the setup of a TrialWorker needs a Ray, which this test does without",
+    ),
     "conftest.py": (1, "what a process reads is recorded to its end; only tests stop before"),
-    "runner/test_coordinator.py": (7, "the trials that are open in the middle of a session, and its settings"),
+    "runner/test_coordinator.py": (
+        7,
+        "the trials that are open in the middle of a session, and its settings",
+    ),
     "searchers/test_learning.py": (1, "a method of Optuna's sampler that ours overrides"),
-    "trainables/loop/test_intake.py": (1, "the functions of TensorFlow's graphs, a name that sweep has as well"),
+    "trainables/loop/test_intake.py": (
+        1,
+        "the functions of TensorFlow's graphs, a name that sweep has as well",
+    ),
 }
 """How many private names of sweep and trainables a test file may use at most, and why; all others use none."""
 
@@ -66,7 +75,9 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_names_that_the_packages_define_are_told_from_those_of_other_libraries(project: Path) -> None:
+def test_names_that_the_packages_define_are_told_from_those_of_other_libraries(
+    project: Path,
+) -> None:
     own = private_accesses.own_private_names([project / "sweep"])
     assert own == {"_NAME", "_parse", "_lines", "_read", "_here"}
     found = private_accesses.accesses_by_file(project / "tests", own)
@@ -89,7 +100,9 @@ def test_counts_are_printed_by_file_with_their_places(
 
 
 def test_tests_use_public_names() -> None:
-    own = private_accesses.own_private_names(ROOT / package for package in private_accesses.PACKAGES)
+    own = private_accesses.own_private_names(
+        ROOT / package for package in private_accesses.PACKAGES
+    )
     found = private_accesses.accesses_by_file(ROOT / "tests", own)
     too_many = []
     for file, accesses in found.items():
@@ -97,4 +110,6 @@ def test_tests_use_public_names() -> None:
         if len(accesses) > limit:
             names = ", ".join(f"{access.name} (line {access.line})" for access in accesses)
             too_many.append(f"tests/{file}: {len(accesses)}, at most {limit}: {names}")
-    assert not too_many, "\n".join([*too_many, "use what is public, or make a seam public; see CONTRIBUTING.md"])
+    assert not too_many, "\n".join(
+        [*too_many, "use what is public, or make a seam public; see CONTRIBUTING.md"]
+    )

@@ -37,16 +37,24 @@ def _rows() -> list[Row]:
     rows = []
     for section in PAGE.split("\n## ")[1:]:
         for line in re.findall(r"^\| `.*\|$", section, re.MULTILINE):
-            names, files, purpose, loss, test = (cell.strip() for cell in line.strip("|").split("|"))
+            names, files, purpose, loss, test = (
+                cell.strip() for cell in line.strip("|").split("|")
+            )
             quoted = (tuple(re.findall(r"`([^`]+)`", cell)) for cell in (names, files))
             rows.append(Row(section.splitlines()[0], *quoted, purpose, loss, test.strip("`")))
     return rows
 
 
 ROWS = _rows()
-OF_STATE = {f"sweep/{file}": names for file, names in uses(ROOT / "sweep" / "state", PRIVATE).items()}
+OF_STATE = {
+    f"sweep/{file}": names for file, names in uses(ROOT / "sweep" / "state", PRIVATE).items()
+}
 FOUND = uses(ROOT / "trainables", PRIVATE) | OF_STATE
-SECTIONS = ("Keras", "TensorFlow", "Python and NumPy, and what is asked where TensorFlow was imported")
+SECTIONS = (
+    "Keras",
+    "TensorFlow",
+    "Python and NumPy, and what is asked where TensorFlow was imported",
+)
 TESTS = Counter(
     node.name
     for path in (ROOT / "tests").rglob("test_*.py")
@@ -58,20 +66,34 @@ TESTS = Counter(
 KERAS, TENSORFLOW = "trainables/keras_private.py", "trainables/tensorflow_private.py"
 SHIMS = (KERAS, TENSORFLOW)
 MODULES = {  # private modules whose functions are replaced from outside, by names
-    *(f"trainables.keras_private.{name}" for name in ("loss_module", "numpy_module", "random_module")),
-    *(f"trainables.tensorflow_private.gen_{name}" for name in ("random_ops", "stateless_random_ops")),
-    *(f"trainables.tensorflow_private.{name}" for name in ("gen_stateless_random_ops_v2", "random_ops_util")),
+    *(
+        f"trainables.keras_private.{name}"
+        for name in ("loss_module", "numpy_module", "random_module")
+    ),
+    *(
+        f"trainables.tensorflow_private.gen_{name}"
+        for name in ("random_ops", "stateless_random_ops")
+    ),
+    *(
+        f"trainables.tensorflow_private.{name}"
+        for name in ("gen_stateless_random_ops_v2", "random_ops_util")
+    ),
 }
 
 
 def _outside_of_shims(found: dict[str, set[str]]) -> dict[str, set[str]]:
     """Return the private names of each file besides the shims; all files may set public attributes."""
-    hidden = {file: {name for name in names if not name.endswith(" =")} for file, names in found.items()}
+    hidden = {
+        file: {name for name in names if not name.endswith(" =")} for file, names in found.items()
+    }
     return {file: names for file, names in hidden.items() if names and file not in SHIMS}
 
 
 def test_only_the_shims_use_private_names_of_keras_and_tensorflow() -> None:
-    assert _outside_of_shims({file: FOUND[file] for file in FOUND if file.startswith("trainables/")}) == {}
+    assert (
+        _outside_of_shims({file: FOUND[file] for file in FOUND if file.startswith("trainables/")})
+        == {}
+    )
 
 
 def test_a_private_name_outside_of_the_shims_is_seen(tmp_path: Path) -> None:
@@ -89,9 +111,13 @@ def test_no_attribute_of_a_module_of_the_shims_is_used_but_by_name() -> None:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Attribute(value=ast.Attribute(value=ast.Name(id=shim), attr=module), attr=name):
+                case ast.Attribute(
+                    value=ast.Attribute(value=ast.Name(id=shim), attr=module), attr=name
+                ):
                     assert f"trainables.{shim}.{module}" not in MODULES, f"{path}: {module}.{name}"
-                case ast.ImportFrom(module="trainables.keras_private" | "trainables.tensorflow_private", names=names):
+                case ast.ImportFrom(
+                    module="trainables.keras_private" | "trainables.tensorflow_private", names=names
+                ):
                     assert not MODULES & {f"{node.module}.{alias.name}" for alias in names}, path
 
 
@@ -99,7 +125,9 @@ def test_no_attribute_of_a_module_of_the_shims_is_used_but_by_name() -> None:
 def test_everything_in_a_shim_is_used(shim: str) -> None:
     public = _public_names(ast.parse((ROOT / shim).read_text()))
     name = Path(shim).stem
-    texts = [path.read_text() for path in (ROOT / "trainables").rglob("*.py") if path != ROOT / shim]
+    texts = [
+        path.read_text() for path in (ROOT / "trainables").rglob("*.py") if path != ROOT / shim
+    ]
     others = "\n".join(text for text in texts if name in text)
     unused = {one for one in public if not re.search(rf"\b{one}\b", others)}
     assert not unused
@@ -129,7 +157,9 @@ def test_the_installed_keras_and_tensorflow_have_each_name() -> None:
     from trainables import keras_private
 
     objects = _objects_with_private_names()
-    assert {shim: _missing(FOUND[shim], objects) for shim in SHIMS} == {shim: set() for shim in SHIMS}
+    assert {shim: _missing(FOUND[shim], objects) for shim in SHIMS} == {
+        shim: set() for shim in SHIMS
+    }
     named_by_text = (
         (keras_private.numpy_module, (*keras_private.NUMPY_OF_HOST, keras_private.SIGNBIT)),
         (keras_private.loss_module, keras_private.LOSS_SCALING),
@@ -139,7 +169,10 @@ def test_the_installed_keras_and_tensorflow_have_each_name() -> None:
     )
     for owner, names in named_by_text:
         assert [name for name in names if not hasattr(owner, name)] == [], owner
-    assert _missing({"keras.src.losses.loss:gone", "_gone"}, objects) == {"keras.src.losses.loss:gone", "_gone"}
+    assert _missing({"keras.src.losses.loss:gone", "_gone"}, objects) == {
+        "keras.src.losses.loss:gone",
+        "_gone",
+    }
 
 
 def _missing(names: set[str], objects: list[Any]) -> set[str]:
@@ -147,7 +180,9 @@ def _missing(names: set[str], objects: list[Any]) -> set[str]:
     missing = set()
     for name in names:
         module, _, attribute = name.removesuffix(" =").rpartition(":")
-        if not any(hasattr(owner, attribute) for owner in ([_import(module)] if module else objects)):
+        if not any(
+            hasattr(owner, attribute) for owner in ([_import(module)] if module else objects)
+        ):
             missing.add(name)
     return missing
 
@@ -180,15 +215,36 @@ def _objects_with_private_names() -> list[Any]:
     graph = tf.function(lambda: 1).get_concrete_function().graph
     loop = dict.fromkeys(re.findall(r"self\.(\w+) =", inspect.getsource(pfor.WhileV2.__init__)))
     return [
-        *(model, model.layers[1], optimizer, several, inputs, masked, dataset, graph, SimpleNamespace(**loop)),
-        *(model._compile_loss, optimizer.variables[0], context.context(), tf.compat.v1, pfor.WhileV2, tf.RaggedTensor),
+        *(
+            model,
+            model.layers[1],
+            optimizer,
+            several,
+            inputs,
+            masked,
+            dataset,
+            graph,
+            SimpleNamespace(**loop),
+        ),
+        *(
+            model._compile_loss,
+            optimizer.variables[0],
+            context.context(),
+            tf.compat.v1,
+            pfor.WhileV2,
+            tf.RaggedTensor,
+        ),
     ]
 
 
 @pytest.mark.parametrize("file", FOUND)
 def test_every_private_name_is_on_the_page(file: str) -> None:
-    named = {name for row in ROWS if row.section in SECTIONS and file in row.files for name in row.names}
-    assert FOUND[file] <= named, "name them in docs/private_names.md, each with the test that notices its change"
+    named = {
+        name for row in ROWS if row.section in SECTIONS and file in row.files for name in row.names
+    }
+    assert FOUND[file] <= named, (
+        "name them in docs/private_names.md, each with the test that notices its change"
+    )
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.section in SECTIONS], ids=str)
@@ -216,14 +272,24 @@ def test_ray_s_names_are_those_of_its_list() -> None:
     assert {(row.names, row.loss) for row in rows} == {(use.names, use.loss) for use in listed}
     for row in rows:
         uses_of_row = {
-            name for name, use in vars(ray_private_api).items() if use == ray_private_api.Use(row.names, row.loss)
+            name
+            for name, use in vars(ray_private_api).items()
+            if use == ray_private_api.Use(row.names, row.loss)
         }
         for file in row.files:
-            assert any(f"ray_private_api.{name}" in (ROOT / file).read_text() for name in uses_of_row), row
+            assert any(
+                f"ray_private_api.{name}" in (ROOT / file).read_text() for name in uses_of_row
+            ), row
 
 
 def test_the_service_has_no_private_names_but_ray_s_and_optuna_s() -> None:
-    parts = {part for row in ROWS if row.section == "Ray" for name in row.names for part in re.split(r"[:.]", name)}
+    parts = {
+        part
+        for row in ROWS
+        if row.section == "Ray"
+        for name in row.names
+        for part in re.split(r"[:.]", name)
+    }
     optunas = {name for row in ROWS if row.section == "Optuna" for name in row.names}
     for file, names in uses(ROOT / "sweep", PRIVATE).items():
         if file in OF_STATE:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from sweep.events import EpochReported, Event, Status, TrialEnded
-from sweep.progress import SHARE, UNBOUNDED_EPOCHS, UnitReports, compute_share, count_length, count_units
+from sweep.progress import (
+    SHARE,
+    UNBOUNDED_EPOCHS,
+    UnitReports,
+    compute_share,
+    count_length,
+    count_units,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +42,9 @@ def test_minutes_alone_count_hundredths() -> None:
 
 def report(epoch: int, share: float | None) -> EpochReported:
     measures = {} if share is None else {SHARE: share}
-    return EpochReported(trial=0, epoch=epoch, metrics={"loss": 1 / epoch}, time=0.0, time_s=0.0, measures=measures)
+    return EpochReported(
+        trial=0, epoch=epoch, metrics={"loss": 1 / epoch}, time=0.0, time_s=0.0, measures=measures
+    )
 
 
 def end(status: Status) -> TrialEnded:
@@ -59,8 +68,14 @@ def test_each_unit_is_reported_once_with_the_epoch_that_reached_it() -> None:
 
 def test_reasons_name_shares() -> None:
     reason = "asha: loss 0.5 at epoch 12 above the cutoff 0.4"
-    assert UnitReports(100).reword(reason) == "asha: loss 0.5 at 12 % of its budget above the cutoff 0.4"
-    assert UnitReports(27).reword(reason) == "asha: loss 0.5 at 12/27 of its budget above the cutoff 0.4"
+    assert (
+        UnitReports(100).reword(reason)
+        == "asha: loss 0.5 at 12 % of its budget above the cutoff 0.4"
+    )
+    assert (
+        UnitReports(27).reword(reason)
+        == "asha: loss 0.5 at 12/27 of its budget above the cutoff 0.4"
+    )
 
 
 def test_the_last_metrics_of_a_whole_trial_are_seen() -> None:

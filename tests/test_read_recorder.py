@@ -78,13 +78,22 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = 
     "read_bytes": (_text("1"), Path.read_bytes),
     "json": (_text("1"), lambda path: json.loads(path.read_text())),
     "toml": (_text("a = 1"), lambda path: tomllib.loads(path.read_text())),
-    "pickle": (lambda path: path.write_bytes(pickle.dumps(1)), lambda path: pickle.loads(path.read_bytes())),
-    "gzip": (lambda path: path.write_bytes(gzip.compress(b"1")), lambda path: gzip.decompress(path.read_bytes())),
+    "pickle": (
+        lambda path: path.write_bytes(pickle.dumps(1)),
+        lambda path: pickle.loads(path.read_bytes()),
+    ),
+    "gzip": (
+        lambda path: path.write_bytes(gzip.compress(b"1")),
+        lambda path: gzip.decompress(path.read_bytes()),
+    ),
     "zipfile": (_zip, lambda path: zipfile.ZipFile(path).close()),
     "copy": (_text("1"), lambda path: shutil.copy(path, path.parent / "copy")),
     "r+": (_text("1"), lambda path: path.open("r+").close()),
     "sqlite3": (_sqlite, lambda path: sqlite3.connect(path).close()),
-    "sqlite3 uri": (_sqlite, lambda path: sqlite3.connect(f"file:{path}?mode=ro", uri=True).close()),
+    "sqlite3 uri": (
+        _sqlite,
+        lambda path: sqlite3.connect(f"file:{path}?mode=ro", uri=True).close(),
+    ),
     "np.load": (lambda path: np.save(path.open("wb"), np.zeros(2)), np.load),
     "np.loadtxt": (_text("1 2"), np.loadtxt),
     "np.genfromtxt": (_text("1 2"), np.genfromtxt),
@@ -105,7 +114,9 @@ def _in_a_thread(function: Callable[..., object], *args: object) -> object:
         return pool.submit(function, *args).result()
 
 
-def test_files_that_are_opened_by_the_descriptor_of_their_folder(tmp_path: Path, reads: Reads) -> None:
+def test_files_that_are_opened_by_the_descriptor_of_their_folder(
+    tmp_path: Path, reads: Reads
+) -> None:
     (tmp_path / "input").write_text("1")
     folder = os.open(tmp_path, os.O_RDONLY)
     os.close(os.open("input", os.O_RDONLY, dir_fd=folder))
@@ -156,9 +167,13 @@ def test_a_folder_that_is_removed_was_not_read(name: str, tmp_path: Path, reads:
     assert not reads.files
 
 
-def test_a_file_that_another_process_has_read_otherwise_is_a_reason(tmp_path: Path, reads: Reads) -> None:
+def test_a_file_that_another_process_has_read_otherwise_is_a_reason(
+    tmp_path: Path, reads: Reads
+) -> None:
     with recorder.apart():  # another program has written them
-        subprocess.run(["sh", "-c", "printf 1 > same; printf 1 > changed"], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["sh", "-c", "printf 1 > same; printf 1 > changed"], cwd=tmp_path, check=True
+        )
     for name in ("same", "changed"):
         (tmp_path / name).read_text()
     elsewhere = Reads()
@@ -171,7 +186,9 @@ def test_a_file_that_another_process_has_read_otherwise_is_a_reason(tmp_path: Pa
     assert reason == f"reads {tmp_path / 'changed'}, which has changed since it was read first"
 
 
-def test_a_file_that_a_trial_writes_and_another_process_reads_does_not_count(tmp_path: Path, reads: Reads) -> None:
+def test_a_file_that_a_trial_writes_and_another_process_reads_does_not_count(
+    tmp_path: Path, reads: Reads
+) -> None:
     (tmp_path / "cache").write_text("1")
     elsewhere = Reads()
     elsewhere.files = {str(tmp_path / "cache"): fingerprint_file(str(tmp_path / "cache"))}
@@ -202,14 +219,18 @@ PROGRAMS: dict[str, Callable[[], object]] = {
     "system": lambda: os.system("true"),
     "fork": lambda: os.fork() or os._exit(0),
     "posix_spawn": lambda: os.posix_spawn("/bin/true", ["true"], {}),
-    "multiprocessing": lambda: multiprocessing.get_context("spawn").Process(target=abs, args=(1,)).start(),
+    "multiprocessing": lambda: (
+        multiprocessing.get_context("spawn").Process(target=abs, args=(1,)).start()
+    ),
 }
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_that_is_started_is_a_reason_with_its_line(name: str, reads: Reads) -> None:
     PROGRAMS[name]()
-    assert [*reads.unknown] == [f"test_read_recorder.py:{_line_of(name)} in <lambda> starts a program"]
+    assert [*reads.unknown] == [
+        f"test_read_recorder.py:{_line_of(name)} in <lambda> starts a program"
+    ]
 
 
 def test_a_program_that_only_tells_about_the_machine_does_not_count(reads: Reads) -> None:
@@ -251,7 +272,9 @@ LISTINGS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", LISTINGS)
-def test_the_names_in_a_folder_that_is_listed_are_known(name: str, tmp_path: Path, reads: Reads) -> None:
+def test_the_names_in_a_folder_that_is_listed_are_known(
+    name: str, tmp_path: Path, reads: Reads
+) -> None:
     LISTINGS[name](tmp_path)
     assert [*reads.folders] == [str(tmp_path)]
 
@@ -288,7 +311,9 @@ def _fails(function: Callable[..., object], *args: object) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_folder_that_was_there_before_is_not_the_trial_s_own(name: str, tmp_path: Path, reads: Reads) -> None:
+def test_a_folder_that_was_there_before_is_not_the_trial_s_own(
+    name: str, tmp_path: Path, reads: Reads
+) -> None:
     before = tmp_path / "input"
     with recorder.apart():
         os.close(os.open(before, os.O_CREAT))  # which notes nothing: it only reads
@@ -365,7 +390,9 @@ def test_files_of_sweep_s_own_do_not_count(tmp_path: Path, reads: Reads) -> None
     assert not reads.files
 
 
-def test_a_variable_counts_if_the_author_s_line_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_counts_if_the_author_s_line_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TO_READ", "8")
     monkeypatch.delenv("NOT_SET", raising=False)
     with recording() as reads:
@@ -386,7 +413,9 @@ def test_each_file_that_asks_for_a_variable_has_it_in_its_record(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("TO_READ", "8")
     for name in ("asks_first", "asks_second"):
-        (tmp_path / f"{name}.py").write_text('import os\n\n\ndef ask():\n    return os.environ["TO_READ"]\n')
+        (tmp_path / f"{name}.py").write_text(
+            'import os\n\n\ndef ask():\n    return os.environ["TO_READ"]\n'
+        )
     with recording() as reads:
         for name in ("asks_first", "asks_second"):
             assert importlib.import_module(name).ask() == "8"
@@ -394,7 +423,9 @@ def test_each_file_that_asks_for_a_variable_has_it_in_its_record(
     assert by_file["asks_first"] == by_file["asks_second"] == {"TO_READ"}
 
 
-def test_a_variable_that_the_author_s_code_sets_is_known_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_the_author_s_code_sets_is_known_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("TO_SET", raising=False)
     with recording() as reads:
         monkeypatch.setenv("TO_SET", "8")
@@ -419,7 +450,9 @@ def test_outside_of_trials_only_modules_that_are_imported_count(
     assert recorder.digest_of_module(module) == fingerprint_file(module).split()[-1]
 
 
-def test_a_module_that_is_imported_by_a_computed_name_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_is_imported_by_a_computed_name_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = tmp_path / "found_by_its_name.py"
     module.write_text("VALUE = 1\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -18,4 +18,8 @@ def test_a_short_table_is_taken_whole() -> None:
 
 def test_chosen_rows_are_those_of_every_day_and_no_other() -> None:
     found = chosen(["a", pytest.param("b", marks=pytest.mark.exhaustive), "c"], "b", "c")
-    assert [[mark.name for mark in getattr(row, "marks", ())] for row in found] == [["exhaustive"], ["exhaustive"], []]
+    assert [[mark.name for mark in getattr(row, "marks", ())] for row in found] == [
+        ["exhaustive"],
+        ["exhaustive"],
+        [],
+    ]

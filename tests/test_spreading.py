@@ -8,14 +8,22 @@ import spreading
 
 
 def item(nodeid: str, *marks: str) -> SimpleNamespace:
-    return SimpleNamespace(nodeid=nodeid, iter_markers=lambda: [SimpleNamespace(name=mark) for mark in marks])
+    return SimpleNamespace(
+        nodeid=nodeid, iter_markers=lambda: [SimpleNamespace(name=mark) for mark in marks]
+    )
 
 
 def test_files_stay_together_and_the_heaviest_come_first() -> None:
     light = [item("tests/a/test_a.py::one"), item("tests/a/test_a.py::two")]
     slow = item("tests/b/test_b.py::one", "keras", "slow")
-    zoo = [item(f"tests/trainables/test_zoo_{name}.py::one", "slow") for name in ("fit", "replicas")]
-    assert spreading.heaviest_first([light[0], zoo[0], slow, light[1], zoo[1]]) == [*zoo, slow, *light]
+    zoo = [
+        item(f"tests/trainables/test_zoo_{name}.py::one", "slow") for name in ("fit", "replicas")
+    ]
+    assert spreading.heaviest_first([light[0], zoo[0], slow, light[1], zoo[1]]) == [
+        *zoo,
+        slow,
+        *light,
+    ]
 
 
 def test_time_is_added_up_by_folder() -> None:

@@ -19,9 +19,20 @@ def test_what_no_standard_hyperparameter_may_be(name: str) -> None:
 
 
 def test_off_is_0_and_below_it_is_nothing() -> None:
-    for name in ("clipnorm", "global_clipnorm", "clipvalue", "weight_decay", "dropout", "mixup", "sam_rho"):
+    for name in (
+        "clipnorm",
+        "global_clipnorm",
+        "clipvalue",
+        "weight_decay",
+        "dropout",
+        "mixup",
+        "sam_rho",
+    ):
         assert standard_hyperparameters.get_standard_bounds(name).zero == "off"
-        assert [standard_hyperparameters.get_standard_bounds(name).accepts(value) for value in (-1, 0, 0.5)] == [
+        assert [
+            standard_hyperparameters.get_standard_bounds(name).accepts(value)
+            for value in (-1, 0, 0.5)
+        ] == [
             False,
             True,
             True,
@@ -34,9 +45,15 @@ def test_names_below_a_name_are_bounded_by_it() -> None:
     assert not standard_hyperparameters.get_standard_bounds("layer_rates.head").accepts(-1)
 
 
-def test_a_value_read_as_the_standard_one_is_held_to_its_bounds_and_one_of_the_authors_is_not() -> None:
+def test_a_value_read_as_the_standard_one_is_held_to_its_bounds_and_one_of_the_authors_is_not() -> (
+    None
+):
     hp = Hyperparameters({"micro_batches": 0, "clipnorm": -1, "lr_schedule": "mine"})
-    assert (hp.integer("micro_batches"), hp.number("clipnorm"), hp.text("lr_schedule")) == (0, -1.0, "mine")
+    assert (hp.integer("micro_batches"), hp.number("clipnorm"), hp.text("lr_schedule")) == (
+        0,
+        -1.0,
+        "mine",
+    )
     with pytest.raises(ValueError, match="micro_batches is 0, expected a whole number from 1"):
         hp.integer("micro_batches", 1, standard=True)
     with pytest.raises(ValueError, match=r"clipnorm is -1, expected a number from 0 \(0: off\)"):

@@ -17,8 +17,14 @@ pytestmark = [pytest.mark.exhaustive, pytest.mark.keras, pytest.mark.ray]  # min
 
 
 def _run(*command: str | Path, cwd: Path = ROOT) -> str:
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "RAY_ADDRESS")}
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True)
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "RAY_ADDRESS")
+    }
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -26,7 +32,9 @@ def _run(*command: str | Path, cwd: Path = ROOT) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    _run(sys.executable, "-m", "build", "--outdir", folder)  # the wheel out of the source distribution
+    _run(
+        sys.executable, "-m", "build", "--outdir", folder
+    )  # the wheel out of the source distribution
     (built,) = folder.glob("*.whl")
     return built
 
@@ -50,10 +58,17 @@ def test_a_function_is_swept_from_it(wheel: Path, tmp_path: Path) -> None:
     python = _environment(tmp_path / "env")
     _run(python, "-m", "pip", "install", "--no-deps", wheel)
     (site,) = (tmp_path / "env" / "lib").glob("*/site-packages")
-    (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))  # its own .pth files are not read: no checkout
+    (site / "libraries.pth").write_text(
+        sysconfig.get_path("purelib")
+    )  # its own .pth files are not read: no checkout
     project = tmp_path / "project"
     project.mkdir()
-    where = _run(python, "-c", "import sweep, trainables; print(sweep.__file__, trainables.__file__)", cwd=project)
+    where = _run(
+        python,
+        "-c",
+        "import sweep, trainables; print(sweep.__file__, trainables.__file__)",
+        cwd=project,
+    )
     assert str(ROOT) not in where
     command = tmp_path / "env" / "bin" / "sweep"
     assert "verdict" in _run(command, "examples", cwd=project)

@@ -55,7 +55,9 @@ class Way:
 
 
 def _is_ours(code: CodeType) -> bool:
-    return code.co_filename.startswith(f"{TRAINING}/") and bool(code.co_flags & inspect.CO_OPTIMIZED)
+    return code.co_filename.startswith(f"{TRAINING}/") and bool(
+        code.co_flags & inspect.CO_OPTIMIZED
+    )
 
 
 def _is_part(code: CodeType) -> bool:
@@ -65,7 +67,9 @@ def _is_part(code: CodeType) -> bool:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-v", "--verbose", action="store_true", help="name the files and their functions as well")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="name the files and their functions as well"
+    )
     verbose = parser.parse_args().verbose
     sys.path.insert(0, str(ROOT))
     from sweep.contract import Assignment, Devices
@@ -91,7 +95,11 @@ def main() -> None:
         sys.setprofile(None)
         threading.setprofile(None)
     sources = list(TRAINING.rglob("*.py"))
-    spared = [path for path in sources if path.parent == TRAINING and path.name not in ("session.py", "__init__.py")]
+    spared = [
+        path
+        for path in sources
+        if path.parent == TRAINING and path.name not in ("session.py", "__init__.py")
+    ]
     spared += [path for path in sources if path.parent.name == "doctor"]
     spared.remove(TRAINING / "keras_trainable.py")
     lines = {path: len(path.read_text().splitlines()) for path in sources}

@@ -53,12 +53,16 @@ def read_branches(database: Path) -> dict[str, int]:
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         names = dict(connection.execute("select id, context from context"))
         for number, name in names.items():
-            branches = connection.execute("select file_id, fromno, tono from arc where context_id = ?", (number,))
+            branches = connection.execute(
+                "select file_id, fromno, tono from arc where context_id = ?", (number,)
+            )
             reached[name.rpartition("|")[0]] |= _make_mask(branches, bits)
     return reached
 
 
-def _make_mask(branches: Iterable[tuple[int, int, int]], bits: dict[tuple[int, int, int], int]) -> int:
+def _make_mask(
+    branches: Iterable[tuple[int, int, int]], bits: dict[tuple[int, int, int], int]
+) -> int:
     """Return the bit mask of branches; a branch that is not in ``bits`` is added to it with the next number."""
     mask = bytearray(len(bits) // 8 + 1)
     for branch in branches:
@@ -110,10 +114,19 @@ def _list_first(times: Mapping[str, float]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("times", type=Path, help="as `--times` has written them")
-    parser.add_argument("coverage", type=Path, help="the data file of coverage.py, with branches and contexts")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of all tests together (default: %(default)s)")
+    parser.add_argument(
+        "coverage", type=Path, help="the data file of coverage.py, with branches and contexts"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help="of all tests together (default: %(default)s)",
+    )
     given = parser.parse_args()
     times = read_times(given.times.read_text().splitlines())
     reached = read_branches(given.coverage)

@@ -45,21 +45,29 @@ def requirements(project: Path) -> list[str]:
     Without a lower bound, pip would take an old TensorFlow to get the newest releases of everything else.
     """
     table = tomllib.loads(project.read_text())["project"]
-    lines = [line.partition(";") for line in (*table["dependencies"], *table["optional-dependencies"]["test"])]
+    lines = [
+        line.partition(";")
+        for line in (*table["dependencies"], *table["optional-dependencies"]["test"])
+    ]
     return [UPPER.sub("", needed) + semicolon + where for needed, semicolon, where in lines]
 
 
 def pins(constraints: Path) -> dict[str, str]:
     """Return the pinned releases by name."""
     lines = (line.partition("#")[0].strip() for line in constraints.read_text().splitlines())
-    return {_normal(name): version for name, _, version in (line.partition("==") for line in lines if "==" in line)}
+    return {
+        _normal(name): version
+        for name, _, version in (line.partition("==") for line in lines if "==" in line)
+    }
 
 
 def installed() -> dict[str, str]:
     """Return the releases in this interpreter by name, without this package and those of every environment."""
     found = {_normal(found.metadata["Name"]): found.version for found in metadata.distributions()}
     return {
-        name: version for name, version in found.items() if name not in ("sweep-keras", "pip", "setuptools", "wheel")
+        name: version
+        for name, version in found.items()
+        if name not in ("sweep-keras", "pip", "setuptools", "wheel")
     }
 
 
@@ -84,7 +92,9 @@ def failures(report: Path) -> tuple[int, list[Failure]]:
     for case in cases:
         for bad in (*case.iterfind("failure"), *case.iterfind("error")):
             text, name = bad.text or "", case.get("name", "")
-            place = case.get("file") or name.replace(".", "/") + ".py"  # the latter cannot be imported
+            place = (
+                case.get("file") or name.replace(".", "/") + ".py"
+            )  # the latter cannot be imported
             reason = (bad.get("message") or text).strip().splitlines()
             found.append(Failure(place, name, reason[0] if reason else "no reason", text))
     return len(cases), found
@@ -96,16 +106,28 @@ def suspects(failed: Iterable[Failure], new: Iterable[str]) -> list[str]:
     return [
         name
         for name in new
-        if any(re.search(rf"site-packages/{re.escape(module)}\b", text) for module in _modules(name))
+        if any(
+            re.search(rf"site-packages/{re.escape(module)}\b", text) for module in _modules(name)
+        )
     ]
 
 
 def run(python: Path | str, tests: Iterable[str], report: Path) -> int:
     """Run tests in an interpreter, with pytest's report in a file; return the exit status."""
-    options = ["-m", FAST, "-q", "--tb=short", "-n2", "--dist=loadfile", "--continue-on-collection-errors"]
+    options = [
+        "-m",
+        FAST,
+        "-q",
+        "--tb=short",
+        "-n2",
+        "--dist=loadfile",
+        "--continue-on-collection-errors",
+    ]
     options += [f"--junitxml={report}", "-o", "junit_family=xunit1"]  # the older family names files
     given = {**os.environ, "PYTHONPATH": str(ROOT)}  # an editable install may be another checkout's
-    return subprocess.run([str(python), "-m", "pytest", *options, *tests], cwd=ROOT, env=given, check=False).returncode
+    return subprocess.run(
+        [str(python), "-m", "pytest", *options, *tests], cwd=ROOT, env=given, check=False
+    ).returncode
 
 
 def told(failed: list[Failure], new: list[str]) -> Iterator[str]:
@@ -115,7 +137,9 @@ def told(failed: list[Failure], new: list[str]) -> Iterator[str]:
         by_file.setdefault(failure.file, []).append(failure)
     for file, those in sorted(by_file.items()):
         named = suspects(those, new)
-        yield f"{file}: {len(those)} failed" + (f"; new and in their tracebacks: {', '.join(named)}" if named else "")
+        yield f"{file}: {len(those)} failed" + (
+            f"; new and in their tracebacks: {', '.join(named)}" if named else ""
+        )
         yield from (f"    {failure.test}: {failure.reason[:160]}" for failure in those[:MOST_SHOWN])
         if len(those) > MOST_SHOWN:
             yield f"    and {len(those) - MOST_SHOWN} more"
@@ -141,13 +165,20 @@ def compare(arguments: list[str], pinned: Path) -> int:
         if failed and pinned.exists():
             again = Path(folder) / "pinned.xml"
             run(pinned, sorted({failure.file for failure in failed}), again)
-            before = {(failure.file, failure.test) for failure in (failures(again)[1] if again.exists() else [])}
+            before = {
+                (failure.file, failure.test)
+                for failure in (failures(again)[1] if again.exists() else [])
+            }
     broken = [failure for failure in failed if (failure.file, failure.test) not in before]
-    print(f"\n{count} tests ran, {len(failed)} failed, {len(broken)} of them only with these releases")
+    print(
+        f"\n{count} tests ran, {len(failed)} failed, {len(broken)} of them only with these releases"
+    )
     for line in told(broken, [*changed["newer"], *changed["not pinned"]]):
         print(line)
     if failed and not pinned.exists():
-        print("there is no .venv with the pins to try them in: `make test` says whether they fail there as well")
+        print(
+            "there is no .venv with the pins to try them in: `make test` says whether they fail there as well"
+        )
     return 1 if broken else 0
 
 
@@ -157,7 +188,11 @@ def _modules(name: str) -> Iterable[str]:
         files = metadata.distribution(name).files or []
     except metadata.PackageNotFoundError:
         return []
-    return {file.parts[0].removesuffix(".py") for file in files if file.suffix == ".py" and ".." not in file.parts}
+    return {
+        file.parts[0].removesuffix(".py")
+        for file in files
+        if file.suffix == ".py" and ".." not in file.parts
+    }
 
 
 def _normal(name: str) -> str:
@@ -168,7 +203,12 @@ def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0], allow_abbrev=False)
     parser.add_argument("what", choices=["requirements", "run"])
-    parser.add_argument("--pinned", type=Path, default=ROOT / ".venv/bin/python", help="an interpreter with the pins")
+    parser.add_argument(
+        "--pinned",
+        type=Path,
+        default=ROOT / ".venv/bin/python",
+        help="an interpreter with the pins",
+    )
     given, rest = parser.parse_known_args()
     if given.what == "requirements":
         print("\n".join(requirements(ROOT / "pyproject.toml")))

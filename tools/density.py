@@ -42,8 +42,12 @@ class Density:
     comprehensions: int = 0
     conditionals: int = 0
     nested: list[str] = field(default_factory=list)  # file and line of each statement
-    classes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # files by name
-    functions: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # files by name
+    classes: dict[str, list[str]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # files by name
+    functions: dict[str, list[str]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # files by name
 
     @property
     def nodes_per_line(self) -> float:
@@ -86,12 +90,20 @@ def _add(density: Density, file: Path) -> None:
 
 def in_several(files_by_name: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the names that more than one file defines, with these files."""
-    return {name: sorted(set(files)) for name, files in sorted(files_by_name.items()) if len(set(files)) > 1}
+    return {
+        name: sorted(set(files))
+        for name, files in sorted(files_by_name.items())
+        if len(set(files)) > 1
+    }
 
 
 def _is_docstring(node: ast.AST) -> bool:
     """Return whether a statement is a docstring, that of an attribute included."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _code_lines(source: str, docstrings: Sequence[ast.AST]) -> set[int]:
@@ -112,7 +124,11 @@ def _code_nodes(node: ast.AST) -> Iterator[ast.AST]:
         if name in ("annotation", "returns"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.expr_context) and not _is_docstring(child):
+            if (
+                isinstance(child, ast.AST)
+                and not isinstance(child, ast.expr_context)
+                and not _is_docstring(child)
+            ):
                 yield from _code_nodes(child)
 
 
@@ -139,23 +155,38 @@ def table(columns: dict[str, Density]) -> str:
     rows = [
         ("code lines", lambda density: f"{density.code_lines:,}"),
         ("syntax nodes a code line", lambda density: f"{density.nodes_per_line:.1f}"),
-        ("comprehensions in 1,000 code lines", lambda density: f"{density.per_1000_lines(density.comprehensions):.0f}"),
-        ("conditional expressions in 1,000", lambda density: f"{density.per_1000_lines(density.conditionals):.0f}"),
+        (
+            "comprehensions in 1,000 code lines",
+            lambda density: f"{density.per_1000_lines(density.comprehensions):.0f}",
+        ),
+        (
+            "conditional expressions in 1,000",
+            lambda density: f"{density.per_1000_lines(density.conditionals):.0f}",
+        ),
         ("statements that nest them", lambda density: f"{len(density.nested):,}"),
         ("class names in several modules", lambda density: f"{len(in_several(density.classes)):,}"),
-        ("function names in several modules", lambda density: f"{len(in_several(density.functions)):,}"),
+        (
+            "function names in several modules",
+            lambda density: f"{len(in_several(density.functions)):,}",
+        ),
     ]
     first = max(len(label) for label, _ in rows)
     lines = [" " * first + "".join(f"{column:>14}" for column in columns)]
     for label, cell in rows:
-        lines.append(f"{label:<{first}}" + "".join(f"{cell(density):>14}" for density in columns.values()))
+        lines.append(
+            f"{label:<{first}}" + "".join(f"{cell(density):>14}" for density in columns.values())
+        )
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("paths", nargs="*", type=Path, default=[ROOT / "sweep", ROOT / "trainables"])
-    parser.add_argument("-v", "--verbose", action="store_true", help="list nested statements and names")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, default=[ROOT / "sweep", ROOT / "trainables"]
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="list nested statements and names"
+    )
     options = parser.parse_args(arguments)
     for path in options.paths:
         if not path.exists():

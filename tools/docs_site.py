@@ -54,8 +54,12 @@ def linked(markdown: str, page: str) -> str:
 
     def link(found: re.Match[str]) -> str:
         here = posixpath.normpath(posixpath.join(folder, found[1]))
-        there = ELSEWHERE.get(here, here.removeprefix("docs/") if here.startswith("docs/") else None)
-        return found[1] if there is None else posixpath.relpath(there, posixpath.dirname(page) or ".")
+        there = ELSEWHERE.get(
+            here, here.removeprefix("docs/") if here.startswith("docs/") else None
+        )
+        return (
+            found[1] if there is None else posixpath.relpath(there, posixpath.dirname(page) or ".")
+        )
 
     return LINK.sub(link, markdown)
 
@@ -67,7 +71,11 @@ def undocumented(name: str) -> Iterator[str]:
     described = described.final_target if isinstance(described, Alias) else described
     members = {**described.inherited_members, **described.members} if described.is_class else {}
     for label, one in {"": described, **members}.items():
-        hidden = label.startswith("_") or one.is_attribute or (label and one.is_alias and not one.inherited)
+        hidden = (
+            label.startswith("_")
+            or one.is_attribute
+            or (label and one.is_alias and not one.inherited)
+        )
         if not hidden and not one.has_docstring:
             yield f"{name}.{label}" if label else name
 

@@ -76,13 +76,33 @@ def list_pieces(folder: Path, *, noise: bool = False, rehearse: bool = False) ->
     if noise or rehearse:
         grid = (*grid, "--set", "trainable=trainables.cifar_resnet:NoiseResNet")
     if rehearse:
-        small = ("--simulate-gpus", "1", "--run-cap", "1", "--set", "epochs=1", "--set", "resources.cpus=1")
+        small = (
+            "--simulate-gpus",
+            "1",
+            "--run-cap",
+            "1",
+            "--set",
+            "epochs=1",
+            "--set",
+            "resources.cpus=1",
+        )
         main_job = (*main_job, *small)
-        grid = (*grid, *small, "--set", "parameters.depth.value=20", "--set", "parameters.examples={value: 256}")
+        grid = (
+            *grid,
+            *small,
+            "--set",
+            "parameters.depth.value=20",
+            "--set",
+            "parameters.examples={value: 256}",
+        )
         benchmark = (python, "benchmarks/gpu.py", "--cpu")
         visible = {"CUDA_VISIBLE_DEVICES": "-1"}
     return [
-        Piece("doctor", "driver, CUDA, links, power, and a training on each GPU", (python, "-m", "sweep", "doctor")),
+        Piece(
+            "doctor",
+            "driver, CUDA, links, power, and a training on each GPU",
+            (python, "-m", "sweep", "doctor"),
+        ),
         Piece(
             "tests",
             "gathered rows, bits again, costs, memory limits",
@@ -90,7 +110,11 @@ def list_pieces(folder: Path, *, noise: bool = False, rehearse: bool = False) ->
             visible,
         ),
         Piece("main-job", "the README's sweep, a GPU a trial", (*run, *main_job)),
-        Piece("benchmark", "images a second by precision, XLA, GPUs and trials on one; equal to the CPU", benchmark),
+        Piece(
+            "benchmark",
+            "images a second by precision, XLA, GPUs and trials on one; equal to the CPU",
+            benchmark,
+        ),
         Piece("resnet50", "27 trainings of a ResNet-50 at a tenth of their epochs", (*run, *grid)),
     ]
 
@@ -158,12 +182,16 @@ def write_results(pieces: Sequence[Piece], folder: Path) -> Path:
         if result is None:
             lines.append(f"| {piece.name} | {piece.shows} | not run | | |")
         else:
-            lines.append(f"| {piece.name} | {piece.shows} | {result.state} | {result.seconds:g} | {result.runs} |")
+            lines.append(
+                f"| {piece.name} | {piece.shows} | {result.state} | {result.seconds:g} | {result.runs} |"
+            )
     for piece in pieces:
         output = _output(piece, folder)
         if output.exists():
             text = output.read_text(errors="replace").splitlines()
-            left_out = [f"({len(text) - SHOWN_LINES:,} lines before)"] if len(text) > SHOWN_LINES else []
+            left_out = (
+                [f"({len(text) - SHOWN_LINES:,} lines before)"] if len(text) > SHOWN_LINES else []
+            )
             lines += ["", f"## {piece.name}", "", "```text", *left_out, *text[-SHOWN_LINES:], "```"]
     path = folder / "results.md"
     path.write_text("\n".join(lines) + "\n")
@@ -172,9 +200,14 @@ def write_results(pieces: Sequence[Piece], folder: Path) -> Path:
 
 def describe_machine() -> list[str]:
     """Return lines about the time, the machine, its GPUs and the versions of all that counts."""
-    lines = [f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", f"{platform.platform()}, Python {platform.python_version()}"]
+    lines = [
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        f"{platform.platform()}, Python {platform.python_version()}",
+    ]
     lines.append(f"{os.cpu_count()} CPUs")
-    lines += _ask("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+    lines += _ask(
+        "nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"
+    )
     lines += [f"commit {line}" for line in _ask("git", "rev-parse", "HEAD")]
     versions = []
     for name in PACKAGES:
@@ -188,19 +221,35 @@ def describe_machine() -> list[str]:
 def _ask(*command: str) -> list[str]:
     """Return what a program prints; its absence or failure in a line."""
     try:
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+        ran = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"{command[0]}: {error}"]
-    return ran.stdout.splitlines() if ran.returncode == 0 else [f"{command[0]}: exit code {ran.returncode}"]
+    return (
+        ran.stdout.splitlines()
+        if ran.returncode == 0
+        else [f"{command[0]}: exit code {ran.returncode}"]
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the pieces that have not ended well, and write the results after each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "gpu", help="where results are kept")
-    parser.add_argument("--minutes", type=float, default=60.0, help="no further piece is begun after these")
-    parser.add_argument("--piece-minutes", type=float, default=PIECE_S / 60, help="the longest run of a piece")
-    parser.add_argument("--only", nargs="+", metavar="PIECE", help="these pieces, also if they have ended well")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / "build" / "gpu", help="where results are kept"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="no further piece is begun after these"
+    )
+    parser.add_argument(
+        "--piece-minutes", type=float, default=PIECE_S / 60, help="the longest run of a piece"
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="PIECE", help="these pieces, also if they have ended well"
+    )
     parser.add_argument("--noise", action="store_true", help="do not download CIFAR-10")
     parser.add_argument("--rehearse", action="store_true", help="at the smallest, on CPUs")
     given = parser.parse_args(arguments)
@@ -220,7 +269,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 3 if any(result is None or result.is_cut for result in results) else 0
 
 
-def _run_to_its_end(piece: Piece, folder: Path, ends: float, limit_s: float, only: Sequence[str] | None) -> None:
+def _run_to_its_end(
+    piece: Piece, folder: Path, ends: float, limit_s: float, only: Sequence[str] | None
+) -> None:
     """Run a piece until it has ended or time is over; leave out pieces that have ended well or are not wanted."""
     result = read_result(piece, folder)
     is_done = result is not None and result.state == "passed"
@@ -232,7 +283,10 @@ def _run_to_its_end(piece: Piece, folder: Path, ends: float, limit_s: float, onl
         if left_s <= 0:
             print(f"{piece.name:10} left for the next time")
             return
-        print(f"{piece.name:10} runs, for at most {left_s / 60:.1f} minutes: {piece.shows}", flush=True)
+        print(
+            f"{piece.name:10} runs, for at most {left_s / 60:.1f} minutes: {piece.shows}",
+            flush=True,
+        )
         result = run_piece(piece, folder, left_s)
         print(f"{piece.name:10} {result.state} after {result.seconds:g} s", flush=True)
         if not result.is_cut:

@@ -31,15 +31,26 @@ def strict(schema: Any, *, is_names: bool = False) -> Any:
     if schema.get("x-kubernetes-int-or-string"):
         return NUMBER_OR_TEXT
     free = schema.get("x-kubernetes-preserve-unknown-fields")
-    kept = {name: one for name, one in schema.items() if not name.startswith("x-kubernetes") and name != "description"}
+    kept = {
+        name: one
+        for name, one in schema.items()
+        if not name.startswith("x-kubernetes") and name != "description"
+    }
     made = {name: strict(one, is_names=name == "properties") for name, one in kept.items()}
-    if made.get("type") == "object" and "properties" in made and "additionalProperties" not in made and not free:
+    if (
+        made.get("type") == "object"
+        and "properties" in made
+        and "additionalProperties" not in made
+        and not free
+    ):
         made["additionalProperties"] = False
     return made
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("clone", type=Path)
     parser.add_argument("version")
     given = parser.parse_args()

@@ -62,7 +62,9 @@ def typescript(command: list[str], folder: Path) -> bytes:
             break
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status:
-        sys.exit(f"{' '.join(command)} ended with {status}:\n{written.decode(errors='replace')[-2000:]}")
+        sys.exit(
+            f"{' '.join(command)} ended with {status}:\n{written.decode(errors='replace')[-2000:]}"
+        )
     return bytes(written)
 
 
@@ -84,11 +86,15 @@ def ended(written: bytes) -> str:
 def draw(command: str, shown: str, file: Path) -> None:
     """Write an SVG of a terminal that shows a command line and its output."""
     with Path(os.devnull).open("w") as nowhere:
-        console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True, color_system="truecolor")
+        console = Console(
+            record=True, width=COLUMNS, file=nowhere, force_terminal=True, color_system="truecolor"
+        )
         console.print(Text.assemble(("$ ", "bold green"), command))
         console.print(Text.from_ansi(shown))
     svg = FONTS.sub("", console.export_svg(title="", theme=MONOKAI, unique_id=file.stem))
-    file.write_text(svg.replace("Fira Code, monospace", "Menlo, Consolas, DejaVu Sans Mono, monospace"))
+    file.write_text(
+        svg.replace("Fira Code, monospace", "Menlo, Consolas, DejaVu Sans Mono, monospace")
+    )
 
 
 def photograph(page: Path, file: Path) -> None:
@@ -138,7 +144,11 @@ def _read_document(output: IO[str]) -> str:
 @contextmanager
 def opened_page(file: Path, *, offline: bool) -> Iterator[Page | None]:
     """Yield a page of Chromium for a picture that becomes this file; None without Chromium."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         print(f"no Chromium on the PATH: {file.name} stays as it is", file=sys.stderr)
         yield None
@@ -146,7 +156,9 @@ def opened_page(file: Path, *, offline: bool) -> Iterator[Page | None]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = play.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser.new_context(viewport=WINDOW, offline=offline).new_page()
         browser.close()
 

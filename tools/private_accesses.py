@@ -23,7 +23,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("sweep", "trainables")
 PRIVATE = re.compile(r"_[A-Za-z]\w*")
-LIKELY = re.compile(r"[.\"']_[A-Za-z]|import .*\b_[A-Za-z]|^\s+_[A-Za-z]\w*( as \w+)?,", re.MULTILINE)
+LIKELY = re.compile(
+    r"[.\"']_[A-Za-z]|import .*\b_[A-Za-z]|^\s+_[A-Za-z]\w*( as \w+)?,", re.MULTILINE
+)
 """What every file has that uses a private name of others; others need not be parsed, which takes longer."""
 
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_getframe", "_replace", "_repr_html_"}
@@ -59,7 +61,11 @@ def defined_private_names(tree: ast.AST) -> set[str]:
     names = set[str]()
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 names.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)

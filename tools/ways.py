@@ -53,12 +53,20 @@ class Calls:
     def codes(self) -> set[CodeType]:
         """The called code of the service, with bodies of classes, lambdas and comprehensions but not of modules."""
         own = f"{SERVICE}/"
-        return {code for code in self._codes if code.co_filename.startswith(own) and code.co_name != "<module>"}
+        return {
+            code
+            for code in self._codes
+            if code.co_filename.startswith(own) and code.co_name != "<module>"
+        }
 
     @property
     def functions(self) -> set[CodeType]:
         """The called functions that have a name."""
-        return {code for code in self.codes if code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<"}
+        return {
+            code
+            for code in self.codes
+            if code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<"
+        }
 
     def _record(self, frame: FrameType, event: str, argument: object) -> None:
         if event == "call":
@@ -98,7 +106,9 @@ def long_signatures(trees: dict[Path, ast.Module]) -> list[str]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-v", "--verbose", action="store_true", help="name the files and the functions as well")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="name the files and the functions as well"
+    )
     verbose = parser.parse_args().verbose
     sys.path.insert(0, str(ROOT))
     trees = modules()
@@ -113,8 +123,18 @@ def main() -> None:
         compare = command("compare", "ways", *results)
     figures = [("files / lines of sweep/", f"{len(trees)} / {lines:,}")]
     for label, calls in (("run --inline -q", run), ("compare", compare)):
-        figures.append((f"files / functions of {label}", f"{count_files(calls.functions)} / {len(calls.functions)}"))
-        figures.append(("  with bodies of classes and the like", f"{count_files(calls.codes)} / {len(calls.codes)}"))
+        figures.append(
+            (
+                f"files / functions of {label}",
+                f"{count_files(calls.functions)} / {len(calls.functions)}",
+            )
+        )
+        figures.append(
+            (
+                "  with bodies of classes and the like",
+                f"{count_files(calls.codes)} / {len(calls.codes)}",
+            )
+        )
     figures.append((f"functions over {MOST_PARAMETERS} parameters", f"{len(signatures)}"))
     for label, figure in figures:
         print(f"{label:<40} {figure}")

@@ -14,7 +14,10 @@ from trainables.numbers.draws import Draws
 from trainables.recipe import augmentation
 
 PADDING = {"none": 0.0, "low": 2.0, "medium": 4.0, "high": 6.0}
-MEAN, STDDEV = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training images, per channel
+MEAN, STDDEV = (
+    (0.4914, 0.4822, 0.4465),
+    (0.2470, 0.2435, 0.2616),
+)  # of the training images, per channel
 
 
 class CifarResNet(KerasTrainable):
@@ -27,7 +30,10 @@ class CifarResNet(KerasTrainable):
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Return 50,000 training images and, for validation, the 10,000 test images as uint8, with int32 labels."""
         (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
-        return (x_train, y_train.ravel().astype(np.int32)), (x_test, y_test.ravel().astype(np.int32))
+        return (x_train, y_train.ravel().astype(np.int32)), (
+            x_test,
+            y_test.ravel().astype(np.int32),
+        )
 
     def model(self, hp: Hyperparameters) -> keras.Model:
         """Return a residual network that standardises its inputs and outputs float32 logits.
@@ -48,7 +54,9 @@ class CifarResNet(KerasTrainable):
             raise ValueError(f"depth is {depth}, expected 20 or 50")
         x = keras.layers.GlobalAveragePooling2D()(x)
         x = keras.layers.Dropout(self.dropout(hp))(x)
-        return keras.Model(inputs, keras.layers.Dense(10, dtype="float32")(x), name=f"resnet{depth}")
+        return keras.Model(
+            inputs, keras.layers.Dense(10, dtype="float32")(x), name=f"resnet{depth}"
+        )
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Flip half of the images, chosen at random, and shift all of them by a few pixels.
@@ -75,7 +83,9 @@ class NoiseResNet(CifarResNet):
         random = np.random.default_rng(0)
 
         def draw(count: int) -> tuple[Any, Any]:
-            return random.integers(0, 256, (count, 32, 32, 3), np.uint8), random.integers(0, 10, count, np.int32)
+            return random.integers(0, 256, (count, 32, 32, 3), np.uint8), random.integers(
+                0, 10, count, np.int32
+            )
 
         return draw(examples), draw(examples // 5)
 
@@ -88,7 +98,9 @@ def resnet20(x: Any) -> Any:
     x = _convolution(x, 16, 3, 1)
     for stage, filters in enumerate((16, 32, 64)):
         for block in range(3):
-            stride = 2 if stage and not block else 1  # each stage after the first one halves the images
+            stride = (
+                2 if stage and not block else 1
+            )  # each stage after the first one halves the images
             y = _convolution(x, filters, 3, stride)
             y = _convolution(y, filters, 3, 1, activation=None)
             x = _add(x, y, filters, stride)
@@ -103,7 +115,9 @@ def resnet50(x: Any) -> Any:
     x = _convolution(x, 64, 3, 1)
     for stage, (blocks, filters) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
         for block in range(blocks):
-            stride = 2 if stage and not block else 1  # each stage after the first one halves the images
+            stride = (
+                2 if stage and not block else 1
+            )  # each stage after the first one halves the images
             y = _convolution(x, filters, 1, 1)
             y = _convolution(y, filters, 3, stride)
             y = _convolution(y, 4 * filters, 1, 1, activation=None)
@@ -111,10 +125,17 @@ def resnet50(x: Any) -> Any:
     return x
 
 
-def _convolution(x: Any, filters: int, size: int, stride: int, activation: str | None = "relu") -> Any:
+def _convolution(
+    x: Any, filters: int, size: int, stride: int, activation: str | None = "relu"
+) -> Any:
     """Apply a convolution without bias, batch normalisation and an activation."""
     x = keras.layers.Conv2D(
-        filters, size, strides=stride, padding="same", use_bias=False, kernel_initializer="he_normal"
+        filters,
+        size,
+        strides=stride,
+        padding="same",
+        use_bias=False,
+        kernel_initializer="he_normal",
     )(x)
     x = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
     if activation:

@@ -28,9 +28,13 @@ class ClickThrough(KerasTrainable):
         rows = hp.integer("rows", 2000)
         count = hp.integer("examples", 20000)
         rng = np.random.default_rng(0)
-        drawn = rng.power(0.3, (count, FIELDS)) * (rows // FIELDS)  # a few of the numbers occur often
+        drawn = rng.power(0.3, (count, FIELDS)) * (
+            rows // FIELDS
+        )  # a few of the numbers occur often
         # Each field has its own part of the table's rows.
-        ids = (drawn.astype(np.int32) + np.arange(FIELDS, dtype=np.int32) * (rows // FIELDS)).astype(np.int32)
+        ids = (
+            drawn.astype(np.int32) + np.arange(FIELDS, dtype=np.int32) * (rows // FIELDS)
+        ).astype(np.int32)
         hidden_weights = rng.normal(0, 1, rows)
         # The square root keeps the variance of the sum independent of the number of fields.
         chance = 1 / (1 + np.exp(-1.5 * hidden_weights[ids].sum(1) / np.sqrt(FIELDS)))
@@ -41,10 +45,14 @@ class ClickThrough(KerasTrainable):
     def model(self, hp: Hyperparameters) -> keras.Model:
         """Return a network with one embedding table for all fields."""
         ids = keras.Input((FIELDS,), dtype="int32")
-        table = ShardedEmbedding(hp.integer("rows", 2000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False))
+        table = ShardedEmbedding(
+            hp.integer("rows", 2000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False)
+        )
         x = keras.layers.Flatten()(table(ids))
         x = keras.layers.Dense(hp.integer("width", 32), activation="relu")(x)
-        return keras.Model(ids, keras.layers.Dense(1, activation="sigmoid")(x), name="click_through")
+        return keras.Model(
+            ids, keras.layers.Dense(1, activation="sigmoid")(x), name="click_through"
+        )
 
     def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
         """Return the binary crossentropy between clicks and predictions."""

@@ -51,7 +51,9 @@ class DistilledDigits(KerasTrainable):
         """Add new noise to each image in each update: the teacher also labels images that are not in the data."""
         return x + hp.live("noise", 0.1) * draws.normal((64,))
 
-    def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
+    def train_step(
+        self, model: keras.Model, batch: Batch, hp: Hyperparameters
+    ) -> Mapping[str, Any]:
         """Return the distillation loss ("loss") and the distance between student and teacher ("distance"), per example.
 
         Source: Hinton et al., Distilling the Knowledge in a Neural Network, 2015, section 2.
@@ -64,7 +66,10 @@ class DistilledDigits(KerasTrainable):
         soft = keras.ops.softmax(self.teacher(batch.x, training=False) / temperature)
         distance = keras.losses.kl_divergence(soft, keras.ops.softmax(logits / temperature))
         # The square of the temperature makes up for the gradients of the distance, which shrink with it.
-        return {"loss": (1 - alpha) * hard + alpha * temperature * (temperature * distance), "distance": distance}
+        return {
+            "loss": (1 - alpha) * hard + alpha * temperature * (temperature * distance),
+            "distance": distance,
+        }
 
 
 @functools.cache  # once per worker
@@ -77,7 +82,9 @@ def taught() -> list[Any]:
     """
     x, _, y, _ = _split_digits()
     net = MLPClassifier(HIDDEN, alpha=0.1, random_state=0)
-    with threadpool_limits(1):  # the same sums on every machine, and workers do not compete for cores
+    with threadpool_limits(
+        1
+    ):  # the same sums on every machine, and workers do not compete for cores
         for _ in range(30):
             net.partial_fit(x, y, classes=range(10))
     return [part for pair in zip(net.coefs_, net.intercepts_, strict=True) for part in pair]
@@ -87,9 +94,13 @@ def _net(*units: int, name: str) -> keras.Model:
     hidden = []
     for n in units:
         hidden.append(keras.layers.Dense(n, activation="relu"))
-    return keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(10, dtype="float32")], name=name)
+    return keras.Sequential(
+        [keras.Input((64,)), *hidden, keras.layers.Dense(10, dtype="float32")], name=name
+    )
 
 
 def _split_digits() -> Any:
     x, y = load_digits(return_X_y=True)
-    return train_test_split((x / 16).astype(np.float32), y.astype(np.int32), test_size=360, random_state=0, stratify=y)
+    return train_test_split(
+        (x / 16).astype(np.float32), y.astype(np.int32), test_size=360, random_state=0, stratify=y
+    )

@@ -75,7 +75,9 @@ def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
     exporting.check_exportable(trial, formats)
 
 
-def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
+def export(
+    trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]
+) -> Exported:
     """Write a model that was built again into ``folder`` in each of ``formats``, and verify the files' predictions.
 
     ``preprocessing`` is the author's text on how inputs are prepared, which is written with the model. Raises

@@ -26,7 +26,11 @@ try:
     from keras.src.backend.tensorflow.optimizer import TFOptimizer
     from keras.src.export.tf2onnx_lib import patch_tf2onnx
     from keras.src.losses import loss as loss_module
-    from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, standardize_reduction
+    from keras.src.losses.loss import (
+        apply_mask,
+        squeeze_or_expand_to_same_rank,
+        standardize_reduction,
+    )
     from keras.src.models.functional import Functional
     from keras.src.optimizers.base_optimizer import BaseOptimizer
     from keras.src.random import seed_generator as _seed_generator
@@ -177,7 +181,9 @@ def reduction_axes(layer: Any) -> Any:
 # Compiled models
 
 
-def compute_loss(model: Any, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool) -> Any:
+def compute_loss(
+    model: Any, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
+) -> Any:
     """Return a model's loss; works also if the model's own `compute_loss` has no argument ``training``."""
     return model._compute_loss(x, y, predicted, sample_weight, training=training)
 
@@ -361,7 +367,9 @@ def clearing_names_alone() -> Iterator[None]:
     eager = tensorflow_private.eager_context()
     trackers = _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER
     reset = graphs.reset_default_graph
-    own_method = vars(eager).get("clear_kernel_cache")  # None, if no outer block has replaced the class's method
+    own_method = vars(eager).get(
+        "clear_kernel_cache"
+    )  # None, if no outer block has replaced the class's method
 
     def put_back() -> None:
         # `clear_session` has made new trackers before it calls this. After another call, there is nothing to put back.

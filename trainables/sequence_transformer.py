@@ -41,22 +41,34 @@ class SequenceTransformer(KerasTrainable):
         x = keras.layers.Dense(width)(inputs)  # also embeds the position, which is a one-hot vector
         for _ in range(hp.integer("depth", 2)):
             x = _apply_transformer_block(
-                x, width, hp.integer("heads", 4), self.dropout(hp), pre_norm=hp.flag("pre_norm", default=True)
+                x,
+                width,
+                hp.integer("heads", 4),
+                self.dropout(hp),
+                pre_norm=hp.flag("pre_norm", default=True),
             )
         x = keras.layers.LayerNormalization()(x)
         x = keras.layers.GlobalAveragePooling1D()(x)
-        return keras.Model(inputs, keras.layers.Dense(10, dtype="float32")(x), name="sequence_transformer")
+        return keras.Model(
+            inputs, keras.layers.Dense(10, dtype="float32")(x), name="sequence_transformer"
+        )
 
 
-def _apply_transformer_block(x: Any, width: int, heads: int, dropout: Any, *, pre_norm: bool) -> Any:
+def _apply_transformer_block(
+    x: Any, width: int, heads: int, dropout: Any, *, pre_norm: bool
+) -> Any:
     """Apply self-attention and a small network, each with a residual connection.
 
     Sources: Vaswani et al., Attention Is All You Need, section 3; Xiong et al., On Layer Normalization in the
     Transformer Architecture, figure 1, for normalisation before each part.
     """
     # No biases: the softmax cancels the keys' bias, and Adam would amplify its rounding errors.
-    attention = keras.layers.MultiHeadAttention(heads, width // heads, dropout=dropout, use_bias=False)
-    net = keras.Sequential([keras.layers.Dense(4 * width, activation="gelu"), keras.layers.Dense(width)])
+    attention = keras.layers.MultiHeadAttention(
+        heads, width // heads, dropout=dropout, use_bias=False
+    )
+    net = keras.Sequential(
+        [keras.layers.Dense(4 * width, activation="gelu"), keras.layers.Dense(width)]
+    )
     for part in (lambda t: attention(t, t), net):
         norm = keras.layers.LayerNormalization()
         drop = keras.layers.Dropout(dropout)

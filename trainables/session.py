@@ -36,16 +36,32 @@ from trainables.loop.hooks import AuthorHooks, Callbacks, copy_memory
 from trainables.loop.program import Program, ProgramOptions
 from trainables.loop.saving import CarriedWeights
 from trainables.loop.stopwatch import Stopwatch
-from trainables.loop.trial import ReadyTrial, TrialSetting, check_eager, global_batch_size, highest_rate
+from trainables.loop.trial import (
+    ReadyTrial,
+    TrialSetting,
+    check_eager,
+    global_batch_size,
+    highest_rate,
+)
 from trainables.numbers.live import Live
 from trainables.recipe import author_data, global_settings, phases, refusals, schedules
 from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.recipe.phases import Span
 from trainables.replicas import keras_corrections
-from trainables.state import attributes, author_globals, checkpoint, initializers, origins, program_variables, weights
+from trainables.state import (
+    attributes,
+    author_globals,
+    checkpoint,
+    initializers,
+    origins,
+    program_variables,
+    weights,
+)
 
-OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
+OWN = frozenset(
+    {"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"}
+)
 """Attributes that this package sets on a trainable; all other attributes belong to its author."""
 
 
@@ -171,7 +187,9 @@ class TrialSession(RankJoining):
         stopwatch.lap("data")
         told: Reads = {}  # hyperparameters that `phases` and `callbacks` read
         with hp.recording(told):
-            self._spans = phases.plan_spans(self._author.phases(hp), assignment.epochs, self.data.reads)
+            self._spans = phases.plan_spans(
+                self._author.phases(hp), assignment.epochs, self.data.reads
+            )
             self._number = assignment.trial  # callbacks() may read it, such as for a file's name
             self._number_read = False
             callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
@@ -198,12 +216,19 @@ class TrialSession(RankJoining):
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.with_changes(span.changes)
         batch_size = global_batch_size(hp, placement, train)
-        compiled_before_s = stopwatch.laps.get("compile", 0.0)  # by earlier phases, whose times the stopwatch adds up
+        compiled_before_s = stopwatch.laps.get(
+            "compile", 0.0
+        )  # by earlier phases, whose times the stopwatch adds up
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
         _set_lengths(hp, assignment, per_epoch)
         settings_of_trial = global_settings.trial_settings(setting.dtype, trains=assignment.trains)
         numbering_of_layers = keras_corrections.keeping_numbering()
-        with placement.replicas.scope(), settings_of_trial, numbering_of_layers, garbage.collecting_later():
+        with (
+            placement.replicas.scope(),
+            settings_of_trial,
+            numbering_of_layers,
+            garbage.collecting_later(),
+        ):
             self._number = None  # other trials may use the program as well
             initializers.seed_initializers(self._trials.list_objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
@@ -218,7 +243,9 @@ class TrialSession(RankJoining):
             ranks = assignment.devices.ranks
             of_training, of_validation = program.shares(0 if ranks is None else ranks.rank)
             walk = Walk.of(hp, train, batch_size, assignment.seed, of_training)
-            held_out = HeldOut.of(hp, setting.validation, batch_size, assignment.accumulate, of_validation)
+            held_out = HeldOut.of(
+                hp, setting.validation, batch_size, assignment.accumulate, of_validation
+            )
         trial = ReadyTrial(
             assignment=assignment,
             hp=hp,
@@ -228,7 +255,11 @@ class TrialSession(RankJoining):
             program=program,
             walk=walk,
             held_out=held_out,
-            reads=(*setting.reads, structure.reads, reads),  # hooks add what they read to the last one
+            reads=(
+                *setting.reads,
+                structure.reads,
+                reads,
+            ),  # hooks add what they read to the last one
             peak=peak,
             schedule=schedule,
             warmup=schedules.count_warmup_updates(hp, walk.per_epoch),
@@ -237,7 +268,9 @@ class TrialSession(RankJoining):
             gauges=Gauges(placement, assignment.devices),
             span=span,
             compile_s=stopwatch.laps.get("compile", 0.0) - compiled_before_s,
-            hooks=AuthorHooks(self._author, program.model, hp, reads, OWN | self.data.left_attributes),
+            hooks=AuthorHooks(
+                self._author, program.model, hp, reads, OWN | self.data.left_attributes
+            ),
             callbacks=setting.callbacks,
         )
         trial.prepare()
@@ -274,7 +307,9 @@ class TrialSession(RankJoining):
         next phase.
         """
         trial = self.trial
-        carried = CarriedWeights(trial.program)  # copied before the program is reset: the next phase may use it as well
+        carried = CarriedWeights(
+            trial.program
+        )  # copied before the program is reset: the next phase may use it as well
         program_variables.reset_changed_state(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
         carried.assign_to(following.program)
@@ -311,7 +346,9 @@ class TrialSession(RankJoining):
 
         Tables on parameter servers are written before this returns.
         """
-        return saving.save(folder, self.trial, copy_memory(self._author.memory), self.data.fingerprint)
+        return saving.save(
+            folder, self.trial, copy_memory(self._author.memory), self.data.fingerprint
+        )
 
     def restore(self, folder: Path) -> int:
         """Restore the present trial from a checkpoint, in the checkpoint's phase; return the number of epochs trained.
@@ -406,7 +443,9 @@ class TrialSession(RankJoining):
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
         per_epoch = Walk.of(hp, other.walk.data, batch_size, assignment.seed).per_epoch
         _set_lengths(hp, assignment, per_epoch)  # which the recorded reads may include
-        return all(hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads))
+        return all(
+            hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads)
+        )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Train one update at each of ``rates`` and yield the loss before each update, for `plan --find-lr`.
@@ -516,9 +555,16 @@ class TrialSession(RankJoining):
         fit = assignment.training.get("loop") == "fit"
         accumulate = assignment.accumulate
         seed = assignment.seed
-        shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
+        shapes = tuple(
+            (leaf.shape[1:], str(leaf.dtype))
+            for leaf in keras.tree.flatten(self._author.first_example)
+        )
         compiles = xla.choose_xla(assignment.training, placement)
-        check_eager(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
+        check_eager(
+            assignment.training,
+            placement,
+            hp.integer("micro_batches", 1, standard=True) * accumulate,
+        )
         numerics = assignment.training.get("deterministic") is True, compiles
         # What graphs depend on besides hyperparameters; a kept program fits only if all of it is equal.
         of_data = shapes, train.changes_shape, validation is not None, self._author.target_traits
@@ -530,23 +576,44 @@ class TrialSession(RankJoining):
         if kept is not None:
             return kept
         record = origins.CreatedVariables(seed)
-        used = cache.measure_used_bytes(placement)  # before the program, to compute its share of the memory below
-        attributes.replace_all(self._author, OWN, self.data.bare)  # as `data` left them, without those of a model
+        used = cache.measure_used_bytes(
+            placement
+        )  # before the program, to compute its share of the memory below
+        attributes.replace_all(
+            self._author, OWN, self.data.bare
+        )  # as `data` left them, without those of a model
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
         recording = origins.recording_variables(record, seeds_on_host=not (fit or served))
-        with author_globals.making_model(self._author) as changes, recording, seeding_entropy(seed) as entropy:
+        with (
+            author_globals.making_model(self._author) as changes,
+            recording,
+            seeding_entropy(seed) as entropy,
+        ):
             copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make_author_parts(self._author, hp, seed, record)
                 refusals.check_compiled(made.parts.model, assignment.training)
-                compiles = xla.follow_author(compiles, made.jit_compile, assignment.training, placement)
-                recipe = building.make_recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
+                compiles = xla.follow_author(
+                    compiles, made.jit_compile, assignment.training, placement
+                )
+                recipe = building.make_recipe(
+                    hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas
+                )
                 attributes_kept = attributes.get_author_attributes(self._author, OWN)
                 if compiles:
-                    global_batch_size(hp, placement, train)  # part of what XLA compiles, so it must be recorded as read
+                    global_batch_size(
+                        hp, placement, train
+                    )  # part of what XLA compiles, so it must be recorded as read
                 wanted = ProgramOptions(
-                    placement, recipe, seed, self._present, attributes_kept, compiles, callbacks, fit
+                    placement,
+                    recipe,
+                    seed,
+                    self._present,
+                    attributes_kept,
+                    compiles,
+                    callbacks,
+                    fit,
                 )
                 built = building.build_program(made, wanted)
                 stopwatch.lap("build")
@@ -556,7 +623,11 @@ class TrialSession(RankJoining):
             stopwatch.lap("compile")
         # Once more, because tracing may have set some. Those of `data` are not the program's, except copies of layers.
         attributes_of_author = attributes.get_author_attributes(self._author, OWN)
-        own = {name: value for name, value in attributes_of_author.items() if name not in self.data.left_attributes}
+        own = {
+            name: value
+            for name, value in attributes_of_author.items()
+            if name not in self.data.left_attributes
+        }
         own |= copies
         drew = made.drew or bool(entropy.seeds or entropy.line)
         if entropy.line:  # the author's line whose numbers no seed can set
@@ -573,12 +644,16 @@ class TrialSession(RankJoining):
         )
         if built.kept:
             most = cache.compute_room(placement, assignment.devices)
-            weights.limit_cache(most.get("host", math.inf) / 2)  # weights count towards the memory of the first program
+            weights.limit_cache(
+                most.get("host", math.inf) / 2
+            )  # weights count towards the memory of the first program
             share = cache.compute_share_of_room(used, cache.measure_used_bytes(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 
-    def _reuse_program(self, key: Structure, hp: Hyperparameters, seed: int) -> tuple[Structure, Program] | None:
+    def _reuse_program(
+        self, key: Structure, hp: Hyperparameters, seed: int
+    ) -> tuple[Structure, Program] | None:
         """Return a kept program that fits ``key``, in its initial state, with its structure; None if none can be used.
 
         A program that fits but cannot begin with this seed is dropped.
@@ -607,7 +682,9 @@ class TrialSession(RankJoining):
             setattr(self._author, name, value)
         return copies
 
-    def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
+    def _begin_as_new(
+        self, structure: Structure, program: Program, hp: Hyperparameters, seed: int
+    ) -> bool:
         """Give a kept program the initial values for ``seed``; return False if a new program is needed instead.
 
         `reset_changed_state` has already reset the program to the start of its first trial. With another seed, the
@@ -621,9 +698,14 @@ class TrialSession(RankJoining):
         record = origins.CreatedVariables(seed)
         attributes.replace_all(self._author, OWN, self.data.bare)
         to_copy = not program.parts.optimizer_copies_weights(program.state)
-        with author_globals.making_model(self._author), origins.recording_variables(record, to_copy=to_copy):
+        with (
+            author_globals.making_model(self._author),
+            origins.recording_variables(record, to_copy=to_copy),
+        ):
             self._copy_fitted()
-            return program.begin_as(building.make_author_parts(self._author, hp, seed, record).parts)
+            return program.begin_as(
+                building.make_author_parts(self._author, hp, seed, record).parts
+            )
 
     def _present(self) -> Hyperparameters:
         """Return the hyperparameters of the present trial; programs call this whenever they are traced.

@@ -27,7 +27,9 @@ class TabularMLP(KerasTrainable):
         Mean and standard deviation are those of the training data, so that nothing leaks from the validation data.
         """
         x, y = load_diabetes(return_X_y=True)
-        x_train, x_val, y_train, y_val = train_test_split(x, y[:, None], test_size=0.2, random_state=0)
+        x_train, x_val, y_train, y_val = train_test_split(
+            x, y[:, None], test_size=0.2, random_state=0
+        )
         return (
             (_standardised(x_train, x_train), _standardised(y_train, y_train)),
             (_standardised(x_val, x_train), _standardised(y_val, y_train)),
@@ -49,7 +51,9 @@ class TabularMLP(KerasTrainable):
             elif normalization == "layer":
                 layers.append(keras.layers.LayerNormalization())
             layers += [keras.layers.ReLU(), keras.layers.Dropout(self.dropout(hp))]
-        return keras.Sequential([*layers, keras.layers.Dense(1, dtype="float32")], name="tabular_mlp")
+        return keras.Sequential(
+            [*layers, keras.layers.Dense(1, dtype="float32")], name="tabular_mlp"
+        )
 
 
 def _standardised(values: Any, reference: Any) -> Any:

@@ -17,11 +17,15 @@ from typing import Any
 import tensorflow as tf
 
 try:
-    from tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2 import CoordinatedJob as _CoordinatedJob
+    from tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2 import (
+        CoordinatedJob as _CoordinatedJob,
+    )
     from tensorflow.python import pywrap_tfe as _pywrap_tfe
     from tensorflow.python.distribute import cross_device_ops as _cross_device_ops
     from tensorflow.python.distribute.cluster_resolver import SimpleClusterResolver
-    from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+    from tensorflow.python.distribute.collective_all_reduce_strategy import (
+        CollectiveAllReduceExtended,
+    )
     from tensorflow.python.distribute.numpy_dataset import SingleDevice
     from tensorflow.python.distribute.values import DistributedVariable
     from tensorflow.python.eager import context as _context
@@ -118,7 +122,9 @@ def call_before_start(function: Callable[[], None]) -> None:
 
 def collective_all_reduce(devices: list[str], options: Any) -> Any:
     """Return a reduction that sums over these devices by NCCL or a ring; the public class takes no list of devices."""
-    return _cross_device_ops.CollectiveAllReduce(devices=devices, group_size=len(devices), options=options)
+    return _cross_device_ops.CollectiveAllReduce(
+        devices=devices, group_size=len(devices), options=options
+    )
 
 
 # Processes that train together
@@ -129,7 +135,9 @@ class _Extended(CollectiveAllReduceExtended):
         self._names = names
         super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
 
-    def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+    def _initialize_local_devices(
+        self, cluster_resolver: Any, worker_device: str
+    ) -> tuple[tuple[str, ...], str]:
         """Return the names of all devices of this process, and their kind, such as "GPU".
 
         TensorFlow's own method takes one CPU device per process.
@@ -234,7 +242,9 @@ def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
 
     The new one is ``convert(kind, converter, call)``; ``converter`` is the one before, or None if there was none.
     """
-    before = _pfor._pfor_converter_registry.pop(kind, None)  # `RegisterPFor` refuses a type that has one
+    before = _pfor._pfor_converter_registry.pop(
+        kind, None
+    )  # `RegisterPFor` refuses a type that has one
     if isinstance(before, tuple):  # the converter and its arguments
         converter = before[0]
     else:
@@ -271,5 +281,7 @@ def convert_function(function: Any, call: Any, trials: Any, inputs: list[Any]) -
     count = tf.constant(trials)
     operations = function.graph.get_operations()
     # False: no loop for operations without a batched form. The range: all trials take part, not a part of them (False).
-    each = _pfor.PFor(call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config)
+    each = _pfor.PFor(
+        call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config
+    )
     return _pfor._convert_function_call(function, each, inputs)

@@ -31,7 +31,9 @@ class TransferDigits(KerasTrainable):
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Return the digits 5 to 9 as classes 0 to 4, with the same split for every trial, stratified by class."""
         x, y = _place_digits(range(5, 10), copies=1)
-        x_train, x_val, y_train, y_val = train_test_split(x, y, train_size=100, random_state=0, stratify=y)
+        x_train, x_val, y_train, y_val = train_test_split(
+            x, y, train_size=100, random_state=0, stratify=y
+        )
         return (x_train, y_train), (x_val, y_val)
 
     def model(self, hp: Hyperparameters) -> keras.Model:
@@ -41,8 +43,12 @@ class TransferDigits(KerasTrainable):
             hidden.append(keras.layers.Dense(n, activation="relu", name=f"hidden_{i}"))
         dropout = keras.layers.Dropout(hp.number("dropout", 0.0))
         head = keras.layers.Dense(5, dtype="float32", name="head")
-        model = keras.Sequential([keras.Input((100,)), *hidden, dropout, head], name="transfer_digits")
-        if hp.get("pretrained", True):  # the layers have weights already, because the model has an Input
+        model = keras.Sequential(
+            [keras.Input((100,)), *hidden, dropout, head], name="transfer_digits"
+        )
+        if hp.get(
+            "pretrained", True
+        ):  # the layers have weights already, because the model has an Input
             for layer, weights in zip(hidden, pretrained(), strict=True):
                 layer.set_weights(weights)
         return model
@@ -57,11 +63,15 @@ def pretrained() -> tuple[list[Any], ...]:
     """
     x, y = _place_digits(range(5), copies=5)
     net = MLPClassifier(HIDDEN, random_state=0)
-    with threadpool_limits(1):  # the same sums on every machine, and workers do not compete for cores
+    with threadpool_limits(
+        1
+    ):  # the same sums on every machine, and workers do not compete for cores
         for _ in range(20):
             net.partial_fit(x, y, classes=range(5))
     # Without the output layer, which is for the other five digits.
-    return tuple([kernel, bias] for kernel, bias in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True))
+    return tuple(
+        [kernel, bias] for kernel, bias in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True)
+    )
 
 
 def _place_digits(classes: range, copies: int) -> tuple[Any, Any]:
@@ -72,7 +82,11 @@ def _place_digits(classes: range, copies: int) -> tuple[Any, Any]:
     x, y = load_digits(return_X_y=True)
     chosen = np.tile(np.flatnonzero(np.isin(y, classes)), copies)
     canvas = np.zeros((len(chosen), 10, 10), np.float32)
-    corners = np.random.default_rng(0).integers(0, 3, (len(chosen), 2))  # 0 to 2: 8 of 10 rows and columns are used
-    for image, pixels, (row, column) in zip(canvas, x[chosen].reshape(-1, 8, 8), corners, strict=True):
+    corners = np.random.default_rng(0).integers(
+        0, 3, (len(chosen), 2)
+    )  # 0 to 2: 8 of 10 rows and columns are used
+    for image, pixels, (row, column) in zip(
+        canvas, x[chosen].reshape(-1, 8, 8), corners, strict=True
+    ):
         image[row : row + 8, column : column + 8] = pixels / 16
     return canvas.reshape(-1, 100), (y[chosen] - classes.start).astype(np.int32)

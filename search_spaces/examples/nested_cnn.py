@@ -21,4 +21,6 @@ class NestedCNN(DigitsCNN):
         if "cnn.head.units" in hp:
             layers.append(keras.layers.Dense(hp.integer("cnn.head.units"), activation="relu"))
             layers.append(keras.layers.Dropout(hp.number("cnn.head.dropout")))
-        return keras.Sequential([*layers, keras.layers.Dense(10, dtype="float32")], name="nested_cnn")
+        return keras.Sequential(
+            [*layers, keras.layers.Dense(10, dtype="float32")], name="nested_cnn"
+        )

@@ -11,7 +11,9 @@ def train(hp, report):
     x = torch.tensor(images / 16, dtype=torch.float32, device=device)
     y = torch.tensor(labels, device=device)
     model = torch.nn.Sequential(
-        torch.nn.Linear(64, hp.integer("units")), torch.nn.ReLU(), torch.nn.Linear(hp.integer("units"), 10)
+        torch.nn.Linear(64, hp.integer("units")),
+        torch.nn.ReLU(),
+        torch.nn.Linear(hp.integer("units"), 10),
     ).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=hp.number("learning_rate"))
     if report.restored:
@@ -21,7 +23,11 @@ def train(hp, report):
         torch.set_rng_state(saved["random"].cpu())
 
     def save(folder):
-        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "random": torch.get_rng_state()}
+        state = {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "random": torch.get_rng_state(),
+        }
         torch.save(state, folder / "state.pt")
 
     while True:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from sweep.store.ledger import Ledger
 
 BROKEN = "did not complete with a fresh seed"
-AFFORDED = 3  # seeds per finalist that the budget must allow; otherwise the number of finalists is reduced
+AFFORDED = (
+    3  # seeds per finalist that the budget must allow; otherwise the number of finalists is reduced
+)
 
 Key: TypeAlias = str
 """Identifies a configuration: trials with equal parameters have the same key."""
@@ -90,12 +92,18 @@ class Racer:
 class Race:
     """The state of a race."""
 
-    racers: tuple[Racer, ...] = ()  # the leader, then the others that are left, then those that dropped out
-    wanted: tuple[tuple[Params, int, int | None], ...] = ()  # trials to start now: configuration, repeat, fold
+    racers: tuple[
+        Racer, ...
+    ] = ()  # the leader, then the others that are left, then those that dropped out
+    wanted: tuple[
+        tuple[Params, int, int | None], ...
+    ] = ()  # trials to start now: configuration, repeat, fold
     over: str = ""  # why it has ended, in words; "" while it goes on
     out_of_budget: bool = False  # it has ended because another seed takes more epochs than are left
     decided: bool = False  # only one finalist is left
-    epochs: int = 0  # epochs used: of seeds that all those left completed, and of finalists that failed
+    epochs: int = (
+        0  # epochs used: of seeds that all those left completed, and of finalists that failed
+    )
     allowed: float = math.inf  # epochs that it may use
     left: tuple[Key, ...] = ()
 
@@ -116,7 +124,9 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     for key, losses in scores.items():
         if any(map(math.isnan, losses.values())):
             failed.append(key)
-    failed = failed[: rules.finalists]  # further ones drop out, but are not replaced, so that replacements end
+    failed = failed[
+        : rules.finalists
+    ]  # further ones drop out, but are not replaced, so that replacements end
     ranked = list_candidates(runs, rules)
     racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
     broken = []
@@ -124,7 +134,11 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
         if racer.key in failed:
             broken.append(_drop_broken(racer))
     # the epochs of finalists that failed count for the budget of the others
-    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration_key(one.params) in failed)
+    lost = sum(
+        one.epochs
+        for one in runs
+        if one.role is Role.CONFIRM and configuration_key(one.params) in failed
+    )
     if len(racers) < 2:
         if racers:
             what = "a single configuration is"
@@ -165,7 +179,11 @@ def list_leader_trials(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
     race = run_race(runs, rules)
     if not race.racers:
         return None
-    own = [one for one in runs if configuration_key(one.params) == race.racers[0].key and _has_result(one)]
+    own = [
+        one
+        for one in runs
+        if configuration_key(one.params) == race.racers[0].key and _has_result(one)
+    ]
     fresh = [one for one in own if one.role is Role.CONFIRM]
     return fresh or own or None
 
@@ -180,17 +198,23 @@ def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     A loss is the mean over the folds, if there are any. Trials of the confirmation do not count.
     """
     completed: Candidates = []
-    for key, group in group_by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
+    for key, group in group_by_configuration(
+        one for one in runs if one.role is not Role.CONFIRM
+    ).items():
         means = _mean_losses(group, rules)
         if means is not None:
-            epochs = max(one.epochs for one in group) * (rules.folds or 1)  # of one seed, with all its folds
+            epochs = max(one.epochs for one in group) * (
+                rules.folds or 1
+            )  # of one seed, with all its folds
             is_baseline = any(one.role is Role.BASELINE for one in group)
             racer = Racer(key, group[0].params, is_baseline, fmean(means), (), epochs)
             completed.append((racer, means))
     return sorted(completed, key=lambda candidate: candidate[0].selected)
 
 
-def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
+def finalists(
+    found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()
+) -> list[Racer]:
     """Choose the finalists among the candidates: the best ones of the search, in their order, and then the baseline.
 
     If the search had repeats, configurations that are shown to be worse than the best are left out. If the budget
@@ -275,7 +299,9 @@ def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
 
     Only repeats that all of them have are compared. With one such repeat, nothing is shown and all are returned.
     """
-    common = min((len(losses) for _, losses in ranked), default=0)  # fewer than some have, if the number was changed
+    common = min(
+        (len(losses) for _, losses in ranked), default=0
+    )  # fewer than some have, if the number was changed
     if len(ranked) < 2 or common < FIRST_SEEDS:
         return ranked
     losses = [losses[:common] for _, losses in ranked]
@@ -396,7 +422,9 @@ def _run_seeds(
         spent += cost
         left, broken = _take_scores(left, repeat, scores)
         left, worse = _split_off_worse(left, rules)
-        out = worse + broken + out  # the last to drop out come first, and among these the failures last
+        out = (
+            worse + broken + out
+        )  # the last to drop out come first, and among these the failures last
         if len(left) < 2:
             if left:
                 over = "decided"
@@ -430,11 +458,15 @@ def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], 
     """
     if len(left) < 2:
         return list(left), []
-    look = look_at_race([racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells)
+    look = look_at_race(
+        [racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells
+    )
     reason = f"told apart after {len(left[0].losses)} seeds"
     worse = []
     for place in look.out:
-        worse.append(replace(left[place], behind=look.behind[place], half=look.half[place], out=reason))
+        worse.append(
+            replace(left[place], behind=look.behind[place], half=look.half[place], out=reason)
+        )
     worse.sort(key=lambda racer: racer.mean)
     return [racer for place, racer in enumerate(left) if place not in look.out], worse
 
@@ -446,7 +478,9 @@ def _compare_with_leader(left: Sequence[Racer], rules: Rules) -> list[Racer]:
     """
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
-    look = look_at_race([racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells)
+    look = look_at_race(
+        [racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells
+    )
     compared = list(left)
     for place, racer in enumerate(left):
         if place != look.leader:
@@ -522,10 +556,21 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     rows = []
     for place, racer in enumerate(race.racers, start=1):
         rows.append(_describe_finalist(place, racer, race, groups.get(racer.key, []), first))
-    return Confirmation(first.name, first.goal, race.over, race.decided, rules.seeds, race.epochs, METHOD, tuple(rows))
+    return Confirmation(
+        first.name,
+        first.goal,
+        race.over,
+        race.decided,
+        rules.seeds,
+        race.epochs,
+        METHOD,
+        tuple(rows),
+    )
 
 
-def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial], first: Objective) -> Confirmed:
+def _describe_finalist(
+    place: int, racer: Racer, race: Race, trials: list[Trial], first: Objective
+) -> Confirmed:
     """Return the result of a racer; ``trials`` are those with its fresh seeds, ``first`` is the deciding objective."""
     if math.isnan(racer.mean):
         mean = None
@@ -598,7 +643,16 @@ def list_runs(ledger: Ledger, first: Objective) -> list[Run]:
         loss = first.loss(one.last)
         last = math.nan if loss is None else loss
         runs.append(
-            Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.reported)
+            Run(
+                one.number,
+                one.params,
+                one.role,
+                one.start.repeat,
+                one.start.fold,
+                one.status,
+                last,
+                one.reported,
+            )
         )
     return runs
 
@@ -622,7 +676,16 @@ def make_run(trial: Trial, first: Objective) -> Run:
     Its loss is NaN if the trial has no value of that objective.
     """
     loss = first.to_loss(trial.metrics.get(first.name, math.nan))
-    return Run(trial.trial, trial.params, trial.role, trial.repeat, trial.fold, trial.status, loss, trial.epochs)
+    return Run(
+        trial.trial,
+        trial.params,
+        trial.role,
+        trial.repeat,
+        trial.fold,
+        trial.status,
+        loss,
+        trial.epochs,
+    )
 
 
 def _read_rules(info: SweepInfo) -> Rules | None:
@@ -633,5 +696,12 @@ def _read_rules(info: SweepInfo) -> Rules | None:
                 share = parse_percent(budget)
             else:
                 share = None
-            return Rules(seeds, finalists, share, info.repeats, info.folds, equal_tells=info.race_version == 1)
+            return Rules(
+                seeds,
+                finalists,
+                share,
+                info.repeats,
+                info.folds,
+                equal_tells=info.race_version == 1,
+            )
     return None

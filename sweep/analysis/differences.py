@@ -61,7 +61,9 @@ def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
             "scores from before and after may not compare."
         )
     if differing := sweep_info.list_identity_differences(sweep.info for sweep in sweeps):
-        told.append(f"These sweeps differ in more than their parameters: in {', '.join(differing)}.")
+        told.append(
+            f"These sweeps differ in more than their parameters: in {', '.join(differing)}."
+        )
     return " ".join(told)
 
 
@@ -74,7 +76,9 @@ def list_varying_parameters(params: Sequence[Mapping[str, Value]]) -> tuple[str,
     names = dict.fromkeys(name for one in params for name in one)
     differing = []
     for name in names:
-        values = {repr(one.get(name, _ABSENT)) for one in params}  # as texts, because a list cannot be in a set
+        values = {
+            repr(one.get(name, _ABSENT)) for one in params
+        }  # as texts, because a list cannot be in a set
         if len(values) > 1:
             differing.append(name)
     return tuple(differing)

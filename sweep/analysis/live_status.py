@@ -222,7 +222,9 @@ class Standing:
             self._present = _follow_spec(outline.spec)
         self._ledger = Ledger(keep_epochs=False)
         self.open: dict[int, Open] = {}
-        self.running: dict[int, Open] = {}  # the open trials that train now, in the order of their start
+        self.running: dict[
+            int, Open
+        ] = {}  # the open trials that train now, in the order of their start
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
         self.failures: dict[tuple[Status, str], Failure] = {}
         self.searched_best: Best | None = None  # by the trials of the search alone
@@ -232,11 +234,17 @@ class Standing:
         self.epochs = 0
         self.started = 0  # trials
         self.session: float | None = None  # start of the current session
-        self.over: str | None = None  # why the last session ended; None while one runs, or if its driver was killed
-        self.has_finished = False  # it ended because nothing was left to do, or because a limit was reached
+        self.over: str | None = (
+            None  # why the last session ended; None while one runs, or if its driver was killed
+        )
+        self.has_finished = (
+            False  # it ended because nothing was left to do, or because a limit was reached
+        )
         self.last: float | None = None  # the time of the last event
         self.has_reported = False  # whether a trial has reported an epoch in the current session
-        self.is_steered_after_end = False  # whether it was changed or added to since its last session ended
+        self.is_steered_after_end = (
+            False  # whether it was changed or added to since its last session ended
+        )
         self._trained_s = 0.0
         self._gpu_s = 0.0  # GPU-seconds of training
         self.cost = 0.0  # of the GPUs, over all epochs
@@ -247,21 +255,31 @@ class Standing:
         self.measures = False  # whether trials measure their use of resources
         self.confirming: set[int] = set()  # trials with fresh seeds
         self._earlier_s = 0.0  # duration of the sessions before the current one
-        self._failed: dict[int, tuple[Status, str]] = {}  # the kind of failure of trials that may be retried
+        self._failed: dict[
+            int, tuple[Status, str]
+        ] = {}  # the kind of failure of trials that may be retried
         self._reached: Counter[int] = Counter()  # trials by epoch, in the units of the rungs
-        self._lost: Counter[int] = Counter()  # trials that ended early or pause, by their last epoch
+        self._lost: Counter[int] = (
+            Counter()
+        )  # trials that ended early or pause, by their last epoch
         self._pruned: Counter[int] = Counter()
-        self._paused: dict[int, int] = {}  # trials paused by a stopping rule, and the epochs where they paused
+        self._paused: dict[
+            int, int
+        ] = {}  # trials paused by a stopping rule, and the epochs where they paused
         rule = outline.rule
         # whether the rule can be rehearsed: not a user's own, nor one that pauses trials
         acts = not (isinstance(rule, NoTermination | Own) or rule.pauses)
         self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
         self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration
         self._params: dict[str, Params] = {}  # of these configurations
-        self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # pairs [second, epochs that ended in it]
+        self._seconds: deque[list[int]] = deque(
+            maxlen=RATE_S + 2
+        )  # pairs [second, epochs that ended in it]
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
         self._overhead_s: deque[float] = deque(maxlen=RECENT)
-        self._at_once: deque[int] = deque(maxlen=32)  # how many trials ran, at the latest starts of trials
+        self._at_once: deque[int] = deque(
+            maxlen=32
+        )  # how many trials ran, at the latest starts of trials
 
     @property
     def best(self) -> Best | None:
@@ -298,7 +316,9 @@ class Standing:
         Trials with fresh seeds are added once they have begun.
         """
         total = self.outline.total
-        if self._present is not None and (self._present.is_steered or self._present.repeats_changed):
+        if self._present is not None and (
+            self._present.is_steered or self._present.repeats_changed
+        ):
             total = self._present.all_trials
         if total is None:
             return None
@@ -436,7 +456,9 @@ class Standing:
 
         Epochs are in the units in which the rule counts.
         """
-        epochs = sorted({*self.outline.decisions, *+self._pruned})  # + leaves out epochs with a count of 0
+        epochs = sorted(
+            {*self.outline.decisions, *+self._pruned}
+        )  # + leaves out epochs with a count of 0
         statuses = []
         for epoch in epochs:
             statuses.append(RungStatus(epoch, self._reached[epoch], self._pruned[epoch]))
@@ -474,7 +496,9 @@ class Standing:
             overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4]
         else:
             overhead_s = 0.0
-        slots = max(*self._at_once, len(self.running), 1)  # the most trials that have recently run at once
+        slots = max(
+            *self._at_once, len(self.running), 1
+        )  # the most trials that have recently run at once
         waiting = self.waiting()
         limits = self.outline.limits
         bounds = []
@@ -495,7 +519,9 @@ class Standing:
             bounds.append((limits.epochs - self.epochs) * fmean(self._epoch_s) / slots)
         if limits.gpu_hours is not None and self._gpu_s:
             left_gpu_s = limits.gpu_hours * 3600 - self._gpu_s
-            bounds.append(left_gpu_s * self._trained_s / self._gpu_s / slots)  # GPU-seconds as seconds of one trial
+            bounds.append(
+                left_gpu_s * self._trained_s / self._gpu_s / slots
+            )  # GPU-seconds as seconds of one trial
         if limits.money is not None and self.cost:
             bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
@@ -559,7 +585,9 @@ class Standing:
                 each = fmean(self._cost_later)
             else:
                 each = self.cost / max(self.epochs, 1)
-            if self.outline.minutes is not None:  # `left` counts units, which may be shorter than epochs
+            if (
+                self.outline.minutes is not None
+            ):  # `left` counts units, which may be shorter than epochs
                 each *= self._unit_s / fmean(self._epoch_s)
             # A first epoch costs more than a later one, because of the start-up; the lower quartile, as in `left_s`.
             if self._cost_first:
@@ -599,13 +627,17 @@ class Standing:
         for number, trial in self._list_going():
             going[number] = (trial.done, trial.of)
         if self._foresight is None:
-            return estimate_survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
+            return estimate_survival(self._reached, self._lost).prospect(
+                [*going.values()], self.outline.epochs
+            )
         # without the pruned trials, since the rehearsed rule prunes by itself
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
     def _list_going(self) -> list[tuple[int, Open]]:
         """Return the open trials by number, without paused ones, which count as lost at the epoch of their pause."""
-        return [(number, trial) for number, trial in self.open.items() if number not in self._paused]
+        return [
+            (number, trial) for number, trial in self.open.items() if number not in self._paused
+        ]
 
     def _count_epoch(self, state: TrialState, event: EpochReported) -> None:
         """Count an epoch of a trial, which trains from now on: its time, its cost and its score.
@@ -619,7 +651,9 @@ class Standing:
         # in a sweep with minutes, an epoch may reach several units of the trial, or none
         new_units = range(trial.reached + 1, trial.done + 1)
         for unit in new_units:
-            self._reached[unit] += state.role is not Role.CONFIRM  # no rule stops trials with fresh seeds
+            self._reached[unit] += (
+                state.role is not Role.CONFIRM
+            )  # no rule stops trials with fresh seeds
             if self._foresight is not None:
                 loss = self.outline.objective.loss(event.metrics)
                 self._foresight.hear(state.number, unit, loss, event.time_s / len(new_units))
@@ -640,7 +674,9 @@ class Standing:
         if COST in event.measures:
             self.cost += event.measures[COST]
             self._cost_s += event.time_s
-            (self._cost_first if event.epoch == 1 else self._cost_later).append(event.measures[COST])
+            (self._cost_first if event.epoch == 1 else self._cost_later).append(
+                event.measures[COST]
+            )
         if trial.trained_s is not None:
             trial.trained_s += event.time_s
         second = int(event.time)
@@ -669,7 +705,9 @@ class Standing:
         if took_s is None:
             began = state.started if event.facts.started is None else event.facts.started
             took_s = max(event.time - began, 0.0)
-        ended = FinishedTrial(number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s)
+        ended = FinishedTrial(
+            number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s
+        )
         if event.status is Status.INTERRUPTED:
             trial.trained_s = None  # the time until it continues is no overhead
             return ended
@@ -731,7 +769,9 @@ class Standing:
 
     def _begin_session(self, event: SessionStarted, before: float | None) -> None:
         """Begin a session; ``before`` is the time of the last event before it."""
-        if before is not None and self.session is not None:  # a killed session ended with its last event
+        if (
+            before is not None and self.session is not None
+        ):  # a killed session ended with its last event
             self._earlier_s += max(before - self.session, 0.0)
         self.session = event.time
         self.over = None
@@ -780,7 +820,9 @@ class Standing:
         More trials are better than fewer; with as many, the better mean counts.
         """
         best = Best(fmean(trials.values()), tuple(sorted(trials)), params)
-        if self.searched_best is None or self._make_sort_key(best) > self._make_sort_key(self.searched_best):
+        if self.searched_best is None or self._make_sort_key(best) > self._make_sort_key(
+            self.searched_best
+        ):
             self.searched_best = best
 
     def _make_sort_key(self, best: Best) -> tuple[int, float]:
@@ -816,4 +858,6 @@ def _is_finished(end: SessionEnded) -> bool:
     """Return whether a session ended because nothing was left to do, or because a limit of the sweep was reached."""
     if end.finished is not None:
         return end.finished
-    return not end.reason.startswith(("interrupted", ON_REQUEST, "crashed: ", "the backend gave up"))
+    return not end.reason.startswith(
+        ("interrupted", ON_REQUEST, "crashed: ", "the backend gave up")
+    )

@@ -64,7 +64,9 @@ class NoticeWatch:
         self._judged = self._standing.finished
         self._near |= dict(self._list_spent(self._standing.last or 0.0)).keys()
 
-    def observe(self, events: Iterable[Event], has_verdict: Callable[[], bool] | None) -> list[Notice]:
+    def observe(
+        self, events: Iterable[Event], has_verdict: Callable[[], bool] | None
+    ) -> list[Notice]:
         """Observe events and return the notices that they call for.
 
         Of several new best configurations, only the last makes a notice. ``has_verdict`` reads the ranking and returns
@@ -77,13 +79,23 @@ class NoticeWatch:
         best = self._standing.searched_best
         if best is not None and best != self._told_best:
             value = f"{self._standing.outline.metric} {score(best.value)}"
-            notices.append(self._make_notice("best", f"new best: {value}, {trials_named(best.trials)}"))
+            notices.append(
+                self._make_notice("best", f"new best: {value}, {trials_named(best.trials)}")
+            )
             self._told_best = best
         for budget, share in self._list_spent(self._standing.last or 0.0):
             if budget not in self._near:
                 self._near.add(budget)
-                notices.append(self._make_notice("budget", f"{percent(share)} of its budget of {budget} is spent"))
-        if has_verdict is not None and not self._has_verdict and self._standing.finished != self._judged:
+                notices.append(
+                    self._make_notice(
+                        "budget", f"{percent(share)} of its budget of {budget} is spent"
+                    )
+                )
+        if (
+            has_verdict is not None
+            and not self._has_verdict
+            and self._standing.finished != self._judged
+        ):
             self._judged = self._standing.finished
             if has_verdict():
                 self._has_verdict = True
@@ -93,7 +105,9 @@ class NoticeWatch:
     def _make_notices(self, event: Event) -> Iterator[Notice]:
         """Observe an event and yield its notices: the end of a session, a failed trial, or a lost worker."""
         ended = self._standing.observe(event)
-        if isinstance(event, SessionStarted):  # such as that of the confirmation, which makes its own notice
+        if isinstance(
+            event, SessionStarted
+        ):  # such as that of the confirmation, which makes its own notice
             self.withheld = None
         if isinstance(event, SessionEnded):
             yield from self._announce_end(event)
@@ -102,7 +116,9 @@ class NoticeWatch:
         if event.worker_lost:
             yield self._make_notice("worker_lost", f"trial {ended.trial}: {ended.reason}")
             return
-        kind = get_error_type(ended.reason)  # one notice for each kind, because many trials may fail alike
+        kind = get_error_type(
+            ended.reason
+        )  # one notice for each kind, because many trials may fail alike
         if kind not in self._failures:
             self._failures.add(kind)
             yield self._make_notice("failed", f"trial {ended.trial} failed: {ended.reason}")
@@ -127,7 +143,9 @@ class NoticeWatch:
         completed = standing.ended[Status.COMPLETED]
         ended = f"{counted(standing.finished, 'trial')} ended, {completed} completed"
         if not completed:
-            return self._make_notice("failed", f"has ended without a completed trial ({event.reason})")
+            return self._make_notice(
+                "failed", f"has ended without a completed trial ({event.reason})"
+            )
         kind: Kind = "finished" if standing.has_finished else "failed"
         return self._make_notice(kind, f"{event.reason}: {ended}")
 

@@ -41,17 +41,25 @@ class Numbering:
     has_baseline: bool = False
     first: int = 0  # place of this part; those before it are of earlier parts
     lacking: tuple[Slot, ...] = ()  # at the first places of this part
-    begun: Mapping[int, int] = field(default_factory=dict)  # trials of each configuration that began in earlier parts
+    begun: Mapping[int, int] = field(
+        default_factory=dict
+    )  # trials of each configuration that began in earlier parts
     skipped: tuple[int, ...] = ()  # configurations that had not begun, although a later one had
     beyond: int = 0  # the first configuration after all that had begun
     shift: int = 0  # the number of a trial of the search in this part, minus its place
-    baseline_shift: int = 0  # the number of a trial of the baseline, minus its number within the baseline
+    baseline_shift: int = (
+        0  # the number of a trial of the baseline, minus its number within the baseline
+    )
     earlier: Numbering | None = None  # the numbering before this part
 
     @classmethod
     def of(cls, spec: Spec) -> Numbering:
         """Return the numbering with which a sweep begins."""
-        return cls(trials_each=spec.trials_each, has_baseline=spec.baseline is not None, shift=spec.baseline_trials)
+        return cls(
+            trials_each=spec.trials_each,
+            has_baseline=spec.baseline is not None,
+            shift=spec.baseline_trials,
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -127,7 +135,9 @@ class Numbering:
         lacking: list[Slot] = []
         begun: dict[int, int] = {}
         for configuration in sorted(started):
-            missing = [within for within in range(trials_each) if within not in started[configuration]]
+            missing = [
+                within for within in range(trials_each) if within not in started[configuration]
+            ]
             lacking += [Slot(configuration, within) for within in missing]
             begun[configuration] = len(started[configuration]) + len(missing)
         beyond = max(started, default=-1) + 1
@@ -161,6 +171,10 @@ def follow_numbering(
 
     ``trials`` are all trials that have started before the change, ``folds`` the number of folds, None without any.
     """
-    if isinstance(change, Steered) and isinstance(change.event, SweepChanged) and "repeats" in change.event.settings:
+    if (
+        isinstance(change, Steered)
+        and isinstance(change.event, SweepChanged)
+        and "repeats" in change.event.settings
+    ):
         return numbering.change(trials, change.event.settings["repeats"] * (folds or 1))
     return numbering

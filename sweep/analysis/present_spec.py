@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from sweep.events import ConfigurationsEnqueued, Params, Role, SteeringEvent, SweepChanged, TrialStarted, Value
+from sweep.events import (
+    ConfigurationsEnqueued,
+    Params,
+    Role,
+    SteeringEvent,
+    SweepChanged,
+    TrialStarted,
+    Value,
+)
 from sweep.space import Space
 from sweep.space.domains import key
 from sweep.space.initial_points import complete_starts_on_grid
@@ -104,7 +112,9 @@ class PresentSpec:
         # Configurations that had begun at the last change of `repeats` are counted apart, because they may have more
         # trials each; without a change, these counts are 0.
         new = max(self.trials - self._begun, 0) * self.spec.trials_each
-        return self._trials_of_begun + new + max(self._trials_of_baseline, self.spec.baseline_trials)
+        return (
+            self._trials_of_begun + new + max(self._trials_of_baseline, self.spec.baseline_trials)
+        )
 
     def _change(self, event: SweepChanged) -> None:
         """Apply changed keys of the sweep file, and drop the added configurations that no longer fit."""
@@ -118,7 +128,9 @@ class PresentSpec:
         # by the changed keys rather than the values: if the log is replayed on a later spec, these do not change
         if not SPACE.isdisjoint(event.settings):
             self.space_version += 1
-            self.is_steered = False  # so that the next line looks at all configurations again, in the new space
+            self.is_steered = (
+                False  # so that the next line looks at all configurations again, in the new space
+            )
             self._begin_steering()
 
     def _change_repeats(self) -> None:
@@ -128,7 +140,9 @@ class PresentSpec:
         """
         self.repeats_changed = True
         self._begun = len(self._trials)
-        self._trials_of_begun = sum(max(count, self.spec.trials_each) for count in self._trials.values())
+        self._trials_of_begun = sum(
+            max(count, self.spec.trials_each) for count in self._trials.values()
+        )
         self._trials_of_baseline = self._baseline
 
     def _begin_steering(self) -> None:
@@ -167,7 +181,9 @@ class Position:
     ledger: Ledger
     present: PresentSpec
     searcher_changes: bool = True  # whether the searcher can go on in another space
-    began: Spec | None = None  # the sweep as it was when its process began; None if no process runs it
+    began: Spec | None = (
+        None  # the sweep as it was when its process began; None if no process runs it
+    )
 
     def observe(self, event: SteeringEvent) -> None:
         """Update the ledger and the spec with a person's act that was logged. Raises `OutOfOrder` if it cannot be."""
@@ -186,7 +202,9 @@ def _is_enumerated(params: Params, spec: Spec) -> bool:
         return True
     if _is_on_grid(params, spec.space):
         return True
-    return any(key(one) == key(params) for one in complete_starts_on_grid(spec.space, spec.start_with))
+    return any(
+        key(one) == key(params) for one in complete_starts_on_grid(spec.space, spec.start_with)
+    )
 
 
 def _is_on_grid(params: Params, space: Space) -> bool:

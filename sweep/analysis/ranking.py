@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from sweep.analysis.differences import describe_other_differences, list_varying_parameters, require_same_objectives
+from sweep.analysis.differences import (
+    describe_other_differences,
+    list_varying_parameters,
+    require_same_objectives,
+)
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, UNFINISHED, Role, Status, Value, names_of_nulls
 from sweep.space.domains import configuration_key, group_by_configuration
 from sweep.space.objectives import objective
-from sweep.statistics.intervals import Z, compute_fold_correction, compute_mean_interval, compute_share_interval
+from sweep.statistics.intervals import (
+    Z,
+    compute_fold_correction,
+    compute_mean_interval,
+    compute_share_interval,
+)
 from sweep.statistics.verdicts import Compared, Verdict, compare_configurations, compare_fronts
 from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
@@ -88,12 +97,18 @@ def judge(
         if len(tables) > 1:
             compared = compare_fronts(tables, maximize=goals, front=front, folds=folds)
         else:
-            compared = compare_configurations(tables[0], maximize=goals[0], best=front[0], folds=folds)
+            compared = compare_configurations(
+                tables[0], maximize=goals[0], best=front[0], folds=folds
+            )
     # if the best one cannot be compared, neither can any other: "the first diverged with 1 of 6 seeds"
-    why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
+    why = next(
+        (f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with"
+    )
     verdicts = {}
     for row in rows:
-        verdicts[row] = compared.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why)
+        verdicts[row] = compared.get(row) or Compared(
+            Verdict.UNDECIDED, 0, undecided=reasons[row] or why
+        )
     return verdicts
 
 
@@ -179,15 +194,21 @@ class RankedConfiguration(Struct, frozen=True):
     completed: float  # share of its repeats that completed with finite objectives
     epochs: int  # maximum over the trials that the scores come from
     scores: tuple[Score, ...]  # one per objective; empty if an objective has no finite value
-    front: int | None  # with several objectives: 1 is the Pareto front, 2 the front of the rest, and so on
-    trials: tuple[Trial, ...]  # those that the scores come from first, completed ones if any, then the others
+    front: (
+        int | None
+    )  # with several objectives: 1 is the Pareto front, 2 the front of the rest, and so on
+    trials: tuple[
+        Trial, ...
+    ]  # those that the scores come from first, completed ones if any, then the others
     verdict: Verdict = Verdict.UNDECIDED
     difference: float | None = None  # its mean minus that of the best, over common seeds
     difference_low: float | None = None  # its 95 % interval
     difference_high: float | None = None
     p: float | None = None  # of this comparison, unadjusted
     p_adjusted: float | None = None  # decides the verdict
-    p_error: float | None = None  # standard error of a p of 0.05, if p was sampled instead of enumerated
+    p_error: float | None = (
+        None  # standard error of a p of 0.05, if p was sampled instead of enumerated
+    )
     more: int | None = None  # number of further seeds that would decide
     undecided: str = ""  # the reason, if undecided
 
@@ -228,7 +249,9 @@ class Ranking:
     varying: tuple[str, ...]  # the parameters that differ between configurations
     rows: tuple[RankedConfiguration, ...]
     method: str = ""  # describes the statistical method; "" without verdicts
-    confirmed: Confirmation | None = None  # results of fresh seeds, which then determine order and verdicts
+    confirmed: Confirmation | None = (
+        None  # results of fresh seeds, which then determine order and verdicts
+    )
     other_code: str = ""  # describes in what trainings differ besides their parameters
     other_space: str = ""  # the warning that configurations were chosen from different spaces
 
@@ -282,7 +305,16 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         place = places.get((row.sweep, configuration_key(row.params)), math.inf)
         first = place if len(sweeps) == 1 else 0
         number = row.trials[0].trial
-        return first, -row.completed, _order_status(row), trained, front, losses[id(row)], place, number
+        return (
+            first,
+            -row.completed,
+            _order_status(row),
+            trained,
+            front,
+            losses[id(row)],
+            place,
+            number,
+        )
 
     ordered = sorted(rows, key=key)
     ranked = []
@@ -333,7 +365,13 @@ def _list_losses_behind_finalists(
         ranked = []
         for row in rows:
             if row.sweep == sweep and row.scores and row.completed:
-                ranked.append((places.get((sweep, configuration_key(row.params)), math.inf), losses[id(row)], id(row)))
+                ranked.append(
+                    (
+                        places.get((sweep, configuration_key(row.params)), math.inf),
+                        losses[id(row)],
+                        id(row),
+                    )
+                )
         ahead = -math.inf
         for place, loss, row_id in sorted(ranked):
             losses[row_id] = max(loss, ahead)
@@ -370,7 +408,9 @@ def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
         compared = verdicts[row.rank]
         rows.append(structs.replace(row, **{name: getattr(compared, name) for name in _VERDICT}))
     return replace(
-        ranking, rows=tuple(rows), method=describe_method(verdicts.values(), folds, several=len(objectives) > 1)
+        ranking,
+        rows=tuple(rows),
+        method=describe_method(verdicts.values(), folds, several=len(objectives) > 1),
     )
 
 
@@ -403,7 +443,9 @@ def _set_verdict_of_finalist(row: RankedConfiguration, finalist: Confirmed) -> R
     )
 
 
-def _keep_verdicts_of_finalists(ranking: Ranking, confirmations: Mapping[str, Confirmation]) -> Ranking:
+def _keep_verdicts_of_finalists(
+    ranking: Ranking, confirmations: Mapping[str, Confirmation]
+) -> Ranking:
     """Return the ranking of several sweeps in which finalists keep the verdicts of their own confirmation.
 
     This holds if the best configuration is the best finalist of a confirmed sweep: a comparison with the other
@@ -414,7 +456,9 @@ def _keep_verdicts_of_finalists(ranking: Ranking, confirmations: Mapping[str, Co
         return ranking
     best = ranking.best[0]
     confirmation = confirmations.get(best.sweep)
-    if confirmation is None or configuration_key(confirmation.best.params) != configuration_key(best.params):
+    if confirmation is None or configuration_key(confirmation.best.params) != configuration_key(
+        best.params
+    ):
         return ranking
     finalists = {configuration_key(finalist.params): finalist for finalist in confirmation.rows}
     rows = []
@@ -430,7 +474,9 @@ def _keep_verdicts_of_finalists(ranking: Ranking, confirmations: Mapping[str, Co
         else:
             rows.append(_set_verdict_of_finalist(row, finalist))
     among = f"finalists of {best.sweep}: {confirmation.method}"
-    if any(row.p is not None for row in rows):  # rows with the verdict of their confirmation have none
+    if any(
+        row.p is not None for row in rows
+    ):  # rows with the verdict of their confirmation have none
         method = f"{ranking.method}; {among}"
     else:
         method = among
@@ -459,7 +505,9 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
         better = (others < points[index]).any(axis=1)
         return bool((no_worse & better).any())
 
-    for index in map(int, np.lexsort(points.T[::-1])):  # reversed, because `lexsort` sorts by the last key first
+    for index in map(
+        int, np.lexsort(points.T[::-1])
+    ):  # reversed, because `lexsort` sorts by the last key first
         free = (number for number, front in enumerate(fronts) if not is_dominated(index, front))
         number = next(free, len(fronts))
         if number == len(fronts):
@@ -469,7 +517,9 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
     return numbers
 
 
-def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> RankedConfiguration:
+def _summarize(
+    trials: Sequence[Trial], objectives: Objectives, sweep: Sweep
+) -> RankedConfiguration:
     """Return the row of a configuration, without rank, front and verdict: its scores over the trials that count.
 
     It has no scores if an objective has no finite value in these trials.
@@ -494,9 +544,13 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
         complete = ()
     first = counted[0]
     ordered = tuple(sorted(trials, key=lambda trial: ORDER[trial.status]))
-    completed = sum(trial.status is Status.COMPLETED and _is_finite(trial, objectives) for trial in trials)
+    completed = sum(
+        trial.status is Status.COMPLETED and _is_finite(trial, objectives) for trial in trials
+    )
     share, status = outcome([trial.status for trial in trials], completed, sweep.info.trials_each)
-    return RankedConfiguration(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
+    return RankedConfiguration(
+        0, first.sweep, first.params, status, share, epochs, complete, None, ordered
+    )
 
 
 def _list_counted(trials: Sequence[Trial]) -> list[Trial]:
@@ -553,7 +607,11 @@ def _number_fronts(rows: Sequence[RankedConfiguration], objectives: Objectives) 
     for row in rows:
         if row.completed == 1 and row.scores:
             completed.append(row)
-    return dict(zip(map(id, completed), pareto_fronts([_list_losses(row) for row in completed]), strict=True))
+    return dict(
+        zip(
+            map(id, completed), pareto_fronts([_list_losses(row) for row in completed]), strict=True
+        )
+    )
 
 
 _KINDS: dict[str, Kind] = {
@@ -603,7 +661,9 @@ def _count_seeds(row: RankedConfiguration) -> int:
     return len(row.scores[0].values)
 
 
-def _score_figures(row: RankedConfiguration, at: int) -> tuple[float | None, float | None, float | None, float | None]:
+def _score_figures(
+    row: RankedConfiguration, at: int
+) -> tuple[float | None, float | None, float | None, float | None]:
     """Return mean, standard deviation and both ends of the interval of a score; None for each that is unknown.
 
     ``at`` is the position of the objective.
@@ -679,7 +739,9 @@ def is_share(metric: str) -> bool:
     return says(metric, SHARES)
 
 
-def limit_interval(metric: str, values: Sequence[float], interval: tuple[float, float]) -> tuple[float, float]:
+def limit_interval(
+    metric: str, values: Sequence[float], interval: tuple[float, float]
+) -> tuple[float, float]:
     """Return an interval for display: limited to 0 to 1 if the metric is a share and all ``values`` lie there.
 
     Verdicts are computed from the interval without this limit.
@@ -708,7 +770,9 @@ def find_sampling_error(ranking: Ranking, read: Tables) -> SamplingError | None:
     best = ranking.best[0]
     score = best.scores[0]
     trials = {trial.trial for trial in best.trials}
-    return compute_sampling_error(score.metric, score.mean, count_examples(read), read_deviation(read, trials))
+    return compute_sampling_error(
+        score.metric, score.mean, count_examples(read), read_deviation(read, trials)
+    )
 
 
 def count_examples(read: Tables) -> int:

@@ -41,7 +41,9 @@ class Curve:
     trial: int
     params: Params
     length: int  # epochs that it was to train
-    reports: list[EpochReported] = field(default_factory=list)  # ascending, with `place` as their trial
+    reports: list[EpochReported] = field(
+        default_factory=list
+    )  # ascending, with `place` as their trial
     status: Status = Status.RUNNING
     asked: bool = False  # the user stopped it
 
@@ -84,7 +86,9 @@ class Extreme:
 
     epochs: Spread
     winner_kept: float  # the share of orderings in which it still ranks first
-    lost: Spread  # difference to the winner of the one that ranks first; infinite if no trial is left
+    lost: (
+        Spread  # difference to the winner of the one that ranks first; infinite if no trial is left
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +130,18 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
     for event in events:
         match ledger.observe(event):
             case Started(trial) if trial.place is not None:
-                by_number[trial.number] = Curve(trial.place, trial.number, trial.params, length(trial.params))
+                by_number[trial.number] = Curve(
+                    trial.place, trial.number, trial.params, length(trial.params)
+                )
             case Reported(trial, report) if trial.number in by_number:
                 curve = by_number[trial.number]
                 if trial.reported == trial.epoch:  # up to a gap that a repair of the log has left
                     curve.reports.append(_use_place(report, curve.place))
                 running.add(trial.number)
                 max_concurrent = max(max_concurrent, len(running))
-            case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end) if trial.number in by_number:
+            case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end) if (
+                trial.number in by_number
+            ):
                 curve = by_number[trial.number]
                 curve.status = trial.status
                 curve.asked = end.asked
@@ -195,7 +203,9 @@ class _PausedTrials:
         Does nothing for a trial whose curve is cut.
         """
         if self._rule is not None and not curve.is_cut:
-            self._scheduler.observe(TrialEnded(trial=curve.place, status=curve.status, reason="", time=0.0))
+            self._scheduler.observe(
+                TrialEnded(trial=curve.place, status=curve.status, reason="", time=0.0)
+            )
 
 
 def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
@@ -215,7 +225,9 @@ class _LiveReplay:
         self._scheduler = scheduler
         self._curves = {curve.trial: curve for curve in known}
         self._paused = _PausedTrials(scheduler)
-        self._stopped: dict[int, int] = {}  # by place: the epoch at which the rule stopped the trial
+        self._stopped: dict[
+            int, int
+        ] = {}  # by place: the epoch at which the rule stopped the trial
         self._reached: dict[int, int] = {}  # by place: the last epoch that the log has so far
 
     def run(self, events: Iterable[Event]) -> dict[int, int]:
@@ -297,11 +309,17 @@ class _UnknownEpochs:
         """
         value = self._objective.from_loss(self._losses.get(epoch, self._any))
         return EpochReported(
-            trial=place, epoch=epoch, metrics={self._objective.name: value}, time=0.0, time_s=self._time_s
+            trial=place,
+            epoch=epoch,
+            metrics={self._objective.name: value},
+            time=0.0,
+            time_s=self._time_s,
         )
 
 
-def simulate_trials(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> ReplayResult:
+def simulate_trials(
+    order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs
+) -> ReplayResult:
     """Train the trials in ``order`` by their logged curves, ``at_once`` at a time; return how far each trained.
 
     A trial trains until its curve ends or the rule, whose scheduler ``make`` makes, stops it; ``beyond`` has the epochs
@@ -313,7 +331,9 @@ def simulate_trials(order: Sequence[Curve], make: Make, at_once: int, beyond: _U
 class _Simulation:
     """Simulates workers that train the trials of an ordering, one epoch after the other by their logged times."""
 
-    def __init__(self, order: Sequence[Curve], scheduler: Scheduler, workers: int, beyond: _UnknownEpochs) -> None:
+    def __init__(
+        self, order: Sequence[Curve], scheduler: Scheduler, workers: int, beyond: _UnknownEpochs
+    ) -> None:
         self._scheduler = scheduler
         self._free_workers = workers
         self._beyond = beyond
@@ -383,7 +403,9 @@ class _Simulation:
         else:
             self._paused.end(curve)
             return False
-        heapq.heappush(self._clock, (self._now + max(report.time_s, 0.0), number, epoch, curve, report))
+        heapq.heappush(
+            self._clock, (self._now + max(report.time_s, 0.0), number, epoch, curve, report)
+        )
         return True
 
 
@@ -406,7 +428,9 @@ class _Configuration:
     @property
     def place(self) -> tuple[float, int, float]:
         """Its sort key in a ranking, lower is better: minus the share of completed repeats, the status, the loss."""
-        share, status = outcome([curve.status for curve in self.curves], len(self.completed), self.repeats)
+        share, status = outcome(
+            [curve.status for curve in self.curves], len(self.completed), self.repeats
+        )
         return -share, ORDER[status], self.loss
 
 
@@ -424,12 +448,16 @@ def _group_curves(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
         finite_losses = {}
         for curve in completed:
             finite_losses[curve.place] = losses[curve.place]
-        configurations.append(_Configuration(completed, tuple(group), finite_losses, spec.trials_each))
+        configurations.append(
+            _Configuration(completed, tuple(group), finite_losses, spec.trials_each)
+        )
     return configurations
 
 
 def _choose_best(
-    configurations: Iterable[_Configuration], winner: _Configuration, is_whole: Callable[[int], bool]
+    configurations: Iterable[_Configuration],
+    winner: _Configuration,
+    is_whole: Callable[[int], bool],
 ) -> _Configuration:
     """Return the configuration that ranks first if only trials with ``is_whole(place)`` count as completed.
 
@@ -443,7 +471,9 @@ def _choose_best(
         for place, loss in one.losses.items():
             if is_whole(place):
                 losses.append(loss)
-        if not losses or one.place[:2] != winner.place[:2]:  # without the losses: the share and the status
+        if (
+            not losses or one.place[:2] != winner.place[:2]
+        ):  # without the losses: the share and the status
             continue
         key = (-len(losses) / max(len(one.curves), one.repeats), fmean(losses), one is not winner)
         if best_key is None or key < best_key:  # of equal keys, the first one
@@ -540,7 +570,9 @@ def replay_rule(
             courses.append(simulate_trials(_list_curves(order), make, at_once, beyond))
         extremes.append(_summarize_results(courses, orders, winner))
         went_on += [float(len(one.unknown)) for one in courses]  # of both extremes together
-    best_in_log_order = _choose_best(configurations[:run_cap], winner, lambda place: place not in stops)
+    best_in_log_order = _choose_best(
+        configurations[:run_cap], winner, lambda place: place not in stops
+    )
     return Replay(
         rule=words,
         ran=ran[0],
@@ -566,11 +598,15 @@ def replay_rule(
 
 def _has_changed_rule(events: Iterable[Event]) -> bool:
     """Return whether a person has changed the stopping rule during the sweep."""
-    return any(isinstance(event, SweepChanged) and "early_terminate" in event.settings for event in events)
+    return any(
+        isinstance(event, SweepChanged) and "early_terminate" in event.settings for event in events
+    )
 
 
 def _summarize_results(
-    courses: Sequence[ReplayResult], orders: Sequence[Sequence[_Configuration]], winner: _Configuration
+    courses: Sequence[ReplayResult],
+    orders: Sequence[Sequence[_Configuration]],
+    winner: _Configuration,
 ) -> Extreme:
     """Summarize the results of all orderings under one assumption; ``orders`` are the configurations of each ordering.
 
@@ -590,4 +626,6 @@ def _measure_spread(values: Sequence[float]) -> Spread:
     """Return the median and the 95 % range of values, at least one; the range ends at two of the values."""
     ordered = sorted(values)
     last = len(ordered) - 1
-    return Spread(median(ordered), ordered[math.floor(0.025 * last)], ordered[math.ceil(0.975 * last)])
+    return Spread(
+        median(ordered), ordered[math.floor(0.025 * last)], ordered[math.ceil(0.975 * last)]
+    )

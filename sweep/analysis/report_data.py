@@ -55,7 +55,9 @@ class Costs:
 
     ``failed`` is the time of trials that failed or ran out of memory.
     """
-    starving: Mapping[int, float]  # by trial: the share of training time spent waiting for data, if above `STARVING`
+    starving: Mapping[
+        int, float
+    ]  # by trial: the share of training time spent waiting for data, if above `STARVING`
     money: float | None = None  # of its GPUs, if they have a price
     # the number of trials by the size of the largest group in which they were trained
     fused: Mapping[int, int] = field(default_factory=dict)
@@ -132,12 +134,16 @@ class Curves:
     starts: npt.NDArray[np.int64]  # (trials + 1,)
     epochs: npt.NDArray[np.int32]  # (rows,)
     values: Mapping[str, npt.NDArray[np.float32]]  # by metric, each (rows,); NaN if not reported
-    across: Mapping[str, npt.NDArray[np.float32]]  # by `TRAINING_TIME` and `EXAMPLES`, if known: sums up to each epoch
+    across: Mapping[
+        str, npt.NDArray[np.float32]
+    ]  # by `TRAINING_TIME` and `EXAMPLES`, if known: sums up to each epoch
     thinned: int | None  # maximum number of epochs kept of a trial; None if all are kept
     left_out: tuple[str, ...]  # metrics that did not fit
 
 
-def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str], points: int = POINTS) -> Curves:
+def curves_of(
+    metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str], points: int = POINTS
+) -> Curves:
     """Return the curves of ``trials``, in this order, thinned to about ``points`` points in all.
 
     ``metrics`` is the table of metrics and ``objectives`` the names of the objectives, the first of which decides.
@@ -176,7 +182,10 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
     return Curves(
         np.searchsorted(row, np.arange(len(trials) + 1)),
         epoch.astype(np.int32),
-        {name.removeprefix("metric."): column.astype(np.float32) for name, column in columns.items()},
+        {
+            name.removeprefix("metric."): column.astype(np.float32)
+            for name, column in columns.items()
+        },
         {name: column.astype(np.float32) for name, column in across.items()},
         thinned,
         tuple(name.removeprefix("metric.") for name in left_out),
@@ -203,7 +212,9 @@ def _sum_up(
     parts = {TRAINING_TIME: columns["time_s"]}
     if "examples_per_s" in columns and np.isfinite(columns["examples_per_s"]).all():
         parts[EXAMPLES] = columns["examples_per_s"] * columns["time_s"]
-    begins = np.flatnonzero(np.diff(row, prepend=-1))  # the first row of each trial; positions of trials begin at 0
+    begins = np.flatnonzero(
+        np.diff(row, prepend=-1)
+    )  # the first row of each trial; positions of trials begin at 0
     lengths = np.diff(begins, append=len(row))
     sums = {}
     for name, part in parts.items():
@@ -214,7 +225,9 @@ def _sum_up(
     return sums
 
 
-def _locate_rows(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _locate_rows(
+    metrics: pa.Table, trials: Sequence[int]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return for each row of the table the position of its trial in ``trials``, -1 if it has none, and its epoch."""
     from sweep.store import reading
 
@@ -247,11 +260,15 @@ def _thin_rows(
     unknown = np.isnan(values)
     chosen[_find_first_smallest(row, np.where(unknown, np.inf, values))] = True
     falling = np.where(unknown, np.inf, -values)
-    chosen[len(row) - 1 - _find_first_smallest(row[::-1], falling[::-1])] = True  # the last of the largest
+    chosen[len(row) - 1 - _find_first_smallest(row[::-1], falling[::-1])] = (
+        True  # the last of the largest
+    )
     return chosen
 
 
-def _find_first_smallest(row: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _find_first_smallest(
+    row: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int64]:
     """Return the number of the row with the smallest value of each trial, the first of equal ones.
 
     ``row`` has the position of the trial for each row; a trial's rows lie together.
@@ -270,7 +287,9 @@ NOT_KNOWN = "not known"
 """The lane of trials whose node the log does not have."""
 RUNNING_NOW = "running now"
 """The lane of trials that run, while the log does not have their node yet."""
-SLACK_S = 0.05  # a worker may begin a trial before the driver has logged the end of the previous one
+SLACK_S = (
+    0.05  # a worker may begin a trial before the driver has logged the end of the previous one
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +361,9 @@ def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
     times = [_read_times(read, name) for name in ("started_at", "ended_at")]
     places: Places = defaultdict(list)
     running = set()
-    for row, (begin, end, node, devices, status) in enumerate(zip(*times, *columns.values(), strict=True)):
+    for row, (begin, end, node, devices, status) in enumerate(
+        zip(*times, *columns.values(), strict=True)
+    ):
         where = str(node or NOT_KNOWN)
         if end is None and status == Status.RUNNING:
             end = read.history.last if now is None else now
@@ -376,7 +397,9 @@ def _read_times(read: Tables, name: str) -> list[float | None]:
     return times_s
 
 
-def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:
+def _assign_lanes(
+    trials: Sequence[tuple[float, float, int]],
+) -> Iterator[tuple[int, float, float, int]]:
     """Yield (lane, begin, end, row) for each trial, with the first lane, from 0, that is free when it begins.
 
     ``trials`` are (begin, end, row), in the order in which they begin. Trials that overlap by at most `SLACK_S` may
@@ -385,11 +408,16 @@ def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[
     free: list[float] = []
     for begin, end, row in trials:
         lane = next((at for at, until in enumerate(free) if until <= begin + SLACK_S), len(free))
-        free[lane:] = [end, *free[lane + 1 :]]  # replaces the time at which the lane is free, or adds a lane
+        free[lane:] = [
+            end,
+            *free[lane + 1 :],
+        ]  # replaces the time at which the lane is free, or adds a lane
         yield lane, begin, end, row
 
 
-def _remove_pauses(pauses: Sequence[tuple[float, float]], begin: float, end: float) -> Iterator[tuple[float, float]]:
+def _remove_pauses(
+    pauses: Sequence[tuple[float, float]], begin: float, end: float
+) -> Iterator[tuple[float, float]]:
     """Yield the parts, as (begin, end), of the time from ``begin`` to ``end`` that do not lie in a pause."""
     for paused, resumed in pauses:
         if begin < paused < end:
@@ -407,7 +435,9 @@ def _read_pauses(path: Path, history: History) -> tuple[tuple[float, float], ...
     pauses = []
     earlier_total_s = 0.0
     sessions = log.read_at(path, [position for position, _ in history.pauses])
-    for session, (_, total_s) in zip(sessions, history.pauses, strict=True):  # all pauses before the session
+    for session, (_, total_s) in zip(
+        sessions, history.pauses, strict=True
+    ):  # all pauses before the session
         if total_s > earlier_total_s:
             pauses.append((session.time - (total_s - earlier_total_s), session.time))
         earlier_total_s = total_s
@@ -444,7 +474,9 @@ class ReportData:
     def question(self) -> tuple[str, ...]:
         """The comment lines at the start of the sweep file, without the #, empty ones and those for editors."""
         lines: list[str] = []
-        for line in self.text.lstrip("\ufeff").splitlines():  # some editors begin a file with a byte order mark
+        for line in self.text.lstrip(
+            "\ufeff"
+        ).splitlines():  # some editors begin a file with a byte order mark
             if not line.startswith("#"):
                 break
             text = line.lstrip("#").strip()
@@ -470,7 +502,11 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
         costs_of(sweep.name, read),
         curves_of(read.metrics, [trial.trial for trial in sweep.trials], objectives, points),
         timeline_of(folder.log, read, time.time() if running else None),
-        {int(str(trial)): str(error) for trial, error in zip(*errors.values(), strict=True) if error},
+        {
+            int(str(trial)): str(error)
+            for trial, error in zip(*errors.values(), strict=True)
+            if error
+        },
         folder.read_info(),
         folder.spec.read_text(encoding="utf-8"),
         running,
@@ -478,7 +514,9 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
     )
 
 
-def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
+def list_importances(
+    accounts: Sequence[ReportData], names: Sequence[str]
+) -> dict[str, list[Importance]]:
     """Return the importance of each parameter in ``names`` by objective, from the completed trials of all sweeps.
 
     ``accounts`` has at least one sweep; all have the objectives of the first. The list of an objective is sorted,

@@ -28,7 +28,9 @@ class DetectionLimits:
 
         None if neither limit is known.
         """
-        return max((one for one in (self.by_seeds, self.by_examples) if one is not None), default=None)
+        return max(
+            (one for one in (self.by_seeds, self.by_examples) if one is not None), default=None
+        )
 
 
 def compute_detection_limits(ranking: Ranking, read: Tables, seeds: int) -> DetectionLimits:

@@ -83,7 +83,11 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
             if agreement is None:
                 found.append(RungRanks(metric, epoch, count, None, share=share))
             else:
-                found.append(RungRanks(metric, epoch, count, agreement.value, agreement.low, agreement.high, share))
+                found.append(
+                    RungRanks(
+                        metric, epoch, count, agreement.value, agreement.low, agreement.high, share
+                    )
+                )
     return tuple(found)
 
 

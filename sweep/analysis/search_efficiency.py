@@ -68,7 +68,12 @@ def find_best_by_budget(
     spent = np.asarray(costs, dtype=np.float64)
     budgets = np.linspace(0, spent.sum(), POINTS + 1)[1:]
     draws = np.random.default_rng(0)
-    runs = np.array([_find_best(losses, spent, draws.permutation(len(losses)), budgets) for _ in range(ORDERINGS)])
+    runs = np.array(
+        [
+            _find_best(losses, spent, draws.permutation(len(losses)), budgets)
+            for _ in range(ORDERINGS)
+        ]
+    )
     # The mean is over the orders in which something has completed.
     known = np.where(np.isfinite(runs), runs, np.nan)
     counts = np.isfinite(runs).sum(axis=0)
@@ -84,7 +89,9 @@ def find_best_by_budget(
     return BestByBudget(unit, *(tuple(column.tolist()) for column in columns))
 
 
-def compute_correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
+def compute_correlation(
+    one: Sequence[float] | Floats, other: Sequence[float] | Floats
+) -> Correlation | None:
     """Return Spearman's rank correlation of two lists of scores; None for fewer than three, or if one is constant.
 
     Both lists are equally long, without NaN. The 95 % interval is None for fewer than five scores, and if the ranks in
@@ -109,7 +116,9 @@ def compute_correlation(one: Sequence[float] | Floats, other: Sequence[float] | 
     return Correlation(count, value, math.tanh(middle - half), math.tanh(middle + half))
 
 
-def _find_best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats) -> Floats:
+def _find_best(
+    losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats
+) -> Floats:
     """Return for each budget the smallest loss among the configurations that are finished by then; infinite if none is.
 
     ``spent`` has the cost of each configuration, and ``order`` the order in which they are trained.
@@ -138,7 +147,9 @@ class RungPrediction:
 
     epoch: int
     correlation: Correlation | None
-    of_best: int | None  # the rank of the best configuration at this epoch, from 1; None if it has no score there
+    of_best: (
+        int | None
+    )  # the rank of the best configuration at this epoch, from 1; None if it has no score there
     configurations: int  # number of configurations with a score at this epoch
 
 
@@ -165,7 +176,9 @@ class SearchEfficiency:
     rungs: tuple[RungPrediction, ...]
 
 
-def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
+def measure_search_efficiency(
+    sweep: str, ranking: Ranking, read: Tables
+) -> SearchEfficiency | None:
     """Return the search efficiency of the sweep named ``sweep`` in a ranking.
 
     ``read`` has its tables, with the first objective of all epochs. Only trials of the search count. Returns None if it
@@ -194,12 +207,21 @@ def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> Sea
     for row in rows:
         costs["epochs"].append(float(sum(trial.epochs for trial in row.trials)))
         costs["hours"].append(sum(train_s[trial.trial] for trial in row.trials) / 3600)
-    budgets = tuple(find_best_by_budget(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
+    budgets = tuple(
+        find_best_by_budget(unit, losses, cost, one)
+        for unit, cost in costs.items()
+        if sum(cost) > 0
+    )
     place_of_rank = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([place_of_rank[row.rank] for row in done])
     # If no epoch comes before the last one, `epochs` is empty, and the one column of `means` is for the control only.
-    rungs = tuple(_measure_prediction(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
-    control = _measure_control(rows, losses, means[:, 0], complete, one)  # column 0 is the first epoch
+    rungs = tuple(
+        _measure_prediction(*looked, losses, complete)
+        for looked in zip(epochs, means.T, strict=False)
+    )
+    control = _measure_control(
+        rows, losses, means[:, 0], complete, one
+    )  # column 0 is the first epoch
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
 
@@ -260,7 +282,9 @@ def read_metric(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
     if name not in read.metrics.column_names:
         return curves
     columns = ("trial", "epoch", name)
-    trial, epoch, value = (reading.numbers(read.metrics, column, missing=math.nan) for column in columns)
+    trial, epoch, value = (
+        reading.numbers(read.metrics, column, missing=math.nan) for column in columns
+    )
     known = np.isin(epoch, epochs) & np.isfinite(value)
     curves[trial[known].astype(np.int64), np.searchsorted(epochs, epoch[known])] = value[known]
     return curves
@@ -280,7 +304,10 @@ def read_metric_at_units(read: Tables, metric: str, units: Sequence[int], length
     name = f"metric.{metric}"
     if name not in read.metrics.column_names or SHARE not in read.metrics.column_names:
         return curves
-    columns = [reading.numbers(read.metrics, column, missing=math.nan) for column in ("trial", "epoch", SHARE, name)]
+    columns = [
+        reading.numbers(read.metrics, column, missing=math.nan)
+        for column in ("trial", "epoch", SHARE, name)
+    ]
     table = np.column_stack(columns)
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     for trial in np.unique(table[:, 0]):
@@ -318,7 +345,9 @@ def _average_curves(rows: Sequence[RankedConfiguration], curves: Floats) -> Floa
     return means
 
 
-def _measure_prediction(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> RungPrediction:
+def _measure_prediction(
+    epoch: int, epoch_losses: Floats, losses: Floats, done: Places
+) -> RungPrediction:
     """Return how well the losses at an epoch predict the final losses.
 
     ``epoch_losses`` and ``losses`` have an entry per configuration. The correlation is over the completed ones,

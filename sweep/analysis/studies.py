@@ -19,7 +19,16 @@ from sweep.space import Space
 from sweep.space.domains import Domain, Tied
 from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started, TrialState, naming
+from sweep.store.ledger import (
+    Ended,
+    Interrupted,
+    Ledger,
+    Reopened,
+    Reported,
+    Started,
+    TrialState,
+    naming,
+)
 from sweep.store.sweep_info import Objectives
 
 if TYPE_CHECKING:
@@ -37,7 +46,9 @@ def of(folder: ResultsFolder) -> Study:
     from sweep.store import reading
 
     (first_metric, _), *_ = objectives(folder)
-    return convert_sweep(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first_metric}"]))
+    return convert_sweep(
+        folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first_metric}"])
+    )
 
 
 def convert_sweep(folder: ResultsFolder, read: Tables) -> Study:
@@ -82,7 +93,9 @@ def read_space(folder: ResultsFolder) -> Space | None:
     return parse_spec(info.spec_text, str(folder.info)).space
 
 
-def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
+def find_searched_parameters(
+    space: Space | None, seen: Sequence[Params]
+) -> dict[str, Domain | None]:
     """Return the parameters that are searched, with their domains, by name.
 
     ``seen`` has the parameters of the sweep's trials. If the space is unknown, return those of them that differ between
@@ -110,7 +123,9 @@ def read_studied_trials(sweep: Sweep, read: Tables, space: Space | None) -> Iter
             epochs=trial.epochs,
             by_epoch=by_epoch.get(trial.trial, {}),
             notes={
-                **make_trial_attributes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params),
+                **make_trial_attributes(
+                    space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params
+                ),
                 **list_marks(trial.note, starred=trial.starred),
             },
         )
@@ -217,7 +232,9 @@ class FollowedSweep:
         told = read_studied_trials(sweep, read, self._space)
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
         self._ledger = Ledger(keep_epochs=False)
-        self._ledger.trials = {one.trial: _make_state(one, self._told[one.trial]) for one in sweep.trials}
+        self._ledger.trials = {
+            one.trial: _make_state(one, self._told[one.trial]) for one in sweep.trials
+        }
         self._follower: LogReader | None = LogReader(self._folder, read.history.log_bytes)
         self._frozen: dict[int, FrozenTrial] = {}
         self._alive = self._folder.is_running()
@@ -228,10 +245,14 @@ class FollowedSweep:
         follower = self._follower
         changed: set[int] = set()
         while (events := follower.more() if follower else None) != []:
-            if events is None:  # the log was replaced, or an event was out of order at the last look
+            if (
+                events is None
+            ):  # the log was replaced, or an event was out of order at the last look
                 self._load()
                 return
-            self._follower = None  # if an event is out of order, the next look reads everything again
+            self._follower = (
+                None  # if an event is out of order, the next look reads everything again
+            )
             with naming(self._folder.log):
                 for event in events:
                     self._observe(event, changed)
@@ -240,7 +261,9 @@ class FollowedSweep:
         if alive != self._alive:
             self._alive = alive
             # running trials of a sweep that no process runs are WAITING
-            changed |= {number for number, told in self._told.items() if told.status is Status.RUNNING}
+            changed |= {
+                number for number, told in self._told.items() if told.status is Status.RUNNING
+            }
         self._convert_changed(changed)
 
     def _observe(self, event: Event, changed: set[int]) -> None:
@@ -263,12 +286,16 @@ class FollowedSweep:
                 self._told[trial.number] = self._add_epoch(self._told[trial.number], trial, report)
             case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end):
                 told = self._told[trial.number]
-                self._told[trial.number] = replace(told, status=trial.status, reason=trial.reason, ended=end.time)
+                self._told[trial.number] = replace(
+                    told, status=trial.status, reason=trial.reason, ended=end.time
+                )
             case _:
                 return
         changed.add(trial.number)
 
-    def _add_epoch(self, told: StudiedTrial, trial: TrialState, event: EpochReported) -> StudiedTrial:
+    def _add_epoch(
+        self, told: StudiedTrial, trial: TrialState, event: EpochReported
+    ) -> StudiedTrial:
         """Return a trial with another reported epoch."""
         objective = self.objectives[0][0]
         if objective in event.metrics:
@@ -288,7 +315,9 @@ class FollowedSweep:
     def _convert_all(self) -> None:
         """Choose for each parameter a distribution that contains the values of all trials, and convert all trials."""
         told = list(self._told.values())
-        self._domains: dict[str, Domain | None] = find_searched_parameters(self._space, [one.params for one in told])
+        self._domains: dict[str, Domain | None] = find_searched_parameters(
+            self._space, [one.params for one in told]
+        )
         self._axes: dict[str, Axis] = optuna_study.make_axes(self._domains, told)
         for number in self._told:
             self._convert(number)
@@ -316,7 +345,9 @@ class FollowedSweep:
     def _convert(self, number: int) -> None:
         """Convert a trial to Optuna's form."""
         metrics = [metric for metric, _ in self.objectives]
-        frozen = optuna_study.make_frozen_trial(self._told[number], self._axes, metrics, alive=self._alive)
+        frozen = optuna_study.make_frozen_trial(
+            self._told[number], self._axes, metrics, alive=self._alive
+        )
         frozen.number = number
         self._frozen[number] = frozen
 
@@ -335,4 +366,6 @@ def _make_state(trial: Trial, studied: StudiedTrial) -> TrialState:
         time=studied.started,
         role=trial.role,
     )
-    return TrialState(start, trial.status, trial.status_reason, epoch=trial.epochs, reported=trial.epochs)
+    return TrialState(
+        start, trial.status, trial.status_reason, epoch=trial.epochs, reported=trial.epochs
+    )

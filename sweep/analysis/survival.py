@@ -84,7 +84,12 @@ class Survival:
             epochs: epochs to train of each new trial.
         """
         whole = sum(self.share(done, of) for done, of in going)
-        return Prospect([self.epochs(*one) for one in going], whole, self.epochs(0, epochs), self.share(0, epochs))
+        return Prospect(
+            [self.epochs(*one) for one in going],
+            whole,
+            self.epochs(0, epochs),
+            self.share(0, epochs),
+        )
 
 
 def estimate_survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
@@ -150,17 +155,23 @@ def simulate_reports(
     used up. The trial's loss is ``loss + gain / epoch``, so its distance to other trials is constant. Each epoch takes
     ``epoch_s`` seconds. ``epochs``, not empty, are those that it reports, ascending; at the last one, it is complete.
     """
-    scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
+    scheduler.observe(
+        TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0)
+    )
     status, reason = Status.COMPLETED, ""
     for epoch in epochs:
         yield epoch
         metrics = {objective.name: objective.from_loss(loss + gain / epoch)}
-        report = EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=epoch * epoch_s, time_s=epoch_s)
+        report = EpochReported(
+            trial=trial, epoch=epoch, metrics=metrics, time=epoch * epoch_s, time_s=epoch_s
+        )
         stopped = scheduler.observe(report)
         if stopped is not None and epoch < epochs[-1]:
             status, reason = Status.PRUNED, stopped
             break
-    scheduler.observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, facts=Facts()))
+    scheduler.observe(
+        TrialEnded(trial=trial, status=status, reason=reason, time=0.0, facts=Facts())
+    )
 
 
 class Foresight:
@@ -176,7 +187,9 @@ class Foresight:
         self._epochs = epochs
         self._decisions = compute_decision_epochs(rule, epochs)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
-        self._gone: dict[int, tuple[int, int]] = {}  # of ended trials: epochs trained and epochs to train
+        self._gone: dict[
+            int, tuple[int, int]
+        ] = {}  # of ended trials: epochs trained and epochs to train
         self._timed = 0  # epochs, and the seconds that they took together
         self._timed_s = 0.0
         self._events = 0  # that concern the rule, so far
@@ -203,7 +216,9 @@ class Foresight:
         self._events += 1
         del self._gone[trial]
 
-    def prospect(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
+    def prospect(
+        self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]
+    ) -> Prospect:
         """Return how far the open trials ``going`` and ``waiting`` new ones are expected to train.
 
         ``going`` has, by trial, the pair (epochs trained, epochs to train); the result has them in this order. ``lost``
@@ -216,11 +231,16 @@ class Foresight:
             self._ends = {trial: done + left for (trial, (done, _)), left in of_each}
         new = self._prospect.waiting_left
         left = []
-        for trial, (done, _) in going.items():  # one that began after the rehearsal is expected to train as a new one
+        for trial, (
+            done,
+            _,
+        ) in going.items():  # one that began after the rehearsal is expected to train as a new one
             left.append(max(self._ends.get(trial, new) - done, 0.0))
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
-    def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
+    def _rehearse(
+        self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]
+    ) -> Prospect:
         """Rehearse the rest of the sweep several times with random losses; return the means of the results."""
         # It imports NumPy, which a live view does not need at import
         from sweep.schedulers.early_termination import build_scheduler
@@ -228,9 +248,13 @@ class Foresight:
         numbers = random.Random(0)
         started = len(self._gone) + len(going)
         failed = [*lost.elements()]
-        gone = dict([*self._gone.items()][:: len(self._gone) // MOST + 1])  # every n-th ended trial, at most `MOST`
+        gone = dict(
+            [*self._gone.items()][:: len(self._gone) // MOST + 1]
+        )  # every n-th ended trial, at most `MOST`
         seen = gone | {**going}
-        coming = min(max(waiting, 1), MOST)  # one at least, because the result is about a new trial in any case
+        coming = min(
+            max(waiting, 1), MOST
+        )  # one at least, because the result is about a new trial in any case
         reports = (len(seen) + coming) * max(len(self._decisions), 1)
         rehearsals = max(min(REHEARSALS, REPORTS // reports), 1)
         left = dict.fromkeys(going, 0.0)
@@ -238,14 +262,18 @@ class Foresight:
         for _ in range(rehearsals):
             scheduler = build_scheduler(self._rule, self._objective, self._epochs)
             losses = self._draw_losses(seen, numbers)
-            for trial in sorted(seen, key=lambda trial: -losses[trial]):  # worst first, so that the rule stops none
+            for trial in sorted(
+                seen, key=lambda trial: -losses[trial]
+            ):  # worst first, so that the rule stops none
                 self._train(scheduler, trial, losses[trial], range(1, seen[trial][0] + 1))
             for trial, (done, of) in going.items():
                 end = self._train(scheduler, trial, losses[trial], range(done + 1, of + 1))
                 left[trial] += max(end - done, 0) / rehearsals
                 whole += end >= of
             for trial in range(started, started + coming):
-                if numbers.random() * started < len(failed):  # it fails, as the same share of the real ones did
+                if numbers.random() * started < len(
+                    failed
+                ):  # it fails, as the same share of the real ones did
                     of = numbers.choice(failed)
                 else:
                     of = self._epochs
@@ -253,7 +281,12 @@ class Foresight:
                 coming_epochs += end
                 coming_whole += end >= self._epochs
         simulated = coming * rehearsals
-        return Prospect([*left.values()], whole / rehearsals, coming_epochs / simulated, coming_whole / simulated)
+        return Prospect(
+            [*left.values()],
+            whole / rehearsals,
+            coming_epochs / simulated,
+            coming_whole / simulated,
+        )
 
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
         """Train a simulated trial; return the last epoch in ``epochs`` that it reports, 0 if ``epochs`` is empty.
@@ -264,12 +297,18 @@ class Foresight:
             return 0
         reports = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), epochs[-1]]
         epoch_s = self._timed_s / max(self._timed, 1)
-        simulated = simulate_reports(scheduler, self._objective, trial, loss, reports, epoch_s=epoch_s, gain=GAIN)
+        simulated = simulate_reports(
+            scheduler, self._objective, trial, loss, reports, epoch_s=epoch_s, gain=GAIN
+        )
         return max(simulated, default=0)
 
-    def _draw_losses(self, trials: Mapping[int, tuple[int, int]], numbers: random.Random) -> dict[int, float]:
+    def _draw_losses(
+        self, trials: Mapping[int, tuple[int, int]], numbers: random.Random
+    ) -> dict[int, float]:
         """Return a random loss from 0 to 1 for each trial, in the order of the observed losses if known."""
         drawn = {trial: numbers.random() for trial in trials}
-        known = sorted((trial for trial in trials if trial in self._losses), key=self._losses.__getitem__)
+        known = sorted(
+            (trial for trial in trials if trial in self._losses), key=self._losses.__getitem__
+        )
         # the same draws, exchanged among the trials whose losses are known so that they have the order of these
         return drawn | dict(zip(known, sorted(drawn[trial] for trial in known), strict=True))

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweep.events import Role
-from sweep.space.domains import Domain, Range, Tied, contains, get_domain_bounds, get_quantum, list_choices
+from sweep.space.domains import (
+    Domain,
+    Range,
+    Tied,
+    contains,
+    get_domain_bounds,
+    get_quantum,
+    list_choices,
+)
 from sweep.text import counted
 
 if TYPE_CHECKING:
@@ -90,7 +98,9 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
         )
         widened = _find_last_widening(sweep)
         without = _count_chosen_before(searched, widened)
-        if widened == sweep.space_changes:  # all that were chosen before the last change lack its values
+        if (
+            widened == sweep.space_changes
+        ):  # all that were chosen before the last change lack its values
             told += ", and had no chance of the new values"
         elif widened:
             told += f", and {without} had no chance of the new values"

@@ -45,7 +45,9 @@ class Trial(Struct, frozen=True, kw_only=True):
     parent_epoch: int | None = None  # the last epoch that it has from its parent
     data: str | None = None  # fingerprint of the data
     data_reads: str | None = None  # see `Facts.data_reads`
-    accumulate: int | None = None  # micro-batches that each batch was split into after running out of memory
+    accumulate: int | None = (
+        None  # micro-batches that each batch was split into after running out of memory
+    )
     space_version: int = 0  # how often the space had been changed when its configuration was chosen
     enqueued_by: str | None = None  # who added its configuration; None if sweep has chosen it
     starred: bool = False  # by a person
@@ -108,7 +110,9 @@ def read_sweep(folder: ResultsFolder) -> Sweep:
     return make_sweep(folder, reading.read_tables(folder, metrics=()))
 
 
-def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "", *, as_logged: bool = False) -> Sweep:
+def make_sweep(
+    folder: ResultsFolder, read_tables: Tables, name: str = "", *, as_logged: bool = False
+) -> Sweep:
     """Return the sweep in a folder, made from tables that were read; ``name`` replaces its own name.
 
     If no process runs the sweep, trials that have not ended are interrupted: its process was killed. With
@@ -138,7 +142,9 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "", *, as
         else:
             nulls_of_group = None
         below.append(_make_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
-    single = (columns[name] for name in _SINGLE)  # with `below`, the values of a row are in the order of `_FIELDS`
+    single = (
+        columns[name] for name in _SINGLE
+    )  # with `below`, the values of a row are in the order of `_FIELDS`
     trials = tuple(_make_trial(row) for row in zip(*single, *below, strict=True))
     info = folder.read_info()
     cost = reading.total(read_tables.trials, COST)
@@ -181,7 +187,10 @@ def _make_trial(row: Sequence[object]) -> Trial:
 
 
 def _make_mappings(
-    columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int, nulls: Sequence[object] | None = None
+    columns: Mapping[str, Sequence[object]],
+    names: Sequence[str],
+    count: int,
+    nulls: Sequence[object] | None = None,
 ) -> Sequence[object]:
     """Return for each of ``count`` rows a dict of its values in the columns ``names``, by the name without its prefix.
 

@@ -98,7 +98,9 @@ def _describe_overestimate(found: Confirmation) -> str:
         return ""
     told = f"Its {found.metric} was {score(best.selected)} in the search and is {score(best.mean)} with fresh seeds"
     if found.metric in best.tested or _remove_val_prefix(found.metric) in best.tested:
-        tested = best.tested.get(_remove_val_prefix(found.metric), best.tested.get(found.metric, 0.0))
+        tested = best.tested.get(
+            _remove_val_prefix(found.metric), best.tested.get(found.metric, 0.0)
+        )
         told += f", {score(tested)} on the test data"
     gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
     if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):  # equal, but for rounding
@@ -166,7 +168,9 @@ def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
     for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
         if one.data is not None and one.data_reads is not None:
             seen.setdefault(one.data_reads, {}).setdefault(one.data, []).append(one)
-    states = max(seen.values(), key=len, default={})  # trials by fingerprint, where there are the most fingerprints
+    states = max(
+        seen.values(), key=len, default={}
+    )  # trials by fingerprint, where there are the most fingerprints
     if len(states) < 2:
         return ""
     several = len({one.sweep for found in states.values() for one in found}) > 1
@@ -259,7 +263,9 @@ def _compare_with_baseline(ranking: Ranking) -> str:
         why = "may be luck"
     else:
         why = "nothing tells from luck yet; python -m sweep confirm would"
-    return f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
+    return (
+        f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
+    )
 
 
 def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
@@ -298,13 +304,16 @@ def _describe_front(ranking: Ranking) -> str:
     names = " and ".join(metric for metric, _ in ranking.objectives)
     if len(rows) == 1:
         alone = _name_configuration(rows[0], ranking)
-        return f"{alone} is best in {names} at once, of {of} configurations that completed." + _describe_dominated(
-            ranking
+        return (
+            f"{alone} is best in {names} at once, of {of} configurations that completed."
+            + _describe_dominated(ranking)
         )
     ends = []
     for at, (metric, goal) in enumerate(ranking.objectives):
         best = min(rows, key=lambda row: objective(metric, goal).to_loss(row.scores[at].mean))
-        ends.append(f"{metric} {score(best.scores[at].mean)} with {_name_configuration(best, ranking)}")
+        ends.append(
+            f"{metric} {score(best.scores[at].mean)} with {_name_configuration(best, ranking)}"
+        )
     return (
         f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
         f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}."
@@ -340,7 +349,9 @@ def _describe_best(ranking: Ranking) -> str:
     best = ranking.best[0]
     top = best.scores[0]
     seeds = len(top.values)
-    reached = f"The best was {_name_configuration(best, ranking)} with {top.metric} {score(top.mean)}"
+    reached = (
+        f"The best was {_name_configuration(best, ranking)} with {top.metric} {score(top.mean)}"
+    )
     if seeds > 1:
         reached += f" on average over {seeds} {_name_trainings(best)}{_describe_interval(top)}"
     if best.completed < 1:
@@ -352,7 +363,9 @@ def _describe_best(ranking: Ranking) -> str:
     return f"{reached}. {_compare_with_others(best, others, ranking)}"
 
 
-def _compare_with_others(best: RankedConfiguration, others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
+def _compare_with_others(
+    best: RankedConfiguration, others: Sequence[RankedConfiguration], ranking: Ranking
+) -> str:
     """Return a sentence on whether the best configuration is better than the others."""
     if not others:
         return "No other configuration completed to compare it with."
@@ -369,11 +382,17 @@ def _compare_with_others(best: RankedConfiguration, others: Sequence[RankedConfi
         who = _describe_share(ties, others)
         verb = "ties" if len(ties) == 1 else "tie"
         tie = f"{who[0].upper()}{who[1:]} {verb} with it"
-        parts.append(f"{tie}, for luck could explain the difference: {_describe_nearest(ties, ranking)}.")
+        parts.append(
+            f"{tie}, for luck could explain the difference: {_describe_nearest(ties, ranking)}."
+        )
     if worse:
-        parts.append(f"It is better than {_describe_share(worse, others)}: {_describe_nearest(worse, ranking)}.")
+        parts.append(
+            f"It is better than {_describe_share(worse, others)}: {_describe_nearest(worse, ranking)}."
+        )
     if undecided:
-        parts.append(f"On {_describe_share(undecided, others)} there is no verdict: {_join_reasons(undecided)}.")
+        parts.append(
+            f"On {_describe_share(undecided, others)} there is no verdict: {_join_reasons(undecided)}."
+        )
     return " ".join(parts)
 
 
@@ -420,13 +439,19 @@ def _describe_nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> 
         return f"{named} has the same mean"
     known = []
     if row.difference_low is not None and row.difference_high is not None:
-        known.append(f"95 % interval {_format_interval(row.difference, row.difference_low, row.difference_high)}")
+        known.append(
+            f"95 % interval {_format_interval(row.difference, row.difference_low, row.difference_high)}"
+        )
     if row.p_adjusted is not None:
         known.append(f"p = {row.p_adjusted:.2g}")
-    return f"{named} is {abs(row.difference):.2g} behind" + (f" ({', '.join(known)})" if known else "")
+    return f"{named} is {abs(row.difference):.2g} behind" + (
+        f" ({', '.join(known)})" if known else ""
+    )
 
 
-def _describe_share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
+def _describe_share(
+    rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]
+) -> str:
     """Return in words which part of ``others`` the rows are, such as "all 4 others"."""
     if len(others) == 1:
         return "the other configuration"
@@ -576,7 +601,9 @@ def _may_pause(sweep: Sweep) -> bool:
 
 def _count_paused_trials(sweep: Sweep) -> int:
     """Return the number of paused trials, from the log: the tables only say that they are interrupted."""
-    if not _may_pause(sweep) or all(trial.status is not Status.INTERRUPTED for trial in sweep.trials):
+    if not _may_pause(sweep) or all(
+        trial.status is not Status.INTERRUPTED for trial in sweep.trials
+    ):
         return 0  # without reading the log
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(sweep.folder.log):

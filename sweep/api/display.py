@@ -20,7 +20,9 @@ def line(sweeps: Sequence[Sweep]) -> str:
 
     An example is ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``.
     """
-    return printable("\n".join(f"<sweep {one.name}: {'; '.join(_list_facts(one))}>" for one in sweeps))
+    return printable(
+        "\n".join(f"<sweep {one.name}: {'; '.join(_list_facts(one))}>" for one in sweeps)
+    )
 
 
 def html(sweeps: Sequence[Sweep]) -> str:
@@ -29,7 +31,8 @@ def html(sweeps: Sequence[Sweep]) -> str:
     Sweeps with different objectives have no ranking.
     """
     heads = "".join(
-        f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_list_facts(one)))}</div>" for one in sweeps
+        f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_list_facts(one)))}</div>"
+        for one in sweeps
     )
     return f"<div>{heads}{''.join(_format_ranking(sweeps))}</div>"
 
@@ -45,9 +48,14 @@ def _list_facts(one: Sweep) -> Iterator[str]:
         return
     row = ranking.best[0]
     found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
-    what = f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
+    what = (
+        f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
+    )
     told = f" ({verdict.describe_verdict(row, ranking)})" if len(row.trials) > 1 else ""
-    yield f"{what} {found}, trial {row.trials[0].trial} {format_settings(row.params, ranking.varying)}".rstrip() + told
+    yield (
+        f"{what} {found}, trial {row.trials[0].trial} {format_settings(row.params, ranking.varying)}".rstrip()
+        + told
+    )
 
 
 def _format_ranking(sweeps: Sequence[Sweep]) -> Iterator[str]:

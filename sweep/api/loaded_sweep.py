@@ -66,7 +66,11 @@ def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
     order = of_trials[by] if isinstance(by, str) else pd.MultiIndex.from_frame(of_trials[by])
     wide = wide.reindex(columns=order)
     wide.columns.names = [by] if isinstance(by, str) else by
-    return wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch") if len(wide) else wide
+    return (
+        wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch")
+        if len(wide)
+        else wide
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,7 +85,9 @@ class LoadedSweep:
     trials: Frame
     metrics: Frame
     _tables: Sequence[Tables] = field(repr=False)
-    _trainable: object = None  # the class or function that this process ran, if no module contains it
+    _trainable: object = (
+        None  # the class or function that this process ran, if no module contains it
+    )
 
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
@@ -99,7 +105,10 @@ class LoadedSweep:
         """The content of sweep.json: the resolved sweep file and where it ran. For several sweeps a dict by name."""
         if len(self.folders) == 1:
             return dict(self.folders[0].read_info().content)
-        return {name: dict(folder.read_info().content) for name, folder in name_uniquely(self.folders).items()}
+        return {
+            name: dict(folder.read_info().content)
+            for name, folder in name_uniquely(self.folders).items()
+        }
 
     def ranking(self) -> Ranking:
         """Return all configurations, best first, with the statistics of their repeats.
@@ -180,7 +189,11 @@ class LoadedSweep:
             raise folder.make_no_trial_error(trial, there)
         rows = []
         for step in lineage_of(trials, trial):
-            row: dict[str, object] = {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
+            row: dict[str, object] = {
+                "trial": step.trial,
+                "first_epoch": step.first,
+                "last_epoch": step.last,
+            }
             for name, value in step.params.items():
                 row[f"param.{name}"] = value
             rows.append(row)
@@ -198,7 +211,11 @@ class LoadedSweep:
         return studies.convert_sweep(folder, self._tables[0])
 
     def model(
-        self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None
+        self,
+        trial: int | None = None,
+        epoch: int | Literal["best", "last"] = "last",
+        *,
+        trainable: object = None,
     ) -> Any:
         """Return the Keras model of a trial with its weights.
 
@@ -211,7 +228,10 @@ class LoadedSweep:
         from sweep.api.trainables import model
 
         return model(
-            self._get_only_folder("model()"), trial, epoch, self._trainable if trainable is None else trainable
+            self._get_only_folder("model()"),
+            trial,
+            epoch,
+            self._trainable if trainable is None else trainable,
         )
 
     def confirm(
@@ -230,8 +250,13 @@ class LoadedSweep:
         """
         from sweep.api.running import confirm
 
-        folder, given = self._get_only_folder("confirm()").path, self._trainable if trainable is None else trainable
-        return confirm(folder, seeds=seeds, finalists=finalists, budget=budget, trainable=given, **how)
+        folder, given = (
+            self._get_only_folder("confirm()").path,
+            self._trainable if trainable is None else trainable,
+        )
+        return confirm(
+            folder, seeds=seeds, finalists=finalists, budget=budget, trainable=given, **how
+        )
 
     def retrain(
         self,
@@ -252,7 +277,10 @@ class LoadedSweep:
         """
         from sweep.api.running import retrain
 
-        folder, given = self._get_only_folder("retrain()").path, self._trainable if trainable is None else trainable
+        folder, given = (
+            self._get_only_folder("retrain()").path,
+            self._trainable if trainable is None else trainable,
+        )
         return retrain(
             folder,
             trial=trial,
@@ -323,7 +351,9 @@ class LoadedSweep:
             return self.folders[0]
         names = [*name_uniquely(self.folders)]
         hint = f"load one of them, as in sweep.load({names[0]!r}).{what}"
-        raise InputError.one(what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint)
+        raise InputError.one(
+            what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint
+        )
 
     def __repr__(self) -> str:
         return line(self.sweeps)

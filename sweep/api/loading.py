@@ -32,7 +32,9 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
         raise InputError.one("load", "no path is given", "name one sweep or more")
-    found = (folder for one in names for folder in _find_results_folders(find_local_folder(results), one))
+    found = (
+        folder for one in names for folder in _find_results_folders(find_local_folder(results), one)
+    )
     return load_folders([*name_uniquely(found).values()])
 
 
@@ -42,7 +44,9 @@ def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     If there are several folders, the frames have a column ``sweep``. Raises `StoreError` if a sweep is damaged.
     """
     tables = [reading.read_tables(folder) for folder in folders]
-    needed = [_drop_unneeded_metrics(folder, one) for folder, one in zip(folders, tables, strict=True)]
+    needed = [
+        _drop_unneeded_metrics(folder, one) for folder, one in zip(folders, tables, strict=True)
+    ]
     trials = [one.trials.to_pandas() for one in tables]
     metrics = [one.metrics.to_pandas() for one in tables]
     if len(folders) > 1:  # only then is the column needed
@@ -60,7 +64,9 @@ def _join_frames(frames: Sequence[Frame]) -> Frame:
     if len(frames) == 1:
         return frames[0]
     # pd.concat turns True into 1 if another frame's column has integers.
-    kept = [one.astype(dict.fromkeys(one.columns[one.dtypes == "bool"], "object")) for one in frames]
+    kept = [
+        one.astype(dict.fromkeys(one.columns[one.dtypes == "bool"], "object")) for one in frames
+    ]
     return pd.concat(kept, ignore_index=True).infer_objects()
 
 
@@ -69,8 +75,15 @@ def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:
 
     They are trial, epoch and the first objective.
     """
-    wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1])}
-    return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
+    wanted = {
+        "trial",
+        "epoch",
+        *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1]),
+    }
+    return replace(
+        tables,
+        metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]),
+    )
 
 
 def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:

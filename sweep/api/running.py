@@ -26,7 +26,14 @@ from sweep import spec as specs
 from sweep.api import LoadedSweep, trainables
 from sweep.api.loading import load_folders
 from sweep.api.trainables import NamedTrainable, claim_process, kept_process
-from sweep.errors import InputError, InterruptedByUser, Problem, StoppedAtOnce, StoreError, SweepError
+from sweep.errors import (
+    InputError,
+    InterruptedByUser,
+    Problem,
+    StoppedAtOnce,
+    StoreError,
+    SweepError,
+)
 from sweep.events import Event
 from sweep.export import create_followers
 from sweep.render.live import LiveView, on_terminal
@@ -144,20 +151,35 @@ class NotebookView:
         lines = [printable(text) for text in self._said]
         with self._lock:
             picture = (
-                as_html(self._watching.lines(Frame(width=WIDTH, height=HEIGHT))) if self._thread is not None else ""
+                as_html(self._watching.lines(Frame(width=WIDTH, height=HEIGHT)))
+                if self._thread is not None
+                else ""
             )
-        self._draw(f'<pre style="opacity:.7">{escape(chr(10).join(lines))}</pre>{picture}' if lines else picture)
+        self._draw(
+            f'<pre style="opacity:.7">{escape(chr(10).join(lines))}</pre>{picture}'
+            if lines
+            else picture
+        )
 
 
 def as_html(lines: Sequence[Text]) -> str:
     """Convert styled lines of a terminal to HTML; lines are cut off after 100 characters."""
     console = Console(
-        file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, force_jupyter=False, color_system="256"
+        file=io.StringIO(),
+        record=True,
+        width=WIDTH,
+        force_terminal=True,
+        force_jupyter=False,
+        color_system="256",
     )
     for line in lines:
         console.print(line, no_wrap=True, overflow="ellipsis")
-    style = "line-height:normal;font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace"
-    return console.export_html(inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>')
+    style = (
+        "line-height:normal;font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace"
+    )
+    return console.export_html(
+        inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>'
+    )
 
 
 def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
@@ -233,9 +255,14 @@ def run(
             own = what.get("trainable")
             if given is None and own is not None and not isinstance(own, str):
                 given = trainables.accept_trainable(own)
-            what = {**what, "name": name or what.get("name") or _choose_free_name(given, what, place)}
+            what = {
+                **what,
+                "name": name or what.get("name") or _choose_free_name(given, what, place),
+            }
         # not raised yet, so that the mistakes of the sweep file are reported together with these
-        wrong = list(_list_wrong_counts(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
+        wrong = list(
+            _list_wrong_counts(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus)
+        )
         changes = [*make_assignments(set), *_format_set_options(run_cap=run_cap, name=name)]
         try:
             spec, text, where, folders = _read_sweep(what, given, changes)
@@ -244,13 +271,17 @@ def run(
         if wrong:
             raise InputError(wrong)
         given = given or trainables.find_resumed_trainable(spec.trainable)
-        source = trainables.inspect_and_check(given, spec, where, folders, here=options.address is None)
+        source = trainables.inspect_and_check(
+            given, spec, where, folders, here=options.address is None
+        )
         spec = checking.adapt_to_source(spec, source)
         notes = checking.list_notes(spec, source)
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = make_viewer_here(spec, notes, options)
         return _run_session(
-            lambda: session.run_sweep(training, text, place, options, view), ResultsFolder(place / spec.name), given
+            lambda: session.run_sweep(training, text, place, options, view),
+            ResultsFolder(place / spec.name),
+            given,
         )
 
 
@@ -299,7 +330,9 @@ def confirm(
     options = replace(_make_options("confirm", how), confirming=True)
     require_locks()
     with claim_process():
-        _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
+        _refuse_wrong_counts(
+            max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists
+        )
         reopened = resuming.reopen_to_confirm(
             find_local_folder(results, "results"), str(name), seeds, finalists, budget
         )
@@ -336,7 +369,12 @@ def retrain(
         made = retraining.prepare_retraining(
             folder,
             RetrainingOptions(
-                trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=make_assignments(set)
+                trial=trial,
+                epochs=epochs,
+                seeds=seeds,
+                all_data=all_data,
+                name=into,
+                assignments=make_assignments(set),
             ),
         )
         given = trainables.accept_trainable(made.spec.trainable if trainable is None else trainable)
@@ -344,7 +382,9 @@ def retrain(
             replace(made.spec, trainable=given.target),
             _list_import_folders(made.sweep.import_folders, given),
         )
-        source = trainables.inspect_and_check(given, spec, "retrain", folders, here=options.address is None)
+        source = trainables.inspect_and_check(
+            given, spec, "retrain", folders, here=options.address is None
+        )
         if all_data:
             retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
@@ -372,11 +412,19 @@ def _resume_session(reopened: ResumableSweep, trainable: object, how: Options) -
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.accept_trainable(reopened.spec.trainable if trainable is None else trainable)
     folders = _list_import_folders(reopened.import_folders, given)
-    reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
+    reopened = replace(
+        reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders
+    )
     where = str(reopened.folder.info)
-    source = trainables.inspect_and_check(given, reopened.spec, where, folders, here=how.address is None)
+    source = trainables.inspect_and_check(
+        given, reopened.spec, where, folders, here=how.address is None
+    )
     view = make_viewer_here(reopened.spec, (), how)
-    return _run_session(lambda: session.resume_sweep(reopened, source, how, view, given.itself), reopened.folder, given)
+    return _run_session(
+        lambda: session.resume_sweep(reopened, source, how, view, given.itself),
+        reopened.folder,
+        given,
+    )
 
 
 def _read_sweep(
@@ -394,11 +442,15 @@ def _read_sweep(
         return spec, text, str(path), _list_import_folders(sweep_files.import_folders(path), given)
     if not isinstance(what, Mapping):
         raise InputError.one(
-            "sweep.run", f"got {shortened(repr(what), 60)}", "expected a sweep file or a mapping with its content"
+            "sweep.run",
+            f"got {shortened(repr(what), 60)}",
+            "expected a sweep file or a mapping with its content",
         )
     content = {**what, "trainable": given.target} if given else what
     spec = specs.make_spec(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
-    text = json.dumps({key: value for key, value in spec.to_json_dict().items() if value is not None}, indent=2)
+    text = json.dumps(
+        {key: value for key, value in spec.to_json_dict().items() if value is not None}, indent=2
+    )
     return spec, text + "\n", _SOURCE, _list_import_folders((Path.cwd(),), given)
 
 
@@ -433,7 +485,9 @@ def _refuse_wrong_counts(**counts: int | None) -> None:
 def _list_wrong_counts(**counts: int | None) -> Iterator[Problem]:
     """Yield a problem for each option, by its name, that is neither None nor a whole number from 1."""
     for name, value in counts.items():
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 1
+        ):
             yield Problem(name, f"{value!r}, expected a whole number from 1")
 
 
@@ -446,7 +500,9 @@ def make_assignments(given: Settings) -> list[str]:
     if isinstance(given, Mapping):
         return _format_assignments(given)
     if isinstance(given, str):
-        raise InputError.one("set", f"{given!r} is a text", 'expected a mapping, as in set={"epochs": 5}')
+        raise InputError.one(
+            "set", f"{given!r} is a text", 'expected a mapping, as in set={"epochs": 5}'
+        )
     return list(map(str, given))
 
 
@@ -455,7 +511,9 @@ def _format_assignments(values: Mapping[str, object]) -> list[str]:
     try:
         return [f"{key}={json.dumps(value)}" for key, value in values.items()]
     except (TypeError, ValueError) as error:
-        raise InputError.one("set", str(error), "expected values that a sweep file can hold") from None
+        raise InputError.one(
+            "set", str(error), "expected values that a sweep file can hold"
+        ) from None
 
 
 def _format_set_options(**values: object) -> list[str]:
@@ -475,10 +533,16 @@ def _make_options(function: str, how: How) -> Options:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
     given: dict[str, Any] = {name: value for name, value in how.items() if name != "tensorboard"}
     given["address"] = how.get("address") or os.environ.get("RAY_ADDRESS") or None
-    return Options(**given, followers=create_followers(tensorboard=how.get("tensorboard", False)), embedded=True)
+    return Options(
+        **given,
+        followers=create_followers(tensorboard=how.get("tensorboard", False)),
+        embedded=True,
+    )
 
 
-def _run_session(drive: Callable[[], Outcome], folder: ResultsFolder, given: NamedTrainable) -> LoadedSweep:
+def _run_session(
+    drive: Callable[[], Outcome], folder: ResultsFolder, given: NamedTrainable
+) -> LoadedSweep:
     """Run a session by calling ``drive``, and return its results together with its trainable.
 
     ``folder`` is the sweep's folder, for messages. Raises KeyboardInterrupt if it was interrupted, StoreError if its
@@ -489,7 +553,9 @@ def _run_session(drive: Callable[[], Outcome], folder: ResultsFolder, given: Nam
         try:
             outcome = drive()
         except (InterruptedByUser, StoppedAtOnce) as error:
-            raise KeyboardInterrupt(f"{error}; {again if folder.info.exists() else 'start it again'}") from None
+            raise KeyboardInterrupt(
+                f"{error}; {again if folder.info.exists() else 'start it again'}"
+            ) from None
     if outcome.fault:
         raise StoreError(f"{outcome.fault}; {again}")
     if outcome.interrupted:

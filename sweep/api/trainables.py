@@ -45,14 +45,18 @@ def accept_trainable(trainable: object) -> NamedTrainable:
     if isinstance(trainable, str):
         return find_resumed_trainable(trainable)
     # an identifier, as in a sweep file, also for a lambda; an object that can be called has the name of its class
-    name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
+    name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip(
+        "0123456789"
+    )
     try:
         make_trainable_factory(trainable, name)
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
     target = get_import_target(trainable)
     folder = _find_import_folder(target.partition(":")[0]) if target else None
-    if target and folder != Path():  # else a worker could not import it, and it is sent to the workers itself
+    if (
+        target and folder != Path()
+    ):  # else a worker could not import it, and it is sent to the workers itself
         return NamedTrainable(target, folders=(folder,) if folder else ())
     return NamedTrainable(f"{HERE}:{name}", trainable)
 
@@ -73,7 +77,9 @@ def find_resumed_trainable(target: str) -> NamedTrainable:
     return NamedTrainable(target, itself)
 
 
-def inspect_and_check(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
+def inspect_and_check(
+    given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool
+) -> Source:
     """Return the source of a trainable, after checking the sweep against it as the command line does.
 
     ``where`` names the sweep file in messages; the trainable's module is searched in ``folders``. ``here`` says whether
@@ -122,7 +128,11 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
             warnings.warn(f"{kept.where}: {note}", stacklevel=4)
         make = getattr(restored.trainable, "trained_model", None)
         if make is None:
-            kind = "a function" if isinstance(restored.trainable, FunctionTrainable) else "no KerasTrainable"
+            kind = (
+                "a function"
+                if isinstance(restored.trainable, FunctionTrainable)
+                else "no KerasTrainable"
+            )
             what = f"{given.target} is {kind}, and sweep knows no model of it"
             raise InputError.one(kept.where, what, f"what it saved is in {kept.checkpoint}")
         return make()
@@ -138,7 +148,9 @@ def claim_process() -> Iterator[None]:
     Raises InputError at once if another sweep is running.
     """
     if not _running.acquire(blocking=False):
-        raise InputError.one("sweep.run", "a sweep is running in this process", "wait for it, or use another process")
+        raise InputError.one(
+            "sweep.run", "a sweep is running in this process", "wait for it, or use another process"
+        )
     try:
         yield
     finally:

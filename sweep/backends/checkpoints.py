@@ -100,7 +100,9 @@ def ensure_local(results_folder: Path, checkpoint: Path) -> None:
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)
         # Each step of the iteration copies one checkpoint, later ones first, until this one was copied.
-        next((path for path in fetch_checkpoints(results_folder, trial) if path == checkpoint), None)
+        next(
+            (path for path in fetch_checkpoints(results_folder, trial) if path == checkpoint), None
+        )
 
 
 def list_names(results_folder: Path, trial: int) -> list[str]:
@@ -124,7 +126,9 @@ def list_trials(results_folder: Path) -> set[int]:
     if stored is not None:
         return stored.list_trials()
     found = (path.parent.name for path in (results_folder / "checkpoints").glob("[0-9]*/epoch-*"))
-    return {int(name) for name in found if name.isdecimal()}  # not a copy that somebody has made, such as 00003-old
+    return {
+        int(name) for name in found if name.isdecimal()
+    }  # not a copy that somebody has made, such as 00003-old
 
 
 def list_trials_with_files(results_folder: Path) -> set[int]:
@@ -171,12 +175,16 @@ def begin_checkpoint(
             if write is not None:
                 write()
             _write_manifest(aside, manifest)
-            shutil.rmtree(final, ignore_errors=True)  # an earlier one of this epoch, which could not be restored
+            shutil.rmtree(
+                final, ignore_errors=True
+            )  # an earlier one of this epoch, which could not be restored
             aside.rename(final)
         trim(folder, keep)
         return final
 
-    shutil.rmtree(aside, ignore_errors=True)  # left by a checkpoint that was begun and never completed
+    shutil.rmtree(
+        aside, ignore_errors=True
+    )  # left by a checkpoint that was begun and never completed
     aside.mkdir(parents=True)
     with removed_if_it_fails(aside):
         return partial(finish, save(aside))
@@ -206,7 +214,9 @@ def trim(folder: Path, keep: int) -> None:
     deleted too. What cannot be deleted is left.
     """
     newest = _sort_newest_first(folder)
-    spared = select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
+    spared = select_kept(
+        [path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep
+    )
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)
@@ -326,7 +336,12 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
     ValueError if a report or the inputs are unreadable.
     """
     match about:
-        case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
+        case {
+            "epoch": int(epoch),
+            "accumulate": int(accumulate),
+            "reports": list(lines),
+            "loss": loss,
+        }:
             events = [decode(str(line).encode()) for line in lines]
             reports = tuple(event for event in events if isinstance(event, EpochReported))
             inputs = about.get("inputs")  # releases before 0.1 kept none
@@ -334,7 +349,9 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
             return Manifest(
                 epoch,
                 accumulate,
-                loss if isinstance(loss, float) else math.inf,  # JSON has no infinity, `_write_manifest` writes null
+                loss
+                if isinstance(loss, float)
+                else math.inf,  # JSON has no infinity, `_write_manifest` writes null
                 reports,
                 None if inputs is None else msgspec.convert(inputs, Inputs),
                 trained_s if isinstance(trained_s, float) else 0.0,
@@ -401,7 +418,9 @@ class Saver:
         self.best = min([self.best, *losses])
         if since_s >= self.every_s:
             return True
-        is_better = losses[-1] == self.best < before  # only the state after the last epoch can be saved
+        is_better = (
+            losses[-1] == self.best < before
+        )  # only the state after the last epoch can be saved
         cheap_after_s = max(self.pause_s, self._took_s / SAVING_SHARE)
         return is_better and since_s >= cheap_after_s
 
@@ -416,7 +435,9 @@ class Saver:
             return
         began = time.monotonic()
         with raising_disk_faults():
-            write = self._make_uploading_write(begin_checkpoint(self.folder, manifest, trainable.save, self.keep))
+            write = self._make_uploading_write(
+                begin_checkpoint(self.folder, manifest, trainable.save, self.keep)
+            )
             self.epoch = manifest.epoch
             self._at = time.monotonic()
             if beside:
@@ -521,9 +542,13 @@ class CheckpointKeeper:
         self._most_bytes = spec.checkpoint.space_gb * GB
         self._kept: list[_KeptCheckpoints] = []  # best first
         self._ended: set[int] = set()  # ended trials whose checkpoints were deleted
-        self._past = list_trials_with_files(folder)  # trials that had checkpoints before this session
+        self._past = list_trials_with_files(
+            folder
+        )  # trials that had checkpoints before this session
         self._recalled: dict[int, Ended] = {}  # by trial in `_past`: its last logged end
-        self._later: list[tuple[float, int]] = []  # completed trials for which the store was unavailable
+        self._later: list[
+            tuple[float, int]
+        ] = []  # completed trials for which the store was unavailable
         self._size = 0  # bytes of all in `_kept`
         self._full = False  # whether a further trial is kept only in place of a worse one
 
@@ -569,7 +594,9 @@ class CheckpointKeeper:
         The last and best checkpoints of a trial that has completed and was saved are kept, unless enough others are
         better. Those of any other trial are deleted. Keeping a trial may delete the checkpoints of worse ones.
         """
-        if isinstance(change, Reopened):  # it will write checkpoints again, which `close` must not delete
+        if isinstance(
+            change, Reopened
+        ):  # it will write checkpoints again, which `close` must not delete
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):
             return
@@ -595,9 +622,11 @@ class CheckpointKeeper:
             self._keep(loss, trial)
 
     def _keep(self, loss: float, trial: int) -> None:
-        """Keep the last and best checkpoints of a completed trial; delete those of worse trials beyond the limits.
+        """Keep the last and best checkpoints of a completed trial, unless enough other trials are better.
 
-        One trial always keeps them. If the object store is unavailable, the trial is noted for `_retry_later_ones`.
+        While there are too many trials or bytes, the checkpoints of the trial with the highest loss are deleted, which
+        may be this one; the best trial always keeps its own. If the object store is unavailable, the trial is noted for
+        `_retry_later_ones`.
         """
         self._ended.discard(trial)
         try:
@@ -609,7 +638,9 @@ class CheckpointKeeper:
             return
         insort(self._kept, kept)
         self._size += kept.size
-        while len(self._kept) > 1 and (len(self._kept) > self._most_trials or self._size > self._most_bytes):
+        while len(self._kept) > 1 and (
+            len(self._kept) > self._most_trials or self._size > self._most_bytes
+        ):
             worst = self._kept.pop()
             self._size -= worst.size
             self._delete(worst.trial)

@@ -23,7 +23,10 @@ def write_shares(job: Job, shares: Mapping[int, float]) -> None:
     Their workers read the file. If writing fails, as on a full disk, nothing is raised and the trials keep their
     shares.
     """
-    with suppress(StoreError), replacing(job.share_file) as aside:  # a full disk: the trials keep their shares
+    with (
+        suppress(StoreError),
+        replacing(job.share_file) as aside,
+    ):  # a full disk: the trials keep their shares
         aside.write_text(json.dumps(shares))
 
 

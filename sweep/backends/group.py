@@ -28,8 +28,12 @@ class WorkerGroup:
         self._group: Group | None = None
         self._free: list[Worker] = []
         self._workers: dict[int, Worker] = {}  # by trial
-        self._members: dict[int, Trainable] = {}  # of the group, by trial: a worker drops the trainable of a failed one
-        self._spoilt: str | None = None  # why this process must not be used again after its present trials
+        self._members: dict[
+            int, Trainable
+        ] = {}  # of the group, by trial: a worker drops the trainable of a failed one
+        self._spoilt: str | None = (
+            None  # why this process must not be used again after its present trials
+        )
         self._has_apart_trial = False  # a trial did not fit together with the present ones
         self._together = job.together  # number of trials to ask for; lower if so many did not fit
         self._notices: list[str] = []  # about all trials, to be sent with the next progress
@@ -56,7 +60,9 @@ class WorkerGroup:
         Numbers of trials that are not here are ignored.
         """
         kept_trials = set(trials)
-        for trial in [trial for trial in self._workers if trial not in kept_trials]:  # a copy: the loop removes some
+        for trial in [
+            trial for trial in self._workers if trial not in kept_trials
+        ]:  # a copy: the loop removes some
             worker = self._workers.pop(trial)
             worker.release()
             if self._group is not None:
@@ -72,7 +78,9 @@ class WorkerGroup:
         """
         progress = self._train_step()
         self._note_spoilt(progress)  # before the next lines remove the reason
-        if len(self._workers) > 1:  # or one that continues elsewhere would wait until this process ends
+        if (
+            len(self._workers) > 1
+        ):  # or one that continues elsewhere would wait until this process ends
             for trial in progress:
                 progress[trial] = dataclasses.replace(progress[trial], spoilt=None)
         self.keep([trial for trial in progress if not is_released(progress[trial])])
@@ -122,12 +130,19 @@ class WorkerGroup:
             return self._make(None)
         if self._group is None:
             trainable = load_trainable(
-                self._job.trainable, self._job.import_folders, self._job.given, seed=self._job.data_seed
+                self._job.trainable,
+                self._job.import_folders,
+                self._job.given,
+                seed=self._job.data_seed,
             )()
             group = getattr(trainable, "group", None)
             if group is None:
-                self._notices.append(f"{self._job.trainable} has no group(): its trials are trained one at a time")
-                self._job = dataclasses.replace(self._job, together=1)  # so that later calls do not ask again
+                self._notices.append(
+                    f"{self._job.trainable} has no group(): its trials are trained one at a time"
+                )
+                self._job = dataclasses.replace(
+                    self._job, together=1
+                )  # so that later calls do not ask again
                 self._together = 1
                 return self._make(None)
             self._group = group()
@@ -171,7 +186,9 @@ class WorkerGroup:
 
     def _end_training(self, worker: Worker, error: BaseException | None) -> Progress | None:
         """Call `Worker.end_training` after the group has trained, and return its result."""
-        if error is None:  # the report of one trial pauses all; one that trains no further has raised `Stopped`
+        if (
+            error is None
+        ):  # the report of one trial pauses all; one that trains no further has raised `Stopped`
             worker.pause()
         return worker.end_training(error)
 

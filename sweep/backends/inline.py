@@ -8,7 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sweep import interruption
-from sweep.backends import Crowded, Driver, Job, Order, Outgrown, is_released, refill, request_orders
+from sweep.backends import (
+    Crowded,
+    Driver,
+    Job,
+    Order,
+    Outgrown,
+    is_released,
+    refill,
+    request_orders,
+)
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 
@@ -65,7 +74,9 @@ class Inline:
         """Return 1: this process trains one trial, or one group of trials, at a time."""
         return 1
 
-    def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
+    def _train(
+        self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int
+    ) -> int:
         """Train the trials in ``given``, and new ones in place of those that end, until none is left.
 
         Return how many trials to train together from now on: ``together``, or fewer if not so many fit into memory or
@@ -89,10 +100,14 @@ class Inline:
                     driver.lose(trial, "replaced")
                 if goes_on and not is_released(progress):
                     trials.append(trial)
-            for trial in driver.tick():  # it took too long; its training could not be interrupted during the step
+            for trial in (
+                driver.tick()
+            ):  # it took too long; its training could not be interrupted during the step
                 driver.lose(trial, "ended")
                 trials = [other for other in trials if other != trial]
-            group.keep(trials)  # before new trials are taken, so that they get the places of those that end
+            group.keep(
+                trials
+            )  # before new trials are taken, so that they get the places of those that end
             more = refill(driver, "", steps, len(trials), 1)
             group.take(more)
             for order in more:

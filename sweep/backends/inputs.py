@@ -64,7 +64,9 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     for path, value in read.items():
         files[_make_relative(path, folders)] = value
     for path, value in collect_declared_inputs(job, declared).files.items():
-        files.setdefault(path, value)  # the fingerprint from when the file was read counts, not the present one
+        files.setdefault(
+            path, value
+        )  # the fingerprint from when the file was read counts, not the present one
     if declared is None:
         unknown = (*reads.unknown, *_list_unobserved_imports(job))
     else:
@@ -118,7 +120,9 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
         paths = tuple(paths)  # a generator can be read only once
     # Here it is still no tuple if it is a single string or cannot be iterated over.
     if not isinstance(paths, tuple) or not all(isinstance(path, str) for path in paths):
-        raise TrainableError(f"depends_on is {paths!r}, expected a list of paths, such as ['tools/simulate.py']")
+        raise TrainableError(
+            f"depends_on is {paths!r}, expected a list of paths, such as ['tools/simulate.py']"
+        )
     return paths
 
 
@@ -132,11 +136,15 @@ def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
     reads.files = {_make_absolute(path, folders): value for path, value in inputs.files.items()}
     reads.folders = {_make_absolute(path, folders): value for path, value in inputs.folders.items()}
     reads.environment = dict(inputs.environment)
-    reads.unknown = dict.fromkeys(inputs.unknown)  # `Reads` keeps the reasons as keys, each once and in order
+    reads.unknown = dict.fromkeys(
+        inputs.unknown
+    )  # `Reads` keeps the reasons as keys, each once and in order
     recorder.absorb(reads)
 
 
-def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
+def find_hindrance(
+    inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]
+) -> str | None:
     """Return the first reason why a result with ``inputs`` cannot be used again, such as a changed file; None if none.
 
     It cannot if ``inputs`` is None. Relative paths are looked up in ``working_folder`` and then in ``import_folders``.
@@ -145,7 +153,9 @@ def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_fo
     if inputs is None:
         return "what they read beside their data was not recorded"
     if inputs.unknown:
-        return f"{inputs.unknown[0]}; if that cannot change their results, name what can in depends_on"
+        return (
+            f"{inputs.unknown[0]}; if that cannot change their results, name what can in depends_on"
+        )
     folders = _list_folder_names(working_folder, import_folders)
     for path, before in inputs.files.items():
         if fingerprint_file(_make_absolute(path, folders)) != before:
@@ -165,7 +175,11 @@ def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Pat
     A file may have been recorded by either path. No path is returned twice.
     """
     named = [*([working_folder] if working_folder is not None else []), *import_folders]
-    both = [path for folder in named for path in (str(Path(folder).absolute()), os.path.realpath(folder))]
+    both = [
+        path
+        for folder in named
+        for path in (str(Path(folder).absolute()), os.path.realpath(folder))
+    ]
     return list(dict.fromkeys(both))
 
 
@@ -204,7 +218,9 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
         else:
             base = Path.cwd()
         path = base / Path(named).expanduser()
-        anchor = Path(path.anchor)  # `Path.glob` takes only relative patterns, so it begins at the root
+        anchor = Path(
+            path.anchor
+        )  # `Path.glob` takes only relative patterns, so it begins at the root
         matching = sorted(anchor.glob(str(path.relative_to(anchor)))) or [path]
         for match in matching:
             if match.is_dir():
@@ -221,7 +237,9 @@ def list_module_files(job: Job) -> dict[str, str]:
     """Return the files of those modules in `Job.code` that this process has imported, by the name of the module."""
     files = {}
     for name in job.code:
-        files[name] = getattr(sys.modules.get(name), "__file__", None)  # None too if it is not imported
+        files[name] = getattr(
+            sys.modules.get(name), "__file__", None
+        )  # None too if it is not imported
     return {name: file for name, file in files.items() if file is not None}
 
 

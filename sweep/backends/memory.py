@@ -64,12 +64,16 @@ def compute_batch_size(params: Params, replicas: int) -> int | None:
     else:
         size = params.get("batch_size", DEFAULT_BATCH)
         batches = 1  # all replicas divide it among themselves
-    if not isinstance(size, int):  # the author's own parameter of this name may be a text, for instance
+    if not isinstance(
+        size, int
+    ):  # the author's own parameter of this name may be a text, for instance
         return None
     return size * batches
 
 
-def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
+def choose_micro_batches(
+    trainable: Trainable | None, batch: int | None, accumulate: int
+) -> int | None:
     """Return the number of micro-batches to try after a trial ran out of memory with ``accumulate``: twice as many.
 
     None is returned if the trainable cannot split batches, ``batch``, the number of examples, is None, or a micro-batch

@@ -15,12 +15,16 @@ class Order:
     """A trial that a worker is to train, and how."""
 
     assignment: Assignment
-    decision_epochs: tuple[int, ...] = ()  # after which the driver may prune or pause the trial, in units of rungs
+    decision_epochs: tuple[
+        int, ...
+    ] = ()  # after which the driver may prune or pause the trial, in units of rungs
     to_beat: float | None = (
         None  # loss (`Objective.constrained_loss`): a trial that ends with no lower one keeps no checkpoint
     )
     whole: bool = False  # train all epochs, even if the target is reached
-    known_data: str | None = None  # stop before training if the data have this fingerprint: the result is known
+    known_data: str | None = (
+        None  # stop before training if the data have this fingerprint: the result is known
+    )
     moved: bool = False  # it did not fit into another process
     waits: bool = False  # save at each decision epoch, because the trial may pause there
     shares: bool = False  # its GPU share may change, in which case another worker continues it
@@ -219,7 +223,11 @@ class SweepStatus:
     @property
     def finished(self) -> int:
         """Number of trials that have ended; running, paused and waiting ones have not."""
-        return sum(count for status, count in self.trials.items() if status not in ("running", "interrupted"))
+        return sum(
+            count
+            for status, count in self.trials.items()
+            if status not in ("running", "interrupted")
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,12 @@ class StoredCheckpoints:
         An unavailable store is tried again for ``patience_s`` seconds; then `StoreError` is raised.
         """
         here = folder / checkpoint_key(trial)
-        for name, files in call_patiently(lambda: list_checkpoints(self.store, trial), patience_s).items():
-            if call_patiently(partial(_copy_from_store, self.store, here / name, trial, files), patience_s):
+        for name, files in call_patiently(
+            lambda: list_checkpoints(self.store, trial), patience_s
+        ).items():
+            if call_patiently(
+                partial(_copy_from_store, self.store, here / name, trial, files), patience_s
+            ):
                 yield here / name
 
     def keep_best(self, trial: int) -> int:
@@ -79,7 +83,9 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
     """Return the files of each complete checkpoint of a trial by its name, that of the latest epoch first."""
     checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
     for entry in store.entries(checkpoint_key(trial)):
-        _, _, name, *rest = entry.key.split("/")  # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
+        _, _, name, *rest = entry.key.split(
+            "/"
+        )  # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
         if rest:  # otherwise it is an object directly below the trial, which sweep has not stored
             checkpoint_files[name].append(entry)
     complete = []
@@ -87,23 +93,32 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
         manifest = f"/{name}/{MANIFEST}"
         if any(file.key.endswith(manifest) for file in files):
             complete.append(name)
-    return {name: checkpoint_files[name] for name in sorted(complete, key=order_by_epoch, reverse=True)}
+    return {
+        name: checkpoint_files[name] for name in sorted(complete, key=order_by_epoch, reverse=True)
+    }
 
 
-def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:
+def _copy_from_store(
+    store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]
+) -> bool:
     """Copy a checkpoint from the store to the folder ``final``; return False if it was deleted meanwhile.
 
     ``files`` are its objects in the store. If the folder has the same manifest, nothing is copied; if it has another
     one, it is replaced.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
-    with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one
+    with waiting_for(
+        final.parent / ".fetching"
+    ):  # several processes of a trial may want the same one
         if _is_same_checkpoint(store, trial, final):
             return True
         aside = final.with_name(f"fetching-{get_process_name()}")
         shutil.rmtree(aside, ignore_errors=True)
         prefix = f"{checkpoint_key(trial)}/{final.name}/"
-        with suppress(FileNotFoundError), removed_if_it_fails(aside):  # deleted in the store meanwhile: False
+        with (
+            suppress(FileNotFoundError),
+            removed_if_it_fails(aside),
+        ):  # deleted in the store meanwhile: False
             # Beside the final folder, so that an interrupted download never looks like a checkpoint.
             store.download((file.key, aside / file.key.removeprefix(prefix)) for file in files)
             shutil.rmtree(final, ignore_errors=True)
@@ -166,7 +181,9 @@ class Sender:
     folder: Path  # local folder of the trial's checkpoints
     trial: int
     trim: Callable[[], object]  # deletes superseded checkpoints in the store
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint-sender"))
+    _pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, "checkpoint-sender")
+    )
     _uploads: list[Future[None]] = field(default_factory=list)
     _sent: set[str] = field(default_factory=set)
     _is_closed: threading.Event = field(default_factory=threading.Event)
@@ -208,7 +225,9 @@ class Sender:
         except _NoLongerNeeded:  # raised by `_check_needed`, to end the attempts early
             pass
         except StoreAway as error:
-            raise StoreError(f"checkpoints of trial {self.trial} cannot be stored: {error}") from error
+            raise StoreError(
+                f"checkpoints of trial {self.trial} cannot be stored: {error}"
+            ) from error
 
     def _check_needed(self) -> None:
         """Raise `_NoLongerNeeded` if the sender is closed."""
@@ -223,7 +242,9 @@ class Sender:
         there = list_checkpoints(self.store, self.trial)
         for name, path in sorted(here.items(), key=lambda item: order_by_epoch(item[0])):
             # One of the same name in the store may be of an earlier attempt of the trial; then it is replaced.
-            if name in self._sent or (name in there and _is_same_checkpoint(self.store, self.trial, path)):
+            if name in self._sent or (
+                name in there and _is_same_checkpoint(self.store, self.trial, path)
+            ):
                 continue
             files = []
             for file in path.rglob("*"):
@@ -231,12 +252,16 @@ class Sender:
                     files.append(file)
             prefix = f"{checkpoint_key(self.trial)}/{name}"
             try:
-                self.store.upload((file, f"{prefix}/{file.relative_to(path).as_posix()}") for file in files)
+                self.store.upload(
+                    (file, f"{prefix}/{file.relative_to(path).as_posix()}") for file in files
+                )
                 # Last, because a checkpoint with a manifest counts as complete.
                 self.store.upload([(path / MANIFEST, f"{prefix}/{MANIFEST}")])
             except FileNotFoundError:  # deleted meanwhile: without a manifest, it does not count
                 continue
             self._sent.add(name)
-            if self._is_closed.is_set():  # whoever trains or ends the trial next deletes what is superseded
+            if (
+                self._is_closed.is_set()
+            ):  # whoever trains or ends the trial next deletes what is superseded
                 return
         self.trim()

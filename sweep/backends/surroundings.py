@@ -31,7 +31,9 @@ class Surroundings:
             self._start = Path.cwd()
         self._imported = False
         self._at = self._start  # working folder of the present trial
-        self._streams: tuple[TextIO, TextIO] | None = None  # streams that the trial has put in place of Python's own
+        self._streams: tuple[TextIO, TextIO] | None = (
+            None  # streams that the trial has put in place of Python's own
+        )
         self._outputs: dict[int, int] = {}  # copies of the file descriptors 1 and 2
         self._close_outputs = weakref.finalize(self, _close_all, ())
         self.keep_outputs()
@@ -96,7 +98,9 @@ class Surroundings:
         if not getattr(file, "closed", False) or stream not in self._outputs:
             return file
         os.dup2(self._outputs[stream], stream)  # closing the file has closed the descriptor, too
-        return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        return open(
+            stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+        )
 
     def keep_import_effects(self) -> None:
         """Make all later trials begin with the present settings and folder, as the author's modules have left them.
@@ -121,7 +125,9 @@ class Surroundings:
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
         self._of_trial = self._of_import
-        if self._alone or self._is_inside:  # otherwise the settings are now the caller's, with nothing to undo
+        if (
+            self._alone or self._is_inside
+        ):  # otherwise the settings are now the caller's, with nothing to undo
             self.resisting += self._settings.restore()
             settings.apply_settings(self._of_import)
 

@@ -70,9 +70,13 @@ class UnreadParameters:
         """
         self._seen |= self.now
         due = sorted(self._unreported & set(params))
-        if self.now & {*self._job.choosing}:  # a trial with another choice may read what this one did not
+        if self.now & {
+            *self._job.choosing
+        }:  # a trial with another choice may read what this one did not
             due = [name for name in due if name not in self._job.sometimes or name in self.now]
-        self._unreported -= set(due)  # those that were read need no line, and the others get theirs now
+        self._unreported -= set(
+            due
+        )  # those that were read need no line, and the others get theirs now
         notices = []
         for name in due:
             if name not in self._seen:
@@ -85,4 +89,6 @@ class UnreadParameters:
             hint = ""
         else:  # it may be a misspelling of a name that was read and that the trial does not have
             hint = guess(name, self._seen - set(params))
-        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")
+        return f"nothing has read parameter {name!r} in a whole epoch" + (
+            f"; {hint}" if hint else ""
+        )

@@ -101,15 +101,21 @@ class _Trial:
     begun: bool = False
     since: float = 0.0  # when its training code first ran here, by the monotonic clock
     done: int = 0
-    trained_s: float = 0.0  # seconds of its epochs, also in earlier workers, if its minutes are limited
+    trained_s: float = (
+        0.0  # seconds of its epochs, also in earlier workers, if its minutes are limited
+    )
     epochs: list[EpochReported] = dataclasses.field(default_factory=list)  # of the present step
     step_began: float = 0.0  # when its training began, by the monotonic clock
     error: BaseException | None = None  # raised by the training of the step
     decided: bool = False  # its last epoch has reached a decision epoch
     paused: bool = False  # its training has returned, or will after this epoch, to be continued in another step
     moves: bool = False  # another worker continues it
-    restored_reports: tuple[EpochReported, ...] = ()  # epochs from a checkpoint, to be reported once more
-    history: list[EpochReported] = dataclasses.field(default_factory=list)  # `restored_reports`, and the epochs since
+    restored_reports: tuple[
+        EpochReported, ...
+    ] = ()  # epochs from a checkpoint, to be reported once more
+    history: list[EpochReported] = dataclasses.field(
+        default_factory=list
+    )  # `restored_reports`, and the epochs since
 
     @property
     def number(self) -> int:
@@ -203,18 +209,22 @@ class Worker:
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # number of trials accepted
         self._declared: Inputs | None = None  # what `depends_on` names, when the first trial began
-        self._has_earlier_trials = (
-            False  # whether the trainable has had earlier trials, and may still hold memory for them
-        )
+        # whether the trainable has had earlier trials, and may still hold memory for them
+        self._has_earlier_trials = False
         self._trial: _Trial | None = None
         self._notices: list[str] = []
         if job.price is None:
             self._price = None
         else:
             self._price = prices.per_gpu_hour(job.price, self._node.labels)
-        self._held_since = time.monotonic()  # the present trial's GPU time since then is not yet charged
+        self._held_since = (
+            time.monotonic()
+        )  # the present trial's GPU time since then is not yet charged
         if job.price is not None and self._price is None:
-            named = ", ".join(f"{name}={value}" for name, value in sorted(self._node.labels.items())) or "none"
+            named = (
+                ", ".join(f"{name}={value}" for name, value in sorted(self._node.labels.items()))
+                or "none"
+            )
             self._notices.append(
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
@@ -231,7 +241,9 @@ class Worker:
         self.surroundings.reset()
         self._taken += 1
         self._held_since = time.monotonic()
-        self._trial = _Trial(order, self._create_saver(order.assignment.trial), order.assignment.accumulate)
+        self._trial = _Trial(
+            order, self._create_saver(order.assignment.trial), order.assignment.accumulate
+        )
         if not self._reuse:
             self._trainable = None
         # After the trainable was discarded, because a new one has had no trials.
@@ -248,7 +260,11 @@ class Worker:
         declared = inputs.get_declared_paths(self._trainable)
         read_by_data = inputs.collect_data_inputs(job, declared)
         # `collect_inputs` has the present fingerprints of declared files, `self._declared` those from the first trial.
-        for read in (inputs.collect_inputs(job, declared), read_by_data, self._declared or Inputs()):
+        for read in (
+            inputs.collect_inputs(job, declared),
+            read_by_data,
+            self._declared or Inputs(),
+        ):
             hindrance = inputs.find_hindrance(read, job.working_folder, job.import_folders)
             if hindrance:
                 return hindrance
@@ -367,7 +383,9 @@ class Worker:
             if outcome.status not in (Status.RUNNING, Status.DIVERGED):
                 trial.saver.finish()  # the facts name the last checkpoint, and the time that it took
             facts = self._collect_facts(trial, outcome.status)
-        except DiskFault as error:  # it is not the trial's failure: once there is space, the sweep can be resumed
+        except (
+            DiskFault
+        ) as error:  # it is not the trial's failure: once there is space, the sweep can be resumed
             fault = f"trial {trial.number}: {error}"
             outcome = _Outcome(Status.INTERRUPTED, fault, fault=fault)
         except (_TooLarge, _Crowded, Apart) as error:
@@ -408,7 +426,8 @@ class Worker:
             error=outcome.traceback,
             at_target=is_early and self._describe_target(trial) is not None,
             facts=facts,
-            regardless=status is Status.FAILED and not self._unread.varying,  # then each trial would fail
+            regardless=status is Status.FAILED
+            and not self._unread.varying,  # then each trial would fail
             incompatible=outcome.incompatible,
         )
         return Ends(
@@ -442,7 +461,9 @@ class Worker:
             self._clean_up(trial)
             # None if the trial moves only because it has another share of a GPU; then other trials may come here.
             leaving_reason = self._node.leaving()
-            return Moves(epochs=epochs, facts=facts, notices=self._take_notices(), spoilt=leaving_reason)
+            return Moves(
+                epochs=epochs, facts=facts, notices=self._take_notices(), spoilt=leaving_reason
+            )
         notices = self._take_notices()
         if trial.order.known_data is not None and facts.data == trial.order.known_data:
             return SameData(epochs=epochs, facts=facts, notices=notices)
@@ -467,7 +488,11 @@ class Worker:
         This is False for an order that is `whole`, as outside of the search.
         """
         of_the_search = not trial.order.whole
-        return of_the_search and isinstance(error, Incompatible) and self._unread.depends_on_file_alone(error)
+        return (
+            of_the_search
+            and isinstance(error, Incompatible)
+            and self._unread.depends_on_file_alone(error)
+        )
 
     def _explain_memory(self) -> str | None:
         """Return why this process uses too much memory to train another trial; None if it does not or has no limit."""
@@ -481,7 +506,9 @@ class Worker:
 
     def _collect_inputs(self) -> Inputs:
         """Return what the trials of this process have read so far, in its other ranks and in earlier processes too."""
-        absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`, which needs Ray to be imported
+        absorb_reads = getattr(
+            self._trainable, "absorb_reads", None
+        )  # of a `Gang`, which needs Ray to be imported
         if absorb_reads is not None:
             absorb_reads()
         return inputs.collect_inputs(self.job, inputs.get_declared_paths(self._trainable))
@@ -489,7 +516,9 @@ class Worker:
     def _add_earlier_inputs(self, read_before: Inputs | None) -> None:
         """Record what the trial had read before its checkpoint was written; if that is None, record it as unknown."""
         if read_before is None:
-            read_before = Inputs(unknown=("what they read before their last checkpoint was not recorded",))
+            read_before = Inputs(
+                unknown=("what they read before their last checkpoint was not recorded",)
+            )
         inputs.add_earlier_inputs(read_before, self.job)
 
     def _note_changed_modules(self) -> None:
@@ -524,7 +553,9 @@ class Worker:
             checkpoints.delete_local_copy(self.job.folder, trial.number)
         except Exception as error:  # of the disk or the trainable's own `save`: the trial is over and cannot fail now
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        raised = contract.end_trial(self._trainable)  # runs code of the trial, so its changes are undone after that
+        raised = contract.end_trial(
+            self._trainable
+        )  # runs code of the trial, so its changes are undone after that
         if raised:
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
@@ -573,11 +604,17 @@ class Worker:
         if trial.order.shares and asked.devices.gpus < 1:
             raise _Crowded("its trial needs more of a GPU")
         # Each process trains one replica on each of its GPUs; without a whole GPU, it trains one.
-        batch = memory.compute_batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
+        batch = memory.compute_batch_size(
+            asked.params, max(int(asked.devices.gpus), 1) * self.job.workers
+        )
         parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
         if parts is not None:
-            return _Retry(f"with each batch in {parts} parts", parts, elsewhere=self._make is not None)
-        if self._taken == 1 or trial.order.moved:  # this process is fresh, or the trial has come here from another
+            return _Retry(
+                f"with each batch in {parts} parts", parts, elsewhere=self._make is not None
+            )
+        if (
+            self._taken == 1 or trial.order.moved
+        ):  # this process is fresh, or the trial has come here from another
             return None
         # Memory may be fragmented by earlier use, so the whole batch may fit into a fresh process.
         return _Retry("in a fresh process", asked.accumulate, elsewhere=True)
@@ -638,7 +675,9 @@ class Worker:
             return None
         # The driver must decide about epochs from a checkpoint before more is trained, and about data that it knows.
         known_data = trial.order.known_data
-        if trial.epochs or (known_data is not None and self._get_trainable().facts().data == known_data):
+        if trial.epochs or (
+            known_data is not None and self._get_trainable().facts().data == known_data
+        ):
             return _Outcome(Status.RUNNING)
         return None
 
@@ -693,7 +732,9 @@ class Worker:
         if trial.moves:
             self._save(trial)
             return
-        decided = trial.decided  # it may be pruned, and its checkpoints deleted, which must not be half written then
+        decided = (
+            trial.decided
+        )  # it may be pruned, and its checkpoints deleted, which must not be half written then
         if decided and trial.order.waits:
             self._save(trial)
         elif trial.saver.is_due([*map(self._loss, trial.epochs)]):
@@ -707,17 +748,25 @@ class Worker:
         Raises DiskFault if the checkpoints in an object store cannot be fetched, OtherData if the data have changed,
         and any other error of the trainable's ``begin``.
         """
-        declared = inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
-        if self._declared is None:  # only once: the data that the first trial loads from these files are reused
+        declared = inputs.get_declared_paths(
+            self._get_trainable()
+        )  # an invalid one ends the trial before it trains
+        if (
+            self._declared is None
+        ):  # only once: the data that the first trial loads from these files are reused
             self._declared = inputs.collect_declared_inputs(self.job, declared)
-        trial.saver.finish(kept=False)  # if it begins again here, its last checkpoint may still be being written
+        trial.saver.finish(
+            kept=False
+        )  # if it begins again here, its last checkpoint may still be being written
         trial.reset()
         kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
         is_restored = False
         while not is_restored:
             with checkpoints.raising_disk_faults():
                 path = next(kept, None)
-            trial.since = time.monotonic()  # after the download, and anew for each checkpoint that is tried
+            trial.since = (
+                time.monotonic()
+            )  # after the download, and anew for each checkpoint that is tried
             if path is None:  # none was saved, or all are unusable
                 self._get_trainable().begin(self._make_assignment(trial))
                 break
@@ -750,7 +799,9 @@ class Worker:
         except Exception as error:  # whatever is wrong with it, the one before may work
             if memory.is_out_of_memory(error):
                 raise
-            self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
+            self._notices.append(
+                f"trial {trial.number}: {path.name} is unusable ({first_line(error)})"
+            )
             return False
         trial.done = done
         trial.trained_s = manifest.trained_s
@@ -767,7 +818,9 @@ class Worker:
         StoreError if the log could not hold it.
         """
         if epoch.epoch != trial.done + 1:
-            raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
+            raise ValueError(
+                f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one"
+            )
         epoch = structs.replace(
             epoch,
             trial=trial.number,
@@ -856,10 +909,14 @@ class Worker:
             loss = math.inf
         # The log in an object store may lack earlier steps too, so a checkpoint there contains all epochs up to it.
         reports = tuple(trial.epochs if self.job.store is None else trial.history)
-        manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._collect_inputs(), trial.trained_s)
+        manifest = Manifest(
+            trial.done, trial.accumulate, loss, reports, self._collect_inputs(), trial.trained_s
+        )
         trial.saver.save(self._get_trainable(), manifest, beside=beside)
 
-    def _create_saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
+    def _create_saver(
+        self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()
+    ) -> Saver:
         """Return a new saver of the checkpoints of the trial with the number ``trial``.
 
         If the trial continues from a checkpoint, ``epoch`` is its epoch and ``reports`` are the epochs that it
@@ -870,7 +927,9 @@ class Worker:
         folder = checkpoints.get_trial_folder(job.folder, trial)
         sender = features.make_sender(job, folder, trial)
         pause_s = STEP_S * job.together  # all trials together save at most one checkpoint a second
-        return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
+        return Saver(
+            folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender
+        )
 
     def _loss(self, epoch: EpochReported) -> float:
         """Return the loss by which checkpoints of the trial are compared; infinity if the objective is not finite."""
@@ -895,13 +954,20 @@ class Worker:
         if not stale and trial.order.assignment.minutes is not None:
             stale = BY_TIME
         if stale:
-            numerics = {"differs": stale, **facts.numerics}  # the trainable's own reason takes precedence
+            numerics = {
+                "differs": stale,
+                **facts.numerics,
+            }  # the trainable's own reason takes precedence
             facts = structs.replace(facts, reproducible=False, numerics=numerics)
         if trial.saver.blocked_s:
-            facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
+            facts = structs.replace(
+                facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s}
+            )
         if trial.accumulate > 1:
             facts = structs.replace(facts, accumulate=trial.accumulate)
-        is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
+        is_kept = status is Status.INTERRUPTED or (
+            status is Status.COMPLETED and trial.saver.epoch == trial.done
+        )
         if is_kept and (newest := checkpoints.list_newest_first(self.job.folder, trial.number)):
             facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self.job.folder)))
         # Facts that the log cannot hold are an error of this trial here, and of the whole sweep in the driver.

@@ -21,7 +21,9 @@ ACTING = (
 """Commands that write files, or start, steer or stop trainings."""
 DETACHED = ("run", "resume")
 """Commands whose trainings go on in the background, so that a call ends at once."""
-NOT_OFFERED = frozenset({"as_json", "detach", "quiet", "verbose", "events", "watch", "ui", "follow"})
+NOT_OFFERED = frozenset(
+    {"as_json", "detach", "quiet", "verbose", "events", "watch", "ui", "follow"}
+)
 """Parameters that only matter to somebody who looks at a terminal, or that each call sets."""
 
 
@@ -67,7 +69,10 @@ def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list
     """
     offered = list_parameters(command)
     unknown = [name for name in given if name not in offered]
-    refuse(Problem(f"{command.name}.{name}", "no such parameter", did_you_mean(name, offered)) for name in unknown)
+    refuse(
+        Problem(f"{command.name}.{name}", "no such parameter", did_you_mean(name, offered))
+        for name in unknown
+    )
     options: list[str] = []
     arguments: list[str] = []
     for name, parameter in offered.items():
@@ -82,7 +87,12 @@ def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list
         options.append("--json")
     if command.name in DETACHED:
         options.append("--detach")
-    return [str(command.name), *options, "--", *arguments]  # after "--", an argument may begin with a dash
+    return [
+        str(command.name),
+        *options,
+        "--",
+        *arguments,
+    ]  # after "--", an argument may begin with a dash
 
 
 def _get_name(parameter: click.Parameter) -> str:
@@ -137,7 +147,9 @@ def _build_option(option: click.Parameter, value: Any) -> list[str]:
     word = max(option.opts, key=len)  # the long form, if there is a short one such as -q, too
     if getattr(option, "is_flag", False):
         return [word] if value else []
-    return [f"{word}={text}" for text in _list_texts(value)]  # one word, so that a value may begin with a dash
+    return [
+        f"{word}={text}" for text in _list_texts(value)
+    ]  # one word, so that a value may begin with a dash
 
 
 def _list_texts(value: Any) -> Sequence[str]:

@@ -38,11 +38,30 @@ if TYPE_CHECKING:
 
 AS_JSON = "sweep.as_json"  # key in the context: whether the command line asks for JSON
 WRONG_INPUT = 2
-TRAINING = ("run", "resume", "confirm", "retrain")  # a signal during these saves the trials that have begun
+TRAINING = (
+    "run",
+    "resume",
+    "confirm",
+    "retrain",
+)  # a signal during these saves the trials that have begun
 WIDTH = 9  # width of the longest command name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
-    "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status, page.ui),
-    "Run": (running.run, running.resume, status.stop, waiting.wait, running.confirm, winner.retrain),
+    "Look": (
+        examples.init,
+        examples.examples_command,
+        planning.plan,
+        results.list_sweeps,
+        status.status,
+        page.ui,
+    ),
+    "Run": (
+        running.run,
+        running.resume,
+        status.stop,
+        waiting.wait,
+        running.confirm,
+        winner.retrain,
+    ),
     "Steer": (steering.add, steering.change, steering.note, steering.star),
     "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
     "Results": (results.compare, winner.best, results.replay, results.report),
@@ -76,7 +95,11 @@ class _Commands(click.Group):
             sys.exit(WRONG_INPUT)
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
     ) -> click.Context:
         """Parse the command line; if it is wrong and contains ``--json``, print the error as a document.
 
@@ -111,7 +134,9 @@ class _Commands(click.Group):
         except InterruptedByUser as error:
             _exit_with_error(error, [str(error)], as_json=as_json)
         except SweepError as error:
-            _exit_with_error(error, [f"error: {printable(line)}" for line in _list_lines(error)], as_json=as_json)
+            _exit_with_error(
+                error, [f"error: {printable(line)}" for line in _list_lines(error)], as_json=as_json
+            )
         except KeyboardInterrupt:
             interrupted = InterruptedByUser("interrupted")
             _exit_with_error(interrupted, [str(interrupted)], as_json=as_json)
@@ -205,10 +230,15 @@ def _describe_os_error(error: OSError) -> str:
     if output.failed_by(error):
         files = ["standard output"]
     # Without a file, nothing stands before the colon, which is then removed.
-    return ": ".join([" and ".join(files), error.strerror or str(error) or type(error).__name__]).removeprefix(": ")
+    return ": ".join(
+        [" and ".join(files), error.strerror or str(error) or type(error).__name__]
+    ).removeprefix(": ")
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(VERSION, message="%(prog)s %(version)s")
 def main() -> None:
     """Hyperparameter sweeps for Keras models.

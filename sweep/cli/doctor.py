@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
 CLUSTER_TIMEOUT_S = 60.0
-MOST_PAIRS = 8  # maximum number of pairs of nodes that are tried, as in `sweep.backends.ray_tune.doctor`
+MOST_PAIRS = (
+    8  # maximum number of pairs of nodes that are tried, as in `sweep.backends.ray_tune.doctor`
+)
 
 
 @click.command()
@@ -35,7 +37,13 @@ MOST_PAIRS = 8  # maximum number of pairs of nodes that are tried, as in `sweep.
     metavar="S",
     help="Seconds for each device check.",
 )
-@click.option("--address", envvar="RAY_ADDRESS", show_envvar=True, metavar="HOST:PORT", help="Check this Ray cluster.")
+@click.option(
+    "--address",
+    envvar="RAY_ADDRESS",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="Check this Ray cluster.",
+)
 @options.as_json
 def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
     """Check whether this machine can train; exit code 1 if something must be fixed."""
@@ -120,8 +128,12 @@ def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
     from sweep.doctor import host_checks, probes
 
     if given.address is None:
-        folder, name = ray_folder.get_ray_folder(given.environ)  # the name is that of a variable, or empty
-        yield from host_checks.check_ray_folder(f"{name} {folder}".strip(), ray_folder.find_fault(folder))
+        folder, name = ray_folder.get_ray_folder(
+            given.environ
+        )  # the name is that of a variable, or empty
+        yield from host_checks.check_ray_folder(
+            f"{name} {folder}".strip(), ray_folder.find_fault(folder)
+        )
         yield from host_checks.check_ray(here, usable=int(here[1]), address=None)
         return
     answer = probes.probe_cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
@@ -146,7 +158,9 @@ def _check_devices(given: CheckInputs, gpus: int) -> Iterator[Finding]:
         yield from gpu_checks.check_device(name, tried[name])
     yield from gpu_checks.check_pace(tried)
     if isinstance(tried.get("gpu:0"), probes.DeviceResult):
-        yield from gpu_checks.check_memory_limit("gpu:0", probes.probe_memory_share(given.run, given.timeout_s))
+        yield from gpu_checks.check_memory_limit(
+            "gpu:0", probes.probe_memory_share(given.run, given.timeout_s)
+        )
     count = gpus or 2  # two logical CPU devices stand in for GPUs
     if gpus == 1:  # there is nothing to train on together
         several = None

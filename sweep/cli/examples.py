@@ -67,7 +67,9 @@ class Example:
         In the sweep file, the module of the trainable, the name of the sweep and mentions of the module's file are
         changed to the new name. Nothing is written.
         """
-        text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)  # group 2 is the name in the module
+        text = TRAINABLE.sub(
+            rf"trainable: {name}:\2", self.text
+        )  # group 2 is the name in the module
         # Without this key, the name of the file is that of the sweep.
         if re.search(r"^name: ", text, re.MULTILINE):
             text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
@@ -91,7 +93,9 @@ def find_example(name: str) -> Example:
     known = list_examples()
     if name not in known:
         raise UnknownNameError.one(
-            name, "no such example", did_you_mean(name, known) or "python -m sweep examples lists them"
+            name,
+            "no such example",
+            did_you_mean(name, known) or "python -m sweep examples lists them",
         )
     return known[name]
 
@@ -108,7 +112,9 @@ def write_files(contents: Mapping[str, str], folder: Path) -> None:
             taken.append(name)
     if taken:
         raise RefusedError.one(
-            ", ".join(taken), f"already in {folder.absolute()}", "give another name or --to another folder"
+            ", ".join(taken),
+            f"already in {folder.absolute()}",
+            "give another name or --to another folder",
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,20 +126,31 @@ def write_files(contents: Mapping[str, str], folder: Path) -> None:
 
 
 folder_option = click.option(
-    "--to", type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="DIR", help="Folder to write to."
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    metavar="DIR",
+    help="Folder to write to.",
 )
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--from", "origin", metavar="EXAMPLE", help="Start from this shipped example, with its model's source.")
+@click.option(
+    "--from",
+    "origin",
+    metavar="EXAMPLE",
+    help="Start from this shipped example, with its model's source.",
+)
 @click.option(
     "--from-hypermodel",
     "hypermodel",
     metavar="MODULE:NAME",
     help="Start from a model that declares its space, as KerasTuner's do: hp.Int, hp.Choice.",
 )
-@click.option("--function", is_flag=True, help="Start from a training function instead of a Keras model.")
+@click.option(
+    "--function", is_flag=True, help="Start from a training function instead of a Keras model."
+)
 @click.option("--torch", is_flag=True, help="Start from a training function for PyTorch.")
 @folder_option
 @options.as_json
@@ -185,7 +202,9 @@ def _check_module_name(name: str, to: Path) -> str:
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
     # `write_files` refuses to replace a file in the folder, and says where it is.
     if not (to / f"{name}.py").exists() and find_spec(name) is not None:
-        raise InputError.one(name, "an installed module has this name", "give another one: python -m sweep init NAME")
+        raise InputError.one(
+            name, "an installed module has this name", "give another one: python -m sweep init NAME"
+        )
     return name
 
 
@@ -206,7 +225,9 @@ def _write_and_announce(
         from sweep.documents.shapes import FilesWritten
         from sweep.render import document
 
-        click.echo(document(FilesWritten(files=tuple(files), next=tuple(commands), notes=tuple(notes))))
+        click.echo(
+            document(FilesWritten(files=tuple(files), next=tuple(commands), notes=tuple(notes)))
+        )
         return
     click.echo(f"wrote    {', '.join(files)}")
     click.echo(f"next     {commands[0]}\n         {commands[1]}")
@@ -228,7 +249,9 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
         for shipped in list_examples().values():
             question, cost = shipped.about
             click.echo(f"{shipped.name:20} {question}\n{'':20} {cost}")
-        click.echo("\ncopy one with python -m sweep examples NAME, and its model too with init --from NAME")
+        click.echo(
+            "\ncopy one with python -m sweep examples NAME, and its model too with init --from NAME"
+        )
         return
     start = find_example(name)
     contents = {f"{name}.yaml": start.text}

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("format", type=click.Choice(["csv", "mlflow", "tensorboard", "wandb"]), metavar="FORMAT")
+@click.argument(
+    "format", type=click.Choice(["csv", "mlflow", "tensorboard", "wandb"]), metavar="FORMAT"
+)
 @click.argument("sweep")
 @options.results
 @click.option(
@@ -30,16 +32,25 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Folder to write to, instead of one in the sweep's folder.",
 )
-@click.option("--tracking-uri", metavar="URI", help="MLflow server or database, instead of a folder.")
+@click.option(
+    "--tracking-uri", metavar="URI", help="MLflow server or database, instead of a folder."
+)
 @options.as_json
 def export(
-    format: str, sweep: str, results: Path, output: Path | None, tracking_uri: str | None, as_json: bool
+    format: str,
+    sweep: str,
+    results: Path,
+    output: Path | None,
+    tracking_uri: str | None,
+    as_json: bool,
 ) -> None:
     """Write a sweep for CSV, MLflow, TensorBoard or W&B; run it again to update."""
     from sweep.store.folder import ResultsFolder
 
     if tracking_uri is not None and format != "mlflow":
-        raise InputError.one("--tracking-uri", f"says where mlflow is, and means nothing to {format}", "leave it out")
+        raise InputError.one(
+            "--tracking-uri", f"says where mlflow is, and means nothing to {format}", "leave it out"
+        )
     if tracking_uri is not None and output is not None:
         raise InputError.one("--tracking-uri", "and --output name two places", "give one of them")
     folder = ResultsFolder.open(results, sweep)
@@ -105,7 +116,9 @@ def _export_mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Wri
         address = uri
     done = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), address)
     for name, other in done.renamed.items():
-        click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
+        click.echo(
+            printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True
+        )
     lines = [f"mlflow   {counted(done.new, 'trial')} written, {done.unchanged} there already"]
     if uri is None:
         look = f"mlflow ui --backend-store-uri {shlex.quote(address)}"
@@ -159,7 +172,9 @@ def dashboard(sweeps: tuple[str, ...], results: Path, port: int, as_json: bool) 
     from sweep.store.folder import ResultsFolder, name_uniquely
 
     folders = name_uniquely(ResultsFolder.open(results, name) for name in sweeps)
-    with make_server(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
+    with make_server(
+        folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)
+    ) as server:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
         with suppress(KeyboardInterrupt):
             if as_json:

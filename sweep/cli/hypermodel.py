@@ -66,7 +66,9 @@ def make_files(target: str, name: str, folder: Path) -> WrittenFiles:
         hypermodel = _load_hypermodel(target, folder)
         space, notes = explore(hypermodel.build, target)
     if not space:
-        raise InputError.one(target, "declares no hyperparameters", 'expected calls such as hp.Int("units", 8, 64)')
+        raise InputError.one(
+            target, "declares no hyperparameters", 'expected calls such as hp.Int("units", 8, 64)'
+        )
     if hypermodel.is_trainable:
         trainable = hypermodel.target
     else:
@@ -115,7 +117,9 @@ class _Builds:
         too many models were built.
         """
         if not self.left:
-            raise InputError.one(self._where, f"has more than {MOST} ways to be built", "write the file by hand")
+            raise InputError.one(
+                self._where, f"has more than {MOST} ways to be built", "write the file by hand"
+            )
         self._count += 1
         declarations: list[Declaration] = []
         hp = Hyperparameters(dict(values))
@@ -134,7 +138,10 @@ class _Builds:
         for declaration in declarations:
             first = declared.setdefault(declaration.name, declaration)
             self._check_redeclaration(first, declaration)
-        for name, declaration in declared.items():  # what the first build with a parameter declares is kept
+        for (
+            name,
+            declaration,
+        ) in declared.items():  # what the first build with a parameter declares is kept
             self.space.setdefault(name, declaration)
         chosen = {}
         for name, one in declared.items():
@@ -146,10 +153,15 @@ class _Builds:
     def _check_model(self, model: object) -> None:
         """Raise `InputError` if a build has returned something other than a Keras model or None."""
         kinds = type(model).__mro__
-        is_keras = any(kind.__name__ == "Model" and kind.__module__.partition(".")[0] == "keras" for kind in kinds)
+        is_keras = any(
+            kind.__name__ == "Model" and kind.__module__.partition(".")[0] == "keras"
+            for kind in kinds
+        )
         if model is not None and not is_keras:
             what = f"returns {type(model).__name__}, expected a keras.Model"
-            raise InputError.one(self._where, what, "start from a training function: python -m sweep init --function")
+            raise InputError.one(
+                self._where, what, "start from a training function: python -m sweep init --function"
+            )
 
     def _check_redeclaration(self, first: Declaration, later: Declaration) -> None:
         """Raise `InputError` if the same parameter is declared with other keys and under another condition."""
@@ -178,10 +190,16 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
     for name, declaration in builds.space.items():
         inferred = _infer_conditions(name, builds)
         if inferred is None:
-            notes.append(f"{name} is used only for some choices, but `when` cannot express which; all trials have it")
+            notes.append(
+                f"{name} is used only for some choices, but `when` cannot express which; all trials have it"
+            )
         when = dict(declaration.when)
-        for choice, inferred_values in (inferred or {}).items():  # of values in both conditions, those that both allow
-            when[choice] = tuple(value for value in inferred_values if value in when.get(choice, inferred_values))
+        for choice, inferred_values in (
+            inferred or {}
+        ).items():  # of values in both conditions, those that both allow
+            when[choice] = tuple(
+                value for value in inferred_values if value in when.get(choice, inferred_values)
+            )
         space[name] = replace(declaration, when=when)
     if skipped:
         notes.append(
@@ -207,7 +225,9 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
         if name in builds.explored or not choices:
             continue
         builds.explored.add(name)
-        tried = {values.get(name, declaration.default)}  # in the build that has declared ``declared``
+        tried = {
+            values.get(name, declaration.default)
+        }  # in the build that has declared ``declared``
         is_long = isinstance(choices, range) and len(choices) > FEW
         first_choices = (choices[0], choices[-1]) if is_long else choices
         # Of a long range, the values between its ends are tried only if an end declares other parameters.
@@ -267,7 +287,9 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
         if all(choice in values for values in having):
             matters = {values[choice] for values in having}
             if matters != seen:
-                conditions[choice] = tuple(value for value in builds.space[choice].choices if value in matters)
+                conditions[choice] = tuple(
+                    value for value in builds.space[choice].choices if value in matters
+                )
     if _is_met_by_any(lacking, conditions):
         return None
     # Leave out each condition that the others make superfluous.
@@ -275,12 +297,16 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
         others = {other: allowed for other, allowed in conditions.items() if other != choice}
         if not _is_met_by_any(lacking, others):
             conditions = others
-    for choice in list(conditions):  # a choice that it depends on may itself exist only for some values
+    for choice in list(
+        conditions
+    ):  # a choice that it depends on may itself exist only for some values
         conditions = (_infer_conditions(choice, builds) or {}) | conditions
     return conditions
 
 
-def _is_met_by_any(configurations: Iterable[Mapping[str, Value]], conditions: Mapping[str, tuple[Value, ...]]) -> bool:
+def _is_met_by_any(
+    configurations: Iterable[Mapping[str, Value]], conditions: Mapping[str, tuple[Value, ...]]
+) -> bool:
     """Return whether one of the configurations meets all conditions; each does if there are no conditions."""
     for values in configurations:
         if all(values.get(choice) in allowed for choice, allowed in conditions.items()):
@@ -296,7 +322,9 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
     """
     name = target.partition(":")[2]
     if not name:
-        raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
+        raise InputError.one(
+            target, "expected module:Name", "the module, a colon, and the function or class in it"
+        )
     named = functions.import_target(target, [folder], "--from-hypermodel")
     # The class: the target itself, or that of an object with a method `build`. Anything else must be a function.
     if isinstance(named, type) or not callable(getattr(named, "build", None)):
@@ -313,13 +341,19 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
         raise InputError.one(target, "has neither model(self, hp) nor build(self, hp)")
     instance = named
     expression = name
-    if named is kind:  # a class, not an object: it is instantiated, here and in the module that is written
+    if (
+        named is kind
+    ):  # a class, not an object: it is instantiated, here and in the module that is written
         missing = _list_required_arguments(kind)
         if missing:
-            raise InputError.one(target, f"takes {', '.join(missing)} to be made", f"make one: net = {name}(...)")
+            raise InputError.one(
+                target, f"takes {', '.join(missing)} to be made", f"make one: net = {name}(...)"
+            )
         instance = kind()
         expression = f"{name}()"
-    build: Build = getattr(instance, methods[0])  # a trainable's `model` comes before KerasTuner's `build`
+    build: Build = getattr(
+        instance, methods[0]
+    )  # a trainable's `model` comes before KerasTuner's `build`
     declare = getattr(instance, "declare_hyperparameters", lambda hp: None)
 
     def declare_and_build(hp: Hyperparameters) -> object:
@@ -329,21 +363,28 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
 
     is_trainable = named is kind and not functions.list_missing_methods(kind)
     notes = _note_unused_fit(kind, is_trainable=is_trainable)
-    return HyperModel(target, declare_and_build, f"{expression}.{methods[0]}(hp)", is_trainable, notes)
+    return HyperModel(
+        target, declare_and_build, f"{expression}.{methods[0]}(hp)", is_trainable, notes
+    )
 
 
 def _list_required_arguments(kind: type) -> list[str]:
     """Return the names of the arguments that a class requires when it is instantiated."""
     required = []
     for argument in inspect.signature(kind).parameters.values():
-        if argument.default is argument.empty and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+        if argument.default is argument.empty and argument.kind not in (
+            argument.VAR_POSITIONAL,
+            argument.VAR_KEYWORD,
+        ):
             required.append(argument.name)
     return required
 
 
 def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
     """Return a note if a class defines ``fit``, which KerasTuner calls and sweep does not."""
-    owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)  # the class whose ``fit`` it has
+    owner = next(
+        (base for base in kind.__mro__ if "fit" in vars(base)), None
+    )  # the class whose ``fit`` it has
     if is_trainable or owner is None or owner.__module__.startswith("keras_tuner"):
         return ()
     return (

@@ -37,7 +37,10 @@ MOST_BYTES = 900_000
 """Maximum size of the files in a ConfigMap, which is limited to 1 MiB including its metadata."""
 
 SPOT: Mapping[str, tuple[dict[str, str], dict[str, str]]] = {
-    provider: ({key: value}, {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"})
+    provider: (
+        {key: value},
+        {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"},
+    )
     for provider, key, value in (
         ("gke", "cloud.google.com/gke-spot", "true"),
         ("eks", "eks.amazonaws.com/capacityType", "SPOT"),
@@ -61,10 +64,14 @@ class Pods:
     spot: str | None = None  # a key of `SPOT`
     redis: str | None = None  # host:port of a Redis where the head node's state survives a restart
     retries: int = 3
-    workdir: str | None = None  # the folder of the code in the image; None: the code is sent in a ConfigMap
+    workdir: str | None = (
+        None  # the folder of the code in the image; None: the code is sent in a ConfigMap
+    )
 
 
-def make_manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, pods: Pods) -> list[Manifest]:
+def make_manifests(
+    spec: Spec, command: Sequence[str], package: CodePackage | None, pods: Pods
+) -> list[Manifest]:
     """Return the Kubernetes objects of a sweep: the ConfigMap of the code, if it is sent, and then the RayJob.
 
     ``command`` has the arguments of ``python -m sweep`` that the job runs. With ``package`` None, no code is sent, and
@@ -77,7 +84,9 @@ def make_manifests(spec: Spec, command: Sequence[str], package: CodePackage | No
         code = _pack_code(name, package)
     folder = pods.workdir or CODE
     line = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
-    entrypoint = f"bash -c {shlex.quote(line)}"  # KubeRay inserts it into a shell line without quoting
+    entrypoint = (
+        f"bash -c {shlex.quote(line)}"  # KubeRay inserts it into a shell line without quoting
+    )
     cluster: Manifest = {
         "rayVersion": pods.ray_version,
         "enableInTreeAutoscaling": True,
@@ -118,7 +127,9 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     Each pod requests resources for one worker of a trial, or for all trials that share its GPU by a fixed share.
     """
     asked = spec.resources
-    gpus = math.ceil(asked.most_gpus)  # a share of a GPU needs a whole one, on which several trials fit
+    gpus = math.ceil(
+        asked.most_gpus
+    )  # a share of a GPU needs a whole one, on which several trials fit
     if gpus:
         trials = count_parts(gpus, asked.most_gpus)
     else:
@@ -152,7 +163,9 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     }
 
 
-def _make_pod_template(name: str, resources: Mapping[str, str], code: _Code | None, pods: Pods) -> Manifest:
+def _make_pod_template(
+    name: str, resources: Mapping[str, str], code: _Code | None, pods: Pods
+) -> Manifest:
     """Return the template of a pod whose container ``name`` requests ``resources`` and is limited to them.
 
     With ``code``, its files are mounted at `CODE`.
@@ -170,7 +183,12 @@ def _make_pod_template(name: str, resources: Mapping[str, str], code: _Code | No
         items = []
         for key, path in code.paths.items():
             items.append({"key": key, "path": path})
-        within["volumes"] = [{"name": "code", "configMap": {"name": code.manifest["metadata"]["name"], "items": items}}]
+        within["volumes"] = [
+            {
+                "name": "code",
+                "configMap": {"name": code.manifest["metadata"]["name"], "items": items},
+            }
+        ]
     return {"spec": within}
 
 
@@ -203,7 +221,10 @@ def _pack_code(name: str, package: CodePackage) -> _Code:
     manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": f"{name}-code-{digest}", "labels": {"app.kubernetes.io/managed-by": "sweep"}},
+        "metadata": {
+            "name": f"{name}-code-{digest}",
+            "labels": {"app.kubernetes.io/managed-by": "sweep"},
+        },
         "immutable": True,
         "binaryData": data,
     }
@@ -224,22 +245,47 @@ def _make_kubernetes_name(sweep: str) -> str:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--image", required=True, help="Image of all pods; needs Python, Ray, TensorFlow and this package.")
-@click.option("--results", required=True, metavar="URL", help="A place in an object store such as s3://bucket/prefix.")
+@click.option(
+    "--image",
+    required=True,
+    help="Image of all pods; needs Python, Ray, TensorFlow and this package.",
+)
+@click.option(
+    "--results",
+    required=True,
+    metavar="URL",
+    help="A place in an object store such as s3://bucket/prefix.",
+)
 @options.name
 @options.assignments
 @options.run_cap
 @options.include
 @click.option("--workdir", metavar="PATH", help="Folder of the code in the image; no code is sent.")
 @click.option(
-    "--most", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of trial pods at a time."
+    "--most",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Maximum number of trial pods at a time.",
 )
 @click.option("--memory", default="16Gi", show_default=True, help="Memory of each trial pod.")
-@click.option("--spot", type=click.Choice([*SPOT]), help="Run trials on this provider's spot nodes.")
-@click.option("--secret", metavar="NAME", help="A secret whose values are environment variables of all pods.")
+@click.option(
+    "--spot", type=click.Choice([*SPOT]), help="Run trials on this provider's spot nodes."
+)
+@click.option(
+    "--secret", metavar="NAME", help="A secret whose values are environment variables of all pods."
+)
 @click.option("--token", metavar="NAME", help="The secret that holds Ray's token.")
-@click.option("--redis", metavar="HOST:PORT", help="Where the head keeps its state, to survive a restart.")
-@click.option("--retries", type=click.IntRange(min=0), default=3, show_default=True, help="Restarts of the whole job.")
+@click.option(
+    "--redis", metavar="HOST:PORT", help="Where the head keeps its state, to survive a restart."
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Restarts of the whole job.",
+)
 @options.as_json
 @options.changes
 def kube(

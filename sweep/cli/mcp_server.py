@@ -41,7 +41,9 @@ def mcp(ctx: click.Context) -> None:
     """
     from sweep.export.runs import import_extra
 
-    import_extra("mcp.server.lowlevel", "mcp", "mcp")  # for its error, which says how to install the extra
+    import_extra(
+        "mcp.server.lowlevel", "mcp", "mcp"
+    )  # for its error, which says how to install the extra
     import anyio
 
     group = ctx.find_root().command
@@ -67,20 +69,28 @@ async def _serve(commands: Mapping[str, click.Command]) -> None:
 
     async def answer_list(context: Any, request: Any) -> types.ListToolsResult:
         """Answer a request for the list of tools."""
-        return types.ListToolsResult(tools=[_describe_tool(command) for command in commands.values()])
+        return types.ListToolsResult(
+            tools=[_describe_tool(command) for command in commands.values()]
+        )
 
     async def call(context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
         """Answer a call of a tool, with a document of the error if the tool or a parameter does not exist."""
         try:
             if request.name not in commands:
-                raise InputError.one(request.name, "no such tool", f"there are {', '.join(commands)}")
+                raise InputError.one(
+                    request.name, "no such tool", f"there are {', '.join(commands)}"
+                )
             words = agent_tools.build_command_line(commands[request.name], request.arguments or {})
         except InputError as error:
             return _make_tool_result(document(describe_error(error)), code=error.exit_code)
         return await _run_command_line(words)
 
     server: Server[Any] = Server(
-        "sweep", version=VERSION, instructions=INSTRUCTIONS.strip(), on_list_tools=answer_list, on_call_tool=call
+        "sweep",
+        version=VERSION,
+        instructions=INSTRUCTIONS.strip(),
+        on_list_tools=answer_list,
+        on_call_tool=call,
     )
     async with stdio_server() as (requests, answers):
         await server.run(requests, answers, server.create_initialization_options())

@@ -45,16 +45,27 @@ dashboard = click.option(
     metavar="http://HEAD:8265",
     help="Address of the cluster that the sweep was submitted to; give the sweep by name.",
 )
-name = click.option("--name", help="Name of the sweep and its results folder, instead of the file's.")
-run_cap = click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
+name = click.option(
+    "--name", help="Name of the sweep and its results folder, instead of the file's."
+)
+run_cap = click.option(
+    "--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations."
+)
 max_concurrent = click.option(
     "--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N trials at a time."
 )
 include = click.option(
-    "--include", multiple=True, metavar="PATH", help="Send this too, though .gitignore names it; repeatable."
+    "--include",
+    multiple=True,
+    metavar="PATH",
+    help="Send this too, though .gitignore names it; repeatable.",
 )
 assignments = click.option(
-    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a key of the sweep file; repeatable."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the sweep file; repeatable.",
 )
 notify = click.option(
     "--notify",
@@ -69,14 +80,21 @@ simulate_gpus = click.option(
     help="Rehearse on N logical CPU devices in place of GPUs.",
 )
 no_memo = click.option(
-    "--no-memo", is_flag=True, help="Retrain trials even if an earlier sweep already has the result."
+    "--no-memo",
+    is_flag=True,
+    help="Retrain trials even if an earlier sweep already has the result.",
 )
 as_json = click.option(
-    "--json", "as_json", is_flag=True, help="JSON for programs, errors too; `schema COMMAND` describes it."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="JSON for programs, errors too; `schema COMMAND` describes it.",
 )
 
 detach = click.option(
-    "--detach", is_flag=True, help="Go on in the background; say how to watch it, wait for it and stop it."
+    "--detach",
+    is_flag=True,
+    help="Go on in the background; say how to watch it, wait for it and stop it.",
 )
 ARGUMENTS = "sweep.arguments"  # key in the context: the command line, as it was typed
 
@@ -120,7 +138,9 @@ def _parse_receiver(text: str) -> dict[str, Any]:
     try:
         return {"command": shlex.split(text)}
     except ValueError as error:
-        raise InputError.one("--notify", f"{text!r} cannot be read: {error}", "quote it as in a shell") from None
+        raise InputError.one(
+            "--notify", f"{text!r} cannot be read: {error}", "quote it as in a shell"
+        ) from None
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in click's type stubs
@@ -128,7 +148,9 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in c
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         if isinstance(value, float):  # click may pass a value that is converted already
             return value
         units = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -137,7 +159,9 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in c
         except (KeyError, ValueError):
             seconds = 0.0  # refused below, like a duration of 0
         if not 0 < seconds <= LONGEST_WARM_S:
-            self.fail(f"{value!r} is not a duration of up to 24 hours, such as 90s, 15m or 2h", param, ctx)
+            self.fail(
+                f"{value!r} is not a duration of up to 24 hours, such as 90s, 15m or 2h", param, ctx
+            )
         return seconds
 
 
@@ -163,7 +187,9 @@ def _apply_keep_warm(given: dict[str, Any]) -> None:
         kept.keep_s = seconds or kept.keep_s  # without the option, as long as before
         kept.is_quiet = given["quiet"] or given["as_json"] or given["events"]
         return
-    if seconds is None or given.get("detach"):  # with --detach, the process in the background gets the option
+    if seconds is None or given.get(
+        "detach"
+    ):  # with --detach, the process in the background gets the option
         return
     for name in ("inline", "address", "eager", "profile"):
         if given.get(name):
@@ -190,15 +216,30 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
     for option in (
         as_json,
-        click.option("--events", is_flag=True, help="One line of JSON per event, as in the log; no result."),
-        click.option("--tensorboard", is_flag=True, help="Keep event files for TensorBoard in the sweep's folder."),
-        click.option("-v", "--verbose", is_flag=True, help="Name the file with Ray's and TensorFlow's own output."),
+        click.option(
+            "--events", is_flag=True, help="One line of JSON per event, as in the log; no result."
+        ),
+        click.option(
+            "--tensorboard",
+            is_flag=True,
+            help="Keep event files for TensorBoard in the sweep's folder.",
+        ),
+        click.option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            help="Name the file with Ray's and TensorFlow's own output.",
+        ),
         click.option("-q", "--quiet", is_flag=True, help="No progress, only the result."),
         click.option("--inline", is_flag=True, help="In this process, without Ray; for debugging."),
         click.option("--no-reuse", is_flag=True, help="A fresh process for each trial."),
         max_concurrent,
         click.option(
-            "--address", envvar="RAY_ADDRESS", show_envvar=True, metavar="HOST:PORT", help="Join this Ray cluster."
+            "--address",
+            envvar="RAY_ADDRESS",
+            show_envvar=True,
+            metavar="HOST:PORT",
+            help="Join this Ray cluster.",
         ),
         keep_warm,
         no_memo,
@@ -214,7 +255,9 @@ def _collect_options(given: dict[str, Any]) -> Options:
     return Options(
         address=given.pop("address"),
         max_concurrent=given.pop("max_concurrent"),
-        simulated_gpus=given.pop("simulate_gpus", None),  # those with a default here are options of some commands only
+        simulated_gpus=given.pop(
+            "simulate_gpus", None
+        ),  # those with a default here are options of some commands only
         reuse=not given.pop("no_reuse"),
         inline=given.pop("inline"),
         memo=not given.pop("no_memo"),
@@ -227,7 +270,9 @@ def _collect_options(given: dict[str, Any]) -> Options:
     )
 
 
-def _create_followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
+def _create_followers(
+    *, tensorboard: bool
+) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
     """Return the functions that start exporters which follow the sweep while it runs; () unless ``tensorboard``."""
     if not tensorboard:
         return ()

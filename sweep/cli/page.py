@@ -42,7 +42,9 @@ PORT = 8421
     metavar="PID",
     help="End when this process has ended and no page has been open for a minute.",
 )
-@click.option("--within", type=click.IntRange(min=1), hidden=True)  # the process of a notebook, which started this one
+@click.option(
+    "--within", type=click.IntRange(min=1), hidden=True
+)  # the process of a notebook, which started this one
 @options.as_json
 def ui(
     sweep: str,
@@ -89,9 +91,13 @@ def ui(
 def _print_address(url: str, *, as_json: bool) -> None:
     """Print the address of the page, as text or as JSON."""
     if as_json:
-        click.echo(json.dumps({"version": 1, "url": url}, indent=2))  # as `PageDocument` describes it
+        click.echo(
+            json.dumps({"version": 1, "url": url}, indent=2)
+        )  # as `PageDocument` describes it
     else:
-        click.echo(f"page     {url}\nend it with Ctrl-C; whoever has this address can do what you can do with sweep")
+        click.echo(
+            f"page     {url}\nend it with Ctrl-C; whoever has this address can do what you can do with sweep"
+        )
     sys.stdout.flush()
 
 
@@ -117,11 +123,15 @@ def _open_browser(url: str) -> None:
     The browser is passed a temporary file that leads to the address, because the address contains the token and other
     users of this machine can see command lines. The file is not deleted.
     """
-    has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    has_screen = (
+        sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
     if not (has_screen and sys.stdout.isatty()):
         return
     with tempfile.NamedTemporaryFile("w", prefix="sweep-", suffix=".html", delete=False) as file:
-        file.write(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={url}"><a href="{url}">sweep</a>\n')
+        file.write(
+            f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={url}"><a href="{url}">sweep</a>\n'
+        )
     webbrowser.open(Path(file.name).as_uri())
 
 

@@ -39,7 +39,13 @@ def _parse_machines(
         name, _, rest = text.partition("=")
         try:
             gpus, price, *epoch_s = map(float, rest.split(":"))
-            ok = name and len(epoch_s) < 2 and gpus >= 0 and price >= 0 and all(0 < value < inf for value in epoch_s)
+            ok = (
+                name
+                and len(epoch_s) < 2
+                and gpus >= 0
+                and price >= 0
+                and all(0 < value < inf for value in epoch_s)
+            )
         except ValueError:  # no number, or only one
             ok = False
         if not ok or not isfinite(gpus + price):
@@ -62,9 +68,13 @@ def _parse_machines(
     metavar="HOST:PORT",
     help="Say what fits on this Ray cluster, not on this machine.",
 )
-@click.option("--time", "timed", is_flag=True, help="Train two epochs of two trials to predict the hours.")
 @click.option(
-    "--find-lr", is_flag=True, help="Try rising learning rates on the first configurations; changes no result."
+    "--time", "timed", is_flag=True, help="Train two epochs of two trials to predict the hours."
+)
+@click.option(
+    "--find-lr",
+    is_flag=True,
+    help="Try rising learning rates on the first configurations; changes no result.",
 )
 @click.option(
     "--tune-throughput",
@@ -80,7 +90,13 @@ def _parse_machines(
     help="Show time and cost on a machine with this many GPUs, at this price for each GPU-hour and, if given, these "
     "seconds per epoch; repeatable.",
 )
-@click.option("--stdin", "from_stdin", is_flag=True, hidden=True, help="Read the text of FILE from standard input.")
+@click.option(
+    "--stdin",
+    "from_stdin",
+    is_flag=True,
+    hidden=True,
+    help="Read the text of FILE from standard input.",
+)
 @options.as_json
 def plan(
     file: Path,
@@ -112,7 +128,9 @@ def plan(
     )
     from sweep.spec import read_text
 
-    text = read_text(STANDARD_INPUT if from_stdin else file)  # that of an editor may differ from the file's
+    text = read_text(
+        STANDARD_INPUT if from_stdin else file
+    )  # that of an editor may differ from the file's
     spec = sweep_files.parse_file(text, file, assignments)
     folders = sweep_files.import_folders(file)
     source = checking.check_trainable(spec, str(file), folders, here=address is None)
@@ -127,12 +145,16 @@ def plan(
         if not timed:
             return pricing.find_earlier_times(results, spec.trainable, simulate_gpus, sample)
         with runner.silence_libraries():
-            return pricing.measure_epoch_times(spec, spec.resources.devices(simulate_gpus), folders, sample)
+            return pricing.measure_epoch_times(
+                spec, spec.resources.devices(simulate_gpus), folders, sample
+            )
 
     # Called before the searcher suggests anything, so that the plan has the configurations that `run` would begin with.
     def learn(searcher: Searcher) -> None:
         taken = methods.record_warm_start(spec.warm_start, results)
-        methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec)
+        methods.learn_warm_start(
+            searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec
+        )
 
     for note in checking.list_notes(spec, source):
         click.echo(note, err=True)
@@ -143,7 +165,9 @@ def plan(
             room = connecting.count_trials_that_fit_cluster(
                 address, spec.resources.devices(simulate_gpus), spec.resources
             )
-    basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
+    basis = planning.Basis(
+        timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines
+    )
     planned = planning.make_plan(spec, simulate_gpus, basis)
     curves = []
     if find_lr:
@@ -155,12 +179,16 @@ def plan(
     if tune_throughput:
         speeds = _measure_throughput(spec, folders, simulate_gpus, planned.sample[0])
     if as_json:
-        click.echo(json.dumps(_describe_plan(planned, curves if find_lr else None, speeds), indent=2))
+        click.echo(
+            json.dumps(_describe_plan(planned, curves if find_lr else None, speeds), indent=2)
+        )
     else:
         _print_plan(planned, curves, speeds)
 
 
-def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int | None, params: Params) -> Throughput:
+def _measure_throughput(
+    spec: Spec, folders: Sequence[Path], simulate_gpus: int | None, params: Params
+) -> Throughput:
     """Measure the examples per second of different settings, with at most as many replicas as there are GPUs.
 
     ``params`` is the configuration that is trained. Without whole GPUs for a trial, there is one replica.
@@ -177,11 +205,18 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
         return throughput.measure_throughput(spec, share, folders, params, max_replicas)
 
 
-def _describe_plan(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
+def _describe_plan(
+    planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None
+) -> dict[str, object]:
     """Return a plan as a `PlanDocument`; ``curves`` and ``speeds`` are None if they were not asked for."""
     from sweep.render import plans as drawn
 
-    content: dict[str, object] = {"version": 1, **drawn.as_dict(planned), "find_lr": None, "throughput": None}
+    content: dict[str, object] = {
+        "version": 1,
+        **drawn.as_dict(planned),
+        "find_lr": None,
+        "throughput": None,
+    }
     if curves is not None:
         content["find_lr"] = [drawn.rates_as_dict(curve) for curve in curves]
     if speeds is not None:

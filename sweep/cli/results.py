@@ -45,7 +45,9 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("sweeps", nargs=-1, required=True)
 @options.results
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the best N configurations.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Only the best N configurations."
+)
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one or several sweeps, and say which differences are real."""
@@ -79,7 +81,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         tables = reading.read_tables(folder, [*columns, *metrics])
         sweeps_and_tables.append((analysis.make_sweep(folder, tables, unique_name), tables))
     ranked = ranking.rank([sweep for sweep, _ in sweeps_and_tables])
-    answer = verdict.summarize_ranking(ranked, running=any(folder.is_running() for folder in folders.values()))
+    answer = verdict.summarize_ranking(
+        ranked, running=any(folder.is_running() for folder in folders.values())
+    )
     # The history of a copy, and the noise of its metrics, are those of a single sweep.
     steps: Sequence[analysis.LineageStep] = ()
     noise = None
@@ -88,14 +92,18 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         if ranked.best:
             steps = analysis.lineage_of(only_sweep.trials, ranked.best[0].trials[0].trial)
         noise = ranking.find_sampling_error(ranked, only_tables)
-    rungs = {sweep.name: rung_ranks.measure_rungs(sweep, tables) for sweep, tables in sweeps_and_tables}
+    rungs = {
+        sweep.name: rung_ranks.measure_rungs(sweep, tables) for sweep, tables in sweeps_and_tables
+    }
     efficiencies = []
     for sweep, tables in sweeps_and_tables:
         efficiency = search_efficiency.measure_search_efficiency(sweep.name, ranked, tables)
         if efficiency is not None:
             efficiencies.append(efficiency)
     if as_json:
-        from sweep.documents import shapes  # it imports libraries that take longer than the comparison
+        from sweep.documents import (
+            shapes,
+        )  # it imports libraries that take longer than the comparison
 
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
         more = {"answer": answer, "search": tuple(efficiencies), "rungs": rungs, "held_out": noise}
@@ -157,7 +165,9 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None, as_json:
     metavar="RULE",
     help="A rule as in 'asha eta=4', none, or module:Name.  [default: the sweep's own]",
 )
-@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="Only the first N configurations.")
+@click.option(
+    "--run-cap", type=click.IntRange(min=1), metavar="N", help="Only the first N configurations."
+)
 @click.option(
     "--orderings",
     type=click.IntRange(1, 10_000),
@@ -167,7 +177,9 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None, as_json:
     help="Number of orders of the configurations to replay.",
 )
 @options.as_json
-def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool) -> None:
+def replay(
+    sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool
+) -> None:
     """Apply another stopping rule to a sweep's curves: epochs saved, winner kept or lost."""
     from sweep.analysis import replay as replaying
     from sweep.documents import shapes
@@ -185,7 +197,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
         raise InputError.one(sweep, what, "replay is for sweeps whose trials train apart")
     if spec.minutes is not None:
         what = "has trials that end after some minutes, and how long their epochs take under another rule is not known"
-        raise InputError.one(sweep, what, "replay is for sweeps whose trials train a number of epochs")
+        raise InputError.one(
+            sweep, what, "replay is for sweeps whose trials train a number of epochs"
+        )
     if rule is None:
         other = spec
     else:
@@ -194,7 +208,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
         what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
         raise InputError.one(sweep, what, "compare shows its Pareto front")
     methods.check_author_methods(other, folders)
-    if reopened.folder.log.exists():  # otherwise nothing has been trained yet, which is refused below
+    if (
+        reopened.folder.log.exists()
+    ):  # otherwise nothing has been trained yet, which is refused below
         events = list(log.read(reopened.folder.log))
     else:
         events = []
@@ -208,7 +224,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
             orderings=orderings,
         )
     if found is None:
-        raise RefusedError.one(sweep, "no configuration has completed, so there is no winner to keep")
+        raise RefusedError.one(
+            sweep, "no configuration has completed, so there is no winner to keep"
+        )
     if as_json:
         click.echo(document(shapes.extend(shapes.ReplayDocument, found)))
         return
@@ -233,7 +251,11 @@ def _replace_rule(spec: Spec, text: str) -> Spec:
             wrong.append(key)
     if not kind or "=" in kind or wrong:
         what = f"{text!r}, expected a rule and its keys"
-        raise InputError.one("--early-terminate", what, "as in 'asha eta=4', 'median min_iter=2', none or module:Name")
+        raise InputError.one(
+            "--early-terminate",
+            what,
+            "as in 'asha eta=4', 'median min_iter=2', none or module:Name",
+        )
     resolved = {}  # without the keys that are not set, because not all may be null in a file
     for key, value in spec.to_json_dict().items():
         if value is not None:
@@ -242,14 +264,19 @@ def _replace_rule(spec: Spec, text: str) -> Spec:
     if own:
         changes = [f"early_terminate={kind}"]
     else:
-        changes = ["early_terminate={}", f"early_terminate.type={kind}"]  # without the keys of the sweep's own rule
+        changes = [
+            "early_terminate={}",
+            f"early_terminate.type={kind}",
+        ]  # without the keys of the sweep's own rule
     changes += [f"early_terminate.{key}" for key in keys]
     try:
         return parse_spec(json.dumps(resolved), spec.name, changes)
     except InputError as error:
         problems = []
         for problem in error.problems:
-            what = problem.what.replace("early_terminate.", "")  # the user has typed the keys without the block
+            what = problem.what.replace(
+                "early_terminate.", ""
+            )  # the user has typed the keys without the block
             problems.append(Problem("--early-terminate", what, problem.hint))
         raise InputError(problems) from error
 
@@ -262,5 +289,8 @@ def _format_rule(spec: Spec) -> str:
     if not isinstance(rule, dict):
         return str(rule)
     return " ".join(
-        [str(rule["type"]), *(f"{key}={json.dumps(value)}" for key, value in rule.items() if key != "type")]
+        [
+            str(rule["type"]),
+            *(f"{key}={json.dumps(value)}" for key, value in rule.items() if key != "type"),
+        ]
     )

@@ -35,10 +35,18 @@ if TYPE_CHECKING:
 @options.assignments
 @options.simulate_gpus
 @options.run_cap
-@click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
-@click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
+@click.option(
+    "--eager",
+    is_flag=True,
+    help="Train op by op: breakpoints and prints see values. With --inline.",
+)
+@click.option(
+    "--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial."
+)
 @click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")
-@click.option("--ui", is_flag=True, help="Also start the live page, and print its address; see `ui`.")
+@click.option(
+    "--ui", is_flag=True, help="Also start the live page, and print its address; see `ui`."
+)
 @options.detach
 @options.notify
 @options.session
@@ -56,7 +64,17 @@ def run(
     """Run a sweep file into a new results folder."""
     with Startup(quiet=how.quiet) as startup:
         startup.step(f"reading {file}")
-        _run_or_resume(file, results, changes, how, startup, or_resume=or_resume, ui=ui, detach=detach, as_json=as_json)
+        _run_or_resume(
+            file,
+            results,
+            changes,
+            how,
+            startup,
+            or_resume=or_resume,
+            ui=ui,
+            detach=detach,
+            as_json=as_json,
+        )
 
 
 def _run_or_resume(
@@ -122,7 +140,9 @@ def _run_or_resume(
 @click.command()
 @click.argument("sweep")
 @options.results
-@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="Go on to N configurations in all.")
+@click.option(
+    "--run-cap", type=click.IntRange(min=1), metavar="N", help="Go on to N configurations in all."
+)
 @click.option(
     "--set",
     "assignments",
@@ -131,7 +151,11 @@ def _run_or_resume(
     help="Change when the sweep ends, as in budget.hours=8; repeatable.",
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
-@click.option("--here", is_flag=True, help="Look for the trainable in the current folder, not where the sweep began.")
+@click.option(
+    "--here",
+    is_flag=True,
+    help="Look for the trainable in the current folder, not where the sweep began.",
+)
 @options.detach
 @options.notify
 @options.session
@@ -167,7 +191,9 @@ def resume(
             _detach(reopened.folder, how, as_json=as_json)
             return
         if here:
-            reopened = dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd())
+            reopened = dataclasses.replace(
+                reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd()
+            )
         go_on(reopened, how, startup, as_json=as_json)
 
 
@@ -186,7 +212,9 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
     interruption.stop_handling_signals()  # until the driver runs, Ctrl-C ends it
     given = click.get_current_context().meta[options.ARGUMENTS]
     # The page is started by this process, and the document printed here; neither is wanted again in the background.
-    driver = detaching.start_detached(folder, [word for word in given if word not in ("--detach", "--json", "--ui")])
+    driver = detaching.start_detached(
+        folder, [word for word in given if word not in ("--detach", "--json", "--ui")]
+    )
     name = folder.address
     found = DetachedDocument(
         sweep=folder.name,
@@ -236,7 +264,9 @@ def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
     forking.import_early(list_early_imports(spec.trainable, folders))
 
 
-def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool, work: str = "") -> None:
+def go_on(
+    reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool, work: str = ""
+) -> None:
     """Check the trainable of a sweep, run one more session of it, and print its result.
 
     ``work`` describes what the session will train; by default, it is described from the sweep file. Ends the process
@@ -246,7 +276,9 @@ def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: 
 
     startup.announce(work or describe_work(reopened.spec))
     startup.step(f"checking {reopened.spec.trainable}")
-    how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)  # as in the sweep's earlier sessions
+    how = dataclasses.replace(
+        how, simulated_gpus=reopened.simulated_gpus
+    )  # as in the sweep's earlier sessions
     where = str(reopened.folder.info)
     folders = reopened.import_folders
     _import_early(reopened.spec, folders, how)
@@ -301,11 +333,15 @@ def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
         sys.exit(interruption.CODE)
     if not outcome.completed:
         why = printable(analysis.first_failure(sweep))
-        click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
+        click.echo(
+            f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True
+        )
         click.echo(f"try failed trials again with: {folder.to_resume} --retry-failed", err=True)
         sys.exit(1)
     if failure := output.failure():
-        raise InputError.one("standard output", str(failure.strerror), f"the results are in {folder.place}")
+        raise InputError.one(
+            "standard output", str(failure.strerror), f"the results are in {folder.place}"
+        )
 
 
 def _print_document(outcome: Outcome, sweep: Sweep) -> None:
@@ -345,14 +381,29 @@ def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
 @click.command()
 @click.argument("sweep")
 @options.results
-@click.option("--seeds", type=click.IntRange(2, 1000), metavar="N", help="At most N fresh seeds per finalist.")
-@click.option("--finalists", type=click.IntRange(2, 100), metavar="N", help="At most N finalists besides the baseline.")
 @click.option(
-    "--budget", metavar="SHARE", help="Epochs for all of it, as a share of the search's: 50%; none: no limit."
+    "--seeds", type=click.IntRange(2, 1000), metavar="N", help="At most N fresh seeds per finalist."
+)
+@click.option(
+    "--finalists",
+    type=click.IntRange(2, 100),
+    metavar="N",
+    help="At most N finalists besides the baseline.",
+)
+@click.option(
+    "--budget",
+    metavar="SHARE",
+    help="Epochs for all of it, as a share of the search's: 50%; none: no limit.",
 )
 @options.session
 def confirm(
-    sweep: str, results: Path, seeds: int | None, finalists: int | None, budget: str | None, how: Options, as_json: bool
+    sweep: str,
+    results: Path,
+    seeds: int | None,
+    finalists: int | None,
+    budget: str | None,
+    how: Options,
+    as_json: bool,
 ) -> None:
     """Train the candidates for the best with fresh seeds, and test which one wins.
 
@@ -370,4 +421,6 @@ def confirm(
         work = ""
         if not reopened.folder.is_running():  # otherwise, it is refused for that
             work = describe_confirming(plan_confirmation(reopened), reopened.folder.name)
-        go_on(reopened, dataclasses.replace(how, confirming=True), startup, as_json=as_json, work=work)
+        go_on(
+            reopened, dataclasses.replace(how, confirming=True), startup, as_json=as_json, work=work
+        )

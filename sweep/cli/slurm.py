@@ -17,7 +17,9 @@ from sweep.cli import options, submitting
 from sweep.errors import InputError
 from sweep.text import printable
 
-_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,3})(?::(?P<minutes>\d{2}))?(?::(?P<seconds>\d{2}))?")
+_TIME = re.compile(
+    r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,3})(?::(?P<minutes>\d{2}))?(?::(?P<seconds>\d{2}))?"
+)
 SETTLE_S = 30  # seconds that Ray gets to shut down on all nodes after the sweep has ended
 LATE_S = 60  # seconds by which Slurm's signals may come early
 
@@ -49,8 +51,12 @@ def parse_time_limit(time: str) -> int:
     """
     found = _TIME.fullmatch(time)
     if found is None or (found["seconds"] is None and found["days"] is None):
-        raise InputError.one("--time", f"{time!r} is no time limit", "write it as in 8:00:00 or 1-12:00:00")
-    days, hours, minutes, rest = (int(found[part] or 0) for part in ("days", "hours", "minutes", "seconds"))
+        raise InputError.one(
+            "--time", f"{time!r} is no time limit", "write it as in 8:00:00 or 1-12:00:00"
+        )
+    days, hours, minutes, rest = (
+        int(found[part] or 0) for part in ("days", "hours", "minutes", "seconds")
+    )
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
@@ -62,7 +68,9 @@ def format_script(batch: SlurmJob) -> str:
     """
     # Signals may come early by `LATE_S`, and at least as long should remain for training.
     if parse_time_limit(batch.time) <= batch.save_s + 2 * LATE_S:
-        what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
+        what = (
+            f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
+        )
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
     asked = [
         f"--job-name={_replace_special_characters(batch.name)}",
@@ -88,8 +96,14 @@ def format_script(batch: SlurmJob) -> str:
             f"cd {shlex.quote(str(batch.folder))} || exit 1",
             *batch.setup,
             # `stop` may take until the limit, less the time for Ray's shutdown and a minute for requeueing.
-            *_HEAR.format(stop=stop, patience=batch.save_s - LATE_S - SETTLE_S, settle=SETTLE_S).splitlines(),
-            *(_run_on_one_node(sweep, batch) if batch.nodes == 1 else _run_on_all_nodes(sweep, batch)),
+            *_HEAR.format(
+                stop=stop, patience=batch.save_s - LATE_S - SETTLE_S, settle=SETTLE_S
+            ).splitlines(),
+            *(
+                _run_on_one_node(sweep, batch)
+                if batch.nodes == 1
+                else _run_on_all_nodes(sweep, batch)
+            ),
             "running=$!",
             *_END.splitlines(),
             "",
@@ -152,7 +166,9 @@ def _escape_path(path: str) -> str:
     Raises `InputError` for a path with quotes or unprintable characters.
     """
     if '"' in path or not path.isprintable():
-        raise InputError.one("--results", f"{path!r} cannot be named in a batch script", "use another folder")
+        raise InputError.one(
+            "--results", f"{path!r} cannot be named in a batch script", "use another folder"
+        )
     return path.replace("%", "%%")
 
 
@@ -170,9 +186,23 @@ def _replace_special_characters(name: str) -> str:
     metavar="PATH",
     help="A folder that all nodes share, or a place in an object store such as s3://bucket/prefix.",
 )
-@click.option("--time", default="24:00:00", show_default=True, metavar="H:MM:SS", help="Time limit of the job.")
-@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Whole nodes of the job.")
-@click.option("--gpus", type=click.IntRange(min=0), default=0, metavar="N", help="GPUs of each node.")
+@click.option(
+    "--time",
+    default="24:00:00",
+    show_default=True,
+    metavar="H:MM:SS",
+    help="Time limit of the job.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Whole nodes of the job.",
+)
+@click.option(
+    "--gpus", type=click.IntRange(min=0), default=0, metavar="N", help="GPUs of each node."
+)
 @click.option("--partition", help="Partition of the job.")
 @click.option(
     "--save-before",
@@ -183,9 +213,18 @@ def _replace_special_characters(name: str) -> str:
     metavar="S",
     help="Save all trials this many seconds before the time limit, and requeue.",
 )
-@click.option("--sbatch", "more", multiple=True, metavar="OPTION", help="Another option of sbatch; repeatable.")
 @click.option(
-    "--setup", multiple=True, metavar="LINE", help='A shell command to run first, such as "module load cuda".'
+    "--sbatch",
+    "more",
+    multiple=True,
+    metavar="OPTION",
+    help="Another option of sbatch; repeatable.",
+)
+@click.option(
+    "--setup",
+    multiple=True,
+    metavar="LINE",
+    help='A shell command to run first, such as "module load cuda".',
 )
 @options.name
 @options.assignments
@@ -209,7 +248,11 @@ def slurm(
     sent = submitting.check_file(file, changes)
     for option in more:
         if not option.startswith("-") or not option.isprintable():
-            raise InputError.one("--sbatch", f"{option!r} is no option of sbatch", "write it as in --sbatch=--qos=long")
+            raise InputError.one(
+                "--sbatch",
+                f"{option!r} is no option of sbatch",
+                "write it as in --sbatch=--qos=long",
+            )
     stored = is_url(results)
     if stored:
         where = check_url("--results", results)
@@ -231,13 +274,17 @@ def slurm(
     job = None
     if not dry_run:
         if not stored:
-            Path(where).mkdir(parents=True, exist_ok=True)  # the job could not write its output otherwise
+            Path(where).mkdir(
+                parents=True, exist_ok=True
+            )  # the job could not write its output otherwise
         job = printable(_submit_script(text))
     if as_json:
         from sweep.documents.shapes import SlurmDocument
         from sweep.render import document
 
-        click.echo(document(SlurmDocument(sweep=sent.spec.name, job=job, results=place, script=text)))
+        click.echo(
+            document(SlurmDocument(sweep=sent.spec.name, job=job, results=place, script=text))
+        )
     elif job is None:
         click.echo(text, nl=False)
     else:
@@ -252,11 +299,15 @@ def _submit_script(text: str) -> str:
     """
     hint = "--dry-run prints the script, to be submitted where Slurm is"
     try:
-        done = subprocess.run(["sbatch", "--parsable"], input=text, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            ["sbatch", "--parsable"], input=text, capture_output=True, text=True, timeout=60
+        )
     except FileNotFoundError as error:
         raise InputError.one("slurm", "there is no sbatch on this machine", hint) from error
     except subprocess.TimeoutExpired as error:
         raise InputError.one("slurm", "sbatch has not answered within a minute", hint) from error
     if done.returncode:
-        raise InputError.one("slurm", (done.stderr.strip().splitlines() or ["sbatch failed"])[-1], hint)
+        raise InputError.one(
+            "slurm", (done.stderr.strip().splitlines() or ["sbatch failed"])[-1], hint
+        )
     return done.stdout.strip()

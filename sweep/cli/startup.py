@@ -96,8 +96,12 @@ def _find_most_epochs(spec: Spec) -> int:
 
     for parameter in spec.space.parameters:
         if parameter.name == "epochs":
-            counts = [choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)]
-            if parameter.when is not None:  # trials to which it does not apply train the sweep's epochs
+            counts = [
+                choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)
+            ]
+            if (
+                parameter.when is not None
+            ):  # trials to which it does not apply train the sweep's epochs
                 counts.append(spec.epochs)
             return max(counts)
     return spec.epochs

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 @options.dashboard
 @options.as_json
 @click.option("--trials", "with_trials", is_flag=True, help="List its trials, too.")
-@click.option("--watch", is_flag=True, help="Show it as `run` does, until the sweep ends; Ctrl-C leaves it running.")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Show it as `run` does, until the sweep ends; Ctrl-C leaves it running.",
+)
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
@@ -82,7 +86,9 @@ def status(
     if summary.cost is not None:
         lines.append(f"cost     {money(summary.cost)}")
     if written is not None:
-        age = duration(max(0.0, time.time() - written))  # the clock of the machine that runs it may be ahead
+        age = duration(
+            max(0.0, time.time() - written)
+        )  # the clock of the machine that runs it may be ahead
         lines.append(f"written  {age} ago, after {duration(summary.duration_s or 0.0)} of work")
     if summary.state != "running" and (to_come or _has_work_left(summary, total)):
         lines.append(f"go on    {reopened.folder.to_resume}")
@@ -105,7 +111,9 @@ def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> 
 
     ``total`` is the number of trials in all, or None if unknown. Lines on what there is not are left out.
     """
-    counts = "  ".join(f"{count:,} {state}" for state, count in sorted(summary.trials.items())) or "none"
+    counts = (
+        "  ".join(f"{count:,} {state}" for state, count in sorted(summary.trials.items())) or "none"
+    )
     if summary.reason:
         reason = f": {summary.reason}"
     else:
@@ -117,13 +125,17 @@ def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> 
     lines = [f"{summary.name}  {summary.state}{reason}", f"trials   {counts}{of_total}"]
     if summary.paused:
         rule = _name_pausing_rule(spec)
-        lines.append(f"paused   {summary.paused:,} of the interrupted, until {rule} lets them go on")
+        lines.append(
+            f"paused   {summary.paused:,} of the interrupted, until {rule} lets them go on"
+        )
     if summary.best is not None:
         if summary.verdict:
             verdict = f" ({summary.verdict})"
         else:
             verdict = ""
-        lines.append(f"best     {summary.metric} {score(summary.best)}, trial {summary.best_trial}{verdict}")
+        lines.append(
+            f"best     {summary.metric} {score(summary.best)}, trial {summary.best_trial}{verdict}"
+        )
     if summary.expected_gain is not None:
         lines.append(f"gain     {summary.expected_gain.describe()}")
     return lines
@@ -156,7 +168,9 @@ def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
     if summary.total is None:
         left = None
     else:
-        left = max(summary.total - sum(summary.trials.values()), 0)  # a lower run_cap may allow fewer than were tried
+        left = max(
+            summary.total - sum(summary.trials.values()), 0
+        )  # a lower run_cap may allow fewer than were tried
     return describe_to_come(left, summary.queued)
 
 
@@ -171,17 +185,29 @@ def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
 @click.argument("sweep", default="")
 @options.results
 @options.dashboard
-@click.option("--warm", is_flag=True, help="End what --keep-warm keeps for this folder, instead of a sweep.")
-@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good.")
+@click.option(
+    "--warm", is_flag=True, help="End what --keep-warm keeps for this folder, instead of a sweep."
+)
+@click.option(
+    "--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good."
+)
 @click.option("--now", is_flag=True, help="Do not wait for the end of the running epochs.")
 @options.as_json
 def stop(
-    sweep: str, results: Path, address: str | None, warm: bool, trial: int | None, now: bool, as_json: bool
+    sweep: str,
+    results: Path,
+    address: str | None,
+    warm: bool,
+    trial: int | None,
+    now: bool,
+    as_json: bool,
 ) -> None:
     """Stop a running sweep, to be resumed later, or one of its trials for good."""
     if warm:
         if sweep or address is not None or trial is not None or now:
-            raise InputError.one("--warm", "is given with a sweep or its options", "leave one of them out")
+            raise InputError.one(
+                "--warm", "is given with a sweep or its options", "leave one of them out"
+            )
         _print_stopped("", None, stop_keeper(), as_json=as_json)
         return
     if not sweep:
@@ -222,12 +248,16 @@ def _name_pausing_rule(spec: Spec) -> str:
     return str(rule["type"] if isinstance(rule, dict) else rule)
 
 
-def _check_options(*, as_json: bool, with_trials: bool, watch: bool, interval: float | None) -> None:
+def _check_options(
+    *, as_json: bool, with_trials: bool, watch: bool, interval: float | None
+) -> None:
     """Raise InputError for options of `status` that cannot be combined."""
     if watch and with_trials:
         raise InputError.one("--watch", "is given with --trials", "leave one of them out")
     if watch and as_json:
-        raise InputError.one("--watch", "is given with --json", "run it with --json repeatedly instead")
+        raise InputError.one(
+            "--watch", "is given with --json", "run it with --json repeatedly instead"
+        )
     if interval is not None and not watch:
         raise InputError.one("--interval", "is given without --watch", "add --watch")
 
@@ -294,7 +324,9 @@ def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSwee
 
 def _read_new_events(view: LiveView, follower: LogReader) -> None:
     """Pass the new events of the log to the view; start again from the beginning if the log was replaced."""
-    while (events := follower.more()) != []:  # [] if there are no more, None if the log was replaced
+    while (
+        events := follower.more()
+    ) != []:  # [] if there are no more, None if the log was replaced
         if events is None:
             view.forget()
             continue
@@ -317,7 +349,9 @@ def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None
         state = ""
     else:
         state = "unfinished"
-    for line in view.lines(Frame(width=width, height=height, ascii_only=view.ascii_only), running=running, state=state):
+    for line in view.lines(
+        Frame(width=width, height=height, ascii_only=view.ascii_only), running=running, state=state
+    ):
         console.print(line)
 
 

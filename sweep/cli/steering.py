@@ -81,7 +81,9 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
     from sweep.runner.steering import COMMAND, Add, list_added
 
     if bool(values) == (file is not None):  # both are given, or neither
-        raise InputError.one("add", "expected either NAME=VALUE ... or --from FILE", "such as lr=3e-3 units=64")
+        raise InputError.one(
+            "add", "expected either NAME=VALUE ... or --from FILE", "such as lr=3e-3 units=64"
+        )
     if file is None:
         act = Add.of([additions.read_assignments(values)], COMMAND)
     else:
@@ -94,7 +96,9 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
         when = f"when the sweep goes on: {folder.to_resume}"
     line = f"{counted(len(added), 'configuration')} added to {folder.name}, tried {when}"
     to_resume = None if running else folder.to_resume
-    found = AddedDocument(sweep=folder.name, configurations=added, running=running, to_resume=to_resume)
+    found = AddedDocument(
+        sweep=folder.name, configurations=added, running=running, to_resume=to_resume
+    )
     _print_result(line, found, as_json=as_json)
 
 
@@ -124,7 +128,9 @@ def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -
     for one in last.differences:
         lines.append(f"{folder.name}: {one.describe()}")
     if dropped:
-        lines.append(f"{folder.name}: {counted(len(dropped), 'added configuration')} not in the new space, dropped")
+        lines.append(
+            f"{folder.name}: {counted(len(dropped), 'added configuration')} not in the new space, dropped"
+        )
     running = folder.is_running()
     if not running:
         lines.append(f"go on    {folder.to_resume}")
@@ -173,11 +179,15 @@ def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
     if len(before) > 1:
         raise InputError.one("TEXT", f"{len(words)} words, expected one text", "put it in quotes")
     if len(text) > MOST_CHARACTERS:
-        raise InputError.one("TEXT", f"{len(text):,} characters, expected at most {MOST_CHARACTERS:,}")
+        raise InputError.one(
+            "TEXT", f"{len(text):,} characters, expected at most {MOST_CHARACTERS:,}"
+        )
     if not before:
         return None, text
     if not before[0].isdecimal():
-        raise InputError.one("TRIAL", f"{before[0]!r}, expected the number of a trial", "put the text in quotes")
+        raise InputError.one(
+            "TRIAL", f"{before[0]!r}, expected the number of a trial", "put the text in quotes"
+        )
     return int(before[0]), text
 
 

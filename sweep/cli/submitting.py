@@ -37,7 +37,17 @@ if TYPE_CHECKING:
 MOST_BYTES = 100 << 20
 """Ray's limit: a cluster refuses a larger package, with a less clear error."""
 
-_SECRET = [".env", ".env.*", ".netrc", ".git-credentials", ".ssh/", ".aws/", ".azure/", ".kube/", ".gnupg/"]
+_SECRET = [
+    ".env",
+    ".env.*",
+    ".netrc",
+    ".git-credentials",
+    ".ssh/",
+    ".aws/",
+    ".azure/",
+    ".kube/",
+    ".gnupg/",
+]
 _NEVER = [
     *_SECRET,
     ".git/",
@@ -73,7 +83,9 @@ class CodePackage:
         root = root.resolve()
         if root in (Path.home().resolve(), Path(root.anchor)):
             hint = "make a folder for the project, and type the command there"
-            raise InputError.one(str(root), "is not a project folder: everything in it would be sent", hint)
+            raise InputError.one(
+                str(root), "is not a project folder: everything in it would be sent", hint
+            )
         files = set[Path]()
         left_out = list[str]()
         for path, taken in _walk_files(root, root, _read_ignore_rules_above(root)):
@@ -84,8 +96,12 @@ class CodePackage:
         for name in include:
             path = (root / name).resolve()
             if not path.exists() or not path.is_relative_to(root):
-                raise InputError.one(f"--include {name}", f"is not below {root}", "give a path below the project")
-            found = path.rglob("*") if path.is_dir() else [path]  # without rules: what is named is sent as a whole
+                raise InputError.one(
+                    f"--include {name}", f"is not below {root}", "give a path below the project"
+                )
+            found = (
+                path.rglob("*") if path.is_dir() else [path]
+            )  # without rules: what is named is sent as a whole
             files |= {one.relative_to(root) for one in found if one.is_file()}
         package = cls(root, tuple(sorted(files)), tuple(sorted(left_out)))
         package._check_size()
@@ -103,7 +119,9 @@ class CodePackage:
         """
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
-                about = zipfile.ZipInfo(path.as_posix(), _OLD)  # always the same time, so that the bytes are the same
+                about = zipfile.ZipInfo(
+                    path.as_posix(), _OLD
+                )  # always the same time, so that the bytes are the same
                 # Zip archives keep the mode of a file in the upper 16 bits.
                 about.external_attr = ((self.root / path).stat().st_mode & 0o777) << 16
                 about.compress_type = zipfile.ZIP_DEFLATED
@@ -113,7 +131,9 @@ class CodePackage:
         """Raise `InputError` naming the largest files if the package is too large for a cluster."""
         if self.size <= MOST_BYTES:
             return
-        sizes = sorted(((self.root / path).stat().st_size, path.as_posix()) for path in self.files)[::-1]
+        sizes = sorted(((self.root / path).stat().st_size, path.as_posix()) for path in self.files)[
+            ::-1
+        ]
         largest = ", ".join(f"{name} ({size / 2**20:.0f} MiB)" for size, name in sizes[:_SHOWN])
         what = (
             f"has {self.size / 2**20:.0f} MiB of files, a cluster accepts at most {MOST_BYTES >> 20} MiB; "
@@ -122,7 +142,9 @@ class CodePackage:
         raise InputError.one(str(self.root), what, "list files that are not needed in .gitignore")
 
 
-def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
+def _walk_files(
+    root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]
+) -> Iterator[tuple[Path, bool]]:
     """Yield (path, True) for each file to send, and (path, False) for each file or folder to leave out.
 
     ``folder`` is ``root`` or a folder below it, and ``rules`` are the ignore rules of the folders around it. Left out
@@ -135,8 +157,13 @@ def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]
         is_folder = entry.is_dir()
         if _is_ignored(path, is_folder, rules) or (is_folder and _is_environment_or_results(path)):
             yield path, False
-        elif not (there := path.resolve()).is_relative_to(root) or (is_folder and folder.is_relative_to(there)):
-            yield path, False  # leave out links to outside the project, and links that would form a cycle
+        elif not (there := path.resolve()).is_relative_to(root) or (
+            is_folder and folder.is_relative_to(there)
+        ):
+            yield (
+                path,
+                False,
+            )  # leave out links to outside the project, and links that would form a cycle
         elif is_folder:
             yield from _walk_files(root, path, rules)
         elif entry.is_file():
@@ -181,7 +208,9 @@ def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgno
     ``rules`` are pairs of a folder and its rules, outermost first. Of these, the innermost that matches decides;
     secrets and caches are left out in any case.
     """
-    end = "/" if is_folder else ""  # by which rules for folders alone, such as build/, know a folder
+    end = (
+        "/" if is_folder else ""
+    )  # by which rules for folders alone, such as build/, know a folder
     if _make_rule_of_unsent_files().match_file(path.name + end):
         return True
     for folder, spec in reversed(rules):
@@ -194,7 +223,9 @@ def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgno
 
 def _is_environment_or_results(folder: Path) -> bool:
     """Return whether a folder is a virtual environment, a sweep's results, or is named "results"."""
-    if (folder / "pyvenv.cfg").exists() or ((folder / "sweep.json").exists() and (folder / "spec.yaml").exists()):
+    if (folder / "pyvenv.cfg").exists() or (
+        (folder / "sweep.json").exists() and (folder / "spec.yaml").exists()
+    ):
         return True
     return folder.name == "results"
 
@@ -243,7 +274,9 @@ def _with_sending_options(command: Callable[..., None]) -> Callable[..., None]:
         command(**given, sending=Sending(**taken))
 
     for option in (
-        click.option("--wait", is_flag=True, help="Follow it to its end; Ctrl-C leaves it running."),
+        click.option(
+            "--wait", is_flag=True, help="Follow it to its end; Ctrl-C leaves it running."
+        ),
         click.option(
             "--retries",
             type=click.IntRange(min=0),
@@ -357,13 +390,22 @@ def submit(
         basis = planning.Basis(folders=folders, timing=timing)
         click.echo(f"sweep    {spec.name}")
         click.echo("plan     " + price_line(planning.make_plan(spec, None, basis)))
-    about = {"sweep": spec.name, "results": place, "file": command[1]}  # the command is ``run FILE ...``
+    about = {
+        "sweep": spec.name,
+        "results": place,
+        "file": command[1],
+    }  # the command is ``run FILE ...``
     _submit_job(Jobs(address), command, asked.root, about, sending, as_json=as_json)
 
 
 @click.command()
 @click.argument("sweep")
-@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Of trial N, on any machine with the results.")
+@click.option(
+    "--trial",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of trial N, on any machine with the results.",
+)
 @options.results
 @click.option(
     "--address",
@@ -374,10 +416,14 @@ def submit(
 )
 @click.option("--follow", is_flag=True, help="Wait for more, to its end; Ctrl-C leaves it running.")
 @options.as_json
-def logs(sweep: str, trial: int | None, results: Path, address: str | None, follow: bool, as_json: bool) -> None:
+def logs(
+    sweep: str, trial: int | None, results: Path, address: str | None, follow: bool, as_json: bool
+) -> None:
     """Show what a trial has printed, or with --address what the driver of a submitted sweep has said."""
     if follow and as_json:
-        raise InputError.one("--follow", "is given with --json", "run it with --json repeatedly instead")
+        raise InputError.one(
+            "--follow", "is given with --json", "run it with --json repeatedly instead"
+        )
     if trial is not None:
         _print_trial_output(sweep, trial, results, address, follow=follow, as_json=as_json)
         return
@@ -395,7 +441,9 @@ def logs(sweep: str, trial: int | None, results: Path, address: str | None, foll
     from sweep.documents.shapes import LogsDocument
     from sweep.render import document
 
-    click.echo(document(LogsDocument(sweep=job.address, job=job.id, state=job.state.lower(), text=text)))
+    click.echo(
+        document(LogsDocument(sweep=job.address, job=job.id, state=job.state.lower(), text=text))
+    )
 
 
 def _print_trial_output(
@@ -421,7 +469,13 @@ def _print_trial_output(
 
 
 def resume_submitted_sweep(
-    sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None, as_json: bool
+    sweep: str,
+    address: str,
+    changes: Sequence[str],
+    *,
+    retry_failed: bool,
+    max_concurrent: int | None,
+    as_json: bool,
 ) -> None:
     """Submit a job that resumes a submitted sweep on its cluster, with the code in the current folder.
 
@@ -429,7 +483,14 @@ def resume_submitted_sweep(
     sweep was submitted, or the cluster does not answer.
     """
     jobs, job = _find_job(sweep, address)
-    command = ["resume", job.sweep, "--here", "--results", job.results, *_format_options(changes, max_concurrent)]
+    command = [
+        "resume",
+        job.sweep,
+        "--here",
+        "--results",
+        job.results,
+        *_format_options(changes, max_concurrent),
+    ]
     if retry_failed:
         command.append("--retry-failed")
     # The user who has submitted the sweep, and not the one who resumes it: its address stays the same.
@@ -445,7 +506,9 @@ def stop_submitted_sweep(sweep: str, address: str) -> str:
     """
     jobs, job = _find_job(sweep, address)
     if job.is_over:
-        raise RefusedError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
+        raise RefusedError.one(
+            sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop"
+        )
     ended = jobs.stop(job.id)
     return f"{sweep} is {ended.state.lower()}; go on with: python -m sweep resume {sweep} --address {address}"
 
@@ -471,7 +534,9 @@ def find_results(sweep: str, address: str, *, prints_job: bool) -> tuple[Path, s
     found = find_local_folder(job.results)
     if not found.is_dir():
         hint = f"see python -m sweep logs {sweep} --address {address}"
-        raise InputError.one(sweep, f"its results are in {job.results}, which this machine does not see", hint)
+        raise InputError.one(
+            sweep, f"its results are in {job.results}, which this machine does not see", hint
+        )
     return found, job.sweep
 
 
@@ -487,10 +552,15 @@ def print_submitted_sweeps(address: str, *, as_json: bool) -> None:
         click.echo(document(found))
     elif found:
         print_table(
-            jobs_grid((job.address, job.state.lower(), job.id, job.started, job.results) for job in found), console()
+            jobs_grid(
+                (job.address, job.state.lower(), job.id, job.started, job.results) for job in found
+            ),
+            console(),
         )
     else:
-        click.echo(f"no sweep was submitted to {address}; submit one: python -m sweep submit FILE --address {address}")
+        click.echo(
+            f"no sweep was submitted to {address}; submit one: python -m sweep submit FILE --address {address}"
+        )
 
 
 def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
@@ -520,15 +590,23 @@ def _submit_job(
     """
     package = CodePackage.collect(root, sending.include)
     if not as_json:
-        click.echo(f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
+        click.echo(
+            f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}"
+        )
         if package.left_out:
             click.echo(f"not sent {printable(', '.join(package.left_out))}")
-    entrypoint = DRIVER.format(command=shlex.join(["python", "-m", "sweep", *command]), retries=sending.retries)
+    entrypoint = DRIVER.format(
+        command=shlex.join(["python", "-m", "sweep", *command]), retries=sending.retries
+    )
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
         package.write(archive)
         job = jobs.submit(
-            entrypoint, archive, about, _read_requirements(sending.requirements), {"PYTHONUNBUFFERED": "1"}
+            entrypoint,
+            archive,
+            about,
+            _read_requirements(sending.requirements),
+            {"PYTHONUNBUFFERED": "1"},
         )
     results = f"{about['results']}/{about['sweep']}"
     if as_json:
@@ -545,7 +623,9 @@ def _submit_job(
         _follow(jobs, job)
 
 
-def _print_submitted(package: CodePackage, sweep: str, job: str, results: str, state: str | None) -> None:
+def _print_submitted(
+    package: CodePackage, sweep: str, job: str, results: str, state: str | None
+) -> None:
     """Print the document of a submitted sweep.
 
     ``state`` is the final state of its job, or None if the job was not waited for.
@@ -606,7 +686,9 @@ def _check_results_place(results: str) -> str:
         return check_url("--results", results)
     if not Path(results).is_absolute():
         hint = "give a folder that all nodes share, or a place in an object store such as s3://bucket/prefix"
-        raise InputError.one("--results", f"{results!r} is no whole path: a job has a folder of its own", hint)
+        raise InputError.one(
+            "--results", f"{results!r} is no whole path: a job has a folder of its own", hint
+        )
     return results
 
 

@@ -37,7 +37,11 @@ def print_output(folder: ResultsFolder, trial: int, *, as_json: bool) -> None:
         click.echo(printable(text), nl=not text.endswith("\n") if text else False)
         return
     status = ledger.trials[trial].status
-    click.echo(document(TrialOutputDocument(sweep=folder.name, trial=trial, status=status.value, text=text)))
+    click.echo(
+        document(
+            TrialOutputDocument(sweep=folder.name, trial=trial, status=status.value, text=text)
+        )
+    )
 
 
 def follow_output(folder: ResultsFolder, trial: int) -> None:
@@ -60,7 +64,9 @@ def _iterate_output(folder: ResultsFolder, trial: int) -> Iterator[str]:
 
     ledger = Ledger(keep_epochs=False)
     offset = 0  # where the next look at the log begins
-    is_over = False  # at the last look; what a killed worker had printed is logged after its trial's end
+    is_over = (
+        False  # at the last look; what a killed worker had printed is logged after its trial's end
+    )
     while True:
         running = folder.is_running()  # before the log, so that nothing is missed
         features.update_copy(folder.path, folder.store)

@@ -30,7 +30,9 @@ TIMED_OUT = 124  # the exit code of `timeout`
     metavar="finished|verdict|trials=N|best<X",
     help="What to wait for; best>X where the metric is maximized.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Wait at most this many seconds.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="S", help="Wait at most this many seconds."
+)
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
@@ -40,7 +42,9 @@ TIMED_OUT = 124  # the exit code of `timeout`
     help="Seconds between looks at the log.",
 )
 @options.as_json
-def wait(sweep: str, results: Path, until: str, timeout: float | None, interval: float, as_json: bool) -> None:
+def wait(
+    sweep: str, results: Path, until: str, timeout: float | None, interval: float, as_json: bool
+) -> None:
     """Wait for a sweep; exit code 1 if it ends otherwise, 124 after --timeout.
 
     It only reads the log, and works for a sweep on any machine that shares the results folder.
@@ -61,7 +65,9 @@ def wait(sweep: str, results: Path, until: str, timeout: float | None, interval:
     sys.exit(code)
 
 
-def _find_problem(sweep: ResumableSweep, condition: Condition, waited: Waited) -> tuple[Problem | None, int]:
+def _find_problem(
+    sweep: ResumableSweep, condition: Condition, waited: Waited
+) -> tuple[Problem | None, int]:
     """Return (problem, exit code): why the condition was not reached, and 124 after a timeout or 1 otherwise.
 
     Returns (None, 0) if it was reached.

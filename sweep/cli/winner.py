@@ -24,11 +24,20 @@ if TYPE_CHECKING:
 @click.argument("sweep")
 @options.results
 @click.option(
-    "--export", type=click.Path(path_type=Path), metavar="DIR", help="Write the best trial's model into a new folder."
+    "--export",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the best trial's model into a new folder.",
 )
-@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="This trial instead of the best one.")
 @click.option(
-    "--epoch", default="last", show_default=True, metavar="N|best|last", help="Which of its kept epochs to export."
+    "--trial", type=click.IntRange(min=0), metavar="N", help="This trial instead of the best one."
+)
+@click.option(
+    "--epoch",
+    default="last",
+    show_default=True,
+    metavar="N|best|last",
+    help="Which of its kept epochs to export.",
 )
 @click.option(
     "--format",
@@ -59,7 +68,9 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
     else:
         rows = tuple(row for row in ranking.rows if row.has_trial(trial))
         if not rows:
-            raise folder.make_no_trial_error(trial, [one.trial for row in ranking.rows for one in row.trials])
+            raise folder.make_no_trial_error(
+                trial, [one.trial for row in ranking.rows for one in row.trials]
+            )
     winner: Winner | None = None
     if target is not None:
         from sweep.export import winner as winners
@@ -87,7 +98,12 @@ def _parse_epoch(epoch: str) -> Which:
 
 
 def _print_answer(
-    ranking: Ranking, rows: tuple[RankedConfiguration, ...], answer: str, winner: Winner | None, *, as_json: bool
+    ranking: Ranking,
+    rows: tuple[RankedConfiguration, ...],
+    answer: str,
+    winner: Winner | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Print the configurations ``rows`` and the answer, as text or as JSON, and what was exported.
 
@@ -101,7 +117,9 @@ def _print_answer(
         from sweep.documents import shapes  # it imports libraries that take longer than the answer
 
         shown = dataclasses.replace(ranking, rows=rows)
-        click.echo(document(shapes.extend(shapes.BestDocument, shown, answer=answer, export=winner)))
+        click.echo(
+            document(shapes.extend(shapes.BestDocument, shown, answer=answer, export=winner))
+        )
     else:
         print_table(ranking_grid(ranking, only=rows), console())
         click.echo(printable("\n".join(answered(ranking, answer))))
@@ -118,7 +136,9 @@ def _describe_export(winner: Winner, objective: str) -> list[str]:
     files = [*winner.exported.files.values()]
     if (winner.folder / "checkpoint").is_dir():
         files.append("checkpoint")
-    lines = [f"exported trial {winner.trial} after epoch {winner.epoch} to {winner.folder}: {', '.join(files)}"]
+    lines = [
+        f"exported trial {winner.trial} after epoch {winner.epoch} to {winner.folder}: {', '.join(files)}"
+    ]
     if winner.exported.differences:
         largest = max(winner.exported.differences.values())
         lines.append(
@@ -138,13 +158,28 @@ def _describe_export(winner: Winner, objective: str) -> list[str]:
 @click.command()
 @click.argument("sweep")
 @options.results
-@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="This trial instead of the best one.")
-@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs to train, instead of the trial's.")
 @click.option(
-    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs, each with a new seed."
+    "--trial", type=click.IntRange(min=0), metavar="N", help="This trial instead of the best one."
 )
-@click.option("--all-data", is_flag=True, help="Train on the validation data as well: nothing is held out.")
-@click.option("--name", help="Name of the new sweep and its results folder.  [default: NAME-retrain]")
+@click.option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Epochs to train, instead of the trial's.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of runs, each with a new seed.",
+)
+@click.option(
+    "--all-data", is_flag=True, help="Train on the validation data as well: nothing is held out."
+)
+@click.option(
+    "--name", help="Name of the new sweep and its results folder.  [default: NAME-retrain]"
+)
 @options.assignments
 @options.session
 def retrain(sweep: str, results: Path, how: Options, as_json: bool, **wanted: Any) -> None:
@@ -163,8 +198,13 @@ def retrain(sweep: str, results: Path, how: Options, as_json: bool, **wanted: An
         click.echo(f"note: {printable(note)}", err=True)
     how = dataclasses.replace(how, simulated_gpus=prepared.sweep.simulated_gpus)
     training = session.SweepSource(
-        spec=prepared.spec, source=source, import_folders=folders, working_folder=prepared.sweep.working_folder
+        spec=prepared.spec,
+        source=source,
+        import_folders=folders,
+        working_folder=prepared.sweep.working_folder,
     )
     view = running.make_viewer(prepared.spec, how)
-    outcome = session.run_sweep(training, prepared.text, folder.path.parent, how, view, prepared.origin)
+    outcome = session.run_sweep(
+        training, prepared.text, folder.path.parent, how, view, prepared.origin
+    )
     running.conclude(outcome, how, as_json=as_json)

@@ -63,7 +63,9 @@ class SchedulerConformance(ABC):
     def test_a_log_replays_to_the_same_verdicts_at_decision_epochs_only(self) -> None:
         for seed in range(20):
             rng = random.Random(seed)
-            next_epochs = dict.fromkeys(range(6), 1)  # by trial; above `EPOCHS` once the trial is over
+            next_epochs = dict.fromkeys(
+                range(6), 1
+            )  # by trial; above `EPOCHS` once the trial is over
             scheduler = self.build()
             log: list[EpochReported] = []
             verdicts: list[str | None] = []
@@ -91,7 +93,9 @@ class SchedulerConformance(ABC):
         resumed = self.build()
         for trial in range(20):
             for epoch in range(1, 5):
-                event = report(trial, epoch, random.Random(trial).random())  # one value for all epochs of the trial
+                event = report(
+                    trial, epoch, random.Random(trial).random()
+                )  # one value for all epochs of the trial
                 assert scheduler.observe(event) == resumed.observe(event)
         assert run(scheduler, {99: 0.99}) == run(resumed, {99: 0.99})
 
@@ -104,7 +108,9 @@ class SchedulerConformance(ABC):
             SessionStarted(time=0.0, resumed=False, version="1"),
             TrialStarted(trial=0, trial_id="t", params={}, seed=0, repeat=0, time=0.0),
             TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0),
-            EpochReported(trial=0, epoch=2, metrics={"other": 1.0}, time=0.0, time_s=1.0),  # without the objective
+            EpochReported(
+                trial=0, epoch=2, metrics={"other": 1.0}, time=0.0, time_s=1.0
+            ),  # without the objective
         ]
         scheduler = self.build()
         assert [scheduler.observe(event) for event in events] == [None] * 4
@@ -128,7 +134,9 @@ def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]
 class _Search:
     """A simulated search of one worker with a scheduler that pauses trials, and its events so far."""
 
-    def __init__(self, scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, trials: int, value: Callable[[int, int], float]
+    ) -> None:
         assert isinstance(scheduler, Pausing)
         self._scheduler: Scheduler = scheduler
         self._pausing: Pausing = scheduler
@@ -165,7 +173,9 @@ class _Search:
             return self._pausing.last()
         trial = len(self._epochs)
         self._epochs[trial] = 0
-        self._observe(TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0))
+        self._observe(
+            TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0)
+        )
         return trial
 
     def _train(self, trial: int) -> None:
@@ -190,7 +200,9 @@ class _Search:
             self._end_trial(trial, Status.PRUNED, reason, waits=True)
         assert not self._paused, "those that are left wait for ever"
 
-    def _end_trial(self, trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
+    def _end_trial(
+        self, trial: int, status: Status, reason: str = "", *, waits: bool = False
+    ) -> None:
         """Log the end or the pause of a trial, and let the scheduler observe it; `TrialEnded` explains ``waits``."""
         self._observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
 
@@ -214,11 +226,15 @@ class PausingConformance(SchedulerConformance):
         """
 
         def value(trial: int, epoch: int) -> float:
-            rng = random.Random(1000 * seed + trial)  # draws the same curve for each epoch of the trial
+            rng = random.Random(
+                1000 * seed + trial
+            )  # draws the same curve for each epoch of the trial
             end = rng.uniform(-1, 1)
             height = rng.uniform(-0.2, 1)
             diverges = rng.random() < 0.1
-            noise = random.Random(f"{seed} {trial} {epoch}").uniform(-0.05, 0.05)  # the same in every call
+            noise = random.Random(f"{seed} {trial} {epoch}").uniform(
+                -0.05, 0.05
+            )  # the same in every call
             if diverges and epoch > 2:
                 return math.nan
             return end + height / epoch + noise
@@ -264,7 +280,9 @@ class PausingConformance(SchedulerConformance):
                 fresh.observe(earlier)
             assert isinstance(asked_often, Pausing)
             assert isinstance(fresh, Pausing)
-            assert [asked_often.holds(trial) for trial in range(16)] == [fresh.holds(trial) for trial in range(16)]
+            assert [asked_often.holds(trial) for trial in range(16)] == [
+                fresh.holds(trial) for trial in range(16)
+            ]
             assert asked_often.last() == fresh.last()
             assert asked_often.dropped(rest=False) == fresh.dropped(rest=False)
             assert asked_often.dropped(rest=True) == fresh.dropped(rest=True)

@@ -9,13 +9,24 @@ from itertools import zip_longest
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers import Searcher, SpaceChanging
 from sweep.space import Between, Condition, OneOf, Parameter, Space
-from sweep.space.domains import Categorical, IntUniform, LogUniform, Normal, Tied, Uniform, contains, key
+from sweep.space.domains import (
+    Categorical,
+    IntUniform,
+    LogUniform,
+    Normal,
+    Tied,
+    Uniform,
+    contains,
+    key,
+)
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
 
 
 def started(trial: int, params: Params, repeat: int = 0) -> TrialStarted:
-    return TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=0, repeat=repeat, time=100.0 + trial)
+    return TrialStarted(
+        trial=trial, trial_id=f"t{trial}", params=params, seed=0, repeat=repeat, time=100.0 + trial
+    )
 
 
 def epoch(trial: int, number: int, **metrics: float) -> EpochReported:
@@ -26,7 +37,9 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
     return TrialEnded(trial=trial, status=status, reason=reason, time=300.0 + trial)
 
 
-def trial(number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0) -> list[Event]:
+def trial(
+    number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0
+) -> list[Event]:
     """Return the events of a trial: its start, one report for each of ``losses``, and its end with ``status``.
 
     The reports have the metric ``loss``. With `Status.RUNNING`, there is no end, because the trial has not ended.
@@ -40,7 +53,9 @@ def trial(number: int, params: Params, status: Status, losses: Iterable[float], 
     return [started(number, params, repeat), *reports, *end]
 
 
-def drive(searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]) -> list[Event]:
+def drive(
+    searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]
+) -> list[Event]:
     """Simulate up to ``count`` trials, from 0, one after another with a searcher; return all events.
 
     The searcher observes the events too. ``outcome(number, params)`` returns the events of a trial, the first of which
@@ -70,9 +85,16 @@ SPACE = Space(
         Parameter("lr", LogUniform(1e-5, 1e-1), grid_count=4),
         Parameter("decay", LogUniform(1e-5, 1e-1, 1e-5), grid_count=3),
         Parameter("optimizer", Categorical(("sgd", "adam", ["custom", 1]))),
-        Parameter("momentum", Uniform(0, 0.99, 0.01), grid_count=2, when=Condition((("optimizer", OneOf(("sgd",))),))),
+        Parameter(
+            "momentum",
+            Uniform(0, 0.99, 0.01),
+            grid_count=2,
+            when=Condition((("optimizer", OneOf(("sgd",))),)),
+        ),
         Parameter("units", IntUniform(16, 256, 16), grid_count=2),
-        Parameter("bias", Normal(0, 1), grid_count=2, when=Condition((("units", Between(min=128)),))),
+        Parameter(
+            "bias", Normal(0, 1), grid_count=2, when=Condition((("units", Between(min=128)),))
+        ),
         Parameter("schedule", Categorical(("cosine", "step"), (0.7, 0.3))),
         Parameter("warm", Tied(Expression.parse("lr / 10"))),
     ),
@@ -96,7 +118,9 @@ OTHER = Space(
     ),
     SPACE.constraints,
 )  # SPACE with other ranges of `lr` and `decay` and other optimizers
-GROWN = Space((Parameter("a", IntUniform(1, 5)), *FINITE.parameters[1:]), FINITE.constraints)  # 4 x (1 + 2) points
+GROWN = Space(
+    (Parameter("a", IntUniform(1, 5)), *FINITE.parameters[1:]), FINITE.constraints
+)  # 4 x (1 + 2) points
 STATES = [
     Status.COMPLETED,
     Status.INFEASIBLE,
@@ -117,7 +141,9 @@ def mixed_outcome(number: int, params: Params) -> list[Event]:
         status = STATES[number % 6]  # at index 2 or 5
     else:
         status = Status.COMPLETED
-    loss = sum(map(ord, key(params))) % 97 / 97  # any function will do that depends on nothing but the parameters
+    loss = (
+        sum(map(ord, key(params))) % 97 / 97
+    )  # any function will do that depends on nothing but the parameters
     return trial(number, params, status, [loss + 1, loss + 0.5, loss])
 
 
@@ -161,11 +187,15 @@ class SearcherConformance(ABC):
         searcher = self.build(SPACE)
         resumed = self.build(SPACE)
         log: list[Event] = []
-        for first in range(0, 24, 4):  # four at a time, which report in turns and end in another order
+        for first in range(
+            0, 24, 4
+        ):  # four at a time, which report in turns and end in another order
             batch = []
             for number in range(first, first + 4):
                 params = searcher.suggest(number)
-                begin, *rest = mixed_outcome(number, params or {})  # it is not None: `SPACE` has more points
+                begin, *rest = mixed_outcome(
+                    number, params or {}
+                )  # it is not None: `SPACE` has more points
                 searcher.observe(begin)
                 log.append(begin)
                 batch.append(rest)
@@ -195,10 +225,14 @@ class SearcherConformance(ABC):
         for event in log:
             if isinstance(event, TrialStarted):
                 begun[event.trial] = event.params
-        assert [searcher.suggest(number) for number in range(5)] == [begun[number] for number in range(5)]
+        assert [searcher.suggest(number) for number in range(5)] == [
+            begun[number] for number in range(5)
+        ]
 
     def test_trials_differ_also_while_all_are_running(self) -> None:
-        log = drive(self.build(SPACE), 12, lambda number, params: trial(number, params, Status.RUNNING, []))
+        log = drive(
+            self.build(SPACE), 12, lambda number, params: trial(number, params, Status.RUNNING, [])
+        )
         assert len({key(event.params) for event in log if isinstance(event, TrialStarted)}) == 12
 
     def test_a_finite_space_is_tried_completely_once_then_exhausted(self) -> None:
@@ -221,7 +255,9 @@ class SearcherConformance(ABC):
     def test_in_a_changed_space_it_goes_on_as_a_replay_does(self) -> None:
         searcher = self.build(SPACE)
         resumed = self.build(SPACE)
-        if not isinstance(searcher, SpaceChanging) or not isinstance(resumed, SpaceChanging):  # both, for type checkers
+        if not isinstance(searcher, SpaceChanging) or not isinstance(
+            resumed, SpaceChanging
+        ):  # both, for type checkers
             return
         log = drive(searcher, 14, mixed_outcome)
         searcher.change_space(OTHER)

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from sweep.doctor.findings import Finding, Severity
 from sweep.doctor.nvidia import Gpu, Nvidia, Process
-from sweep.doctor.probes import MODULE, CollectiveResult, DeviceResult, MemoryShareResult, ProbeFailure, TensorFlow
+from sweep.doctor.probes import (
+    MODULE,
+    CollectiveResult,
+    DeviceResult,
+    MemoryShareResult,
+    ProbeFailure,
+    TensorFlow,
+)
 from sweep.doctor.programs import MISSING, Run
 from sweep.gpu_architectures import Coverage, find_coverage, parse_architecture
 from sweep.text import counted
@@ -24,7 +31,9 @@ def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Find
     ``name`` is the device's name for TensorFlow, ``tried`` the answer of `probe_device`.
     """
     if isinstance(tried, ProbeFailure):
-        todo = f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
+        todo = (
+            f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
+        )
         yield Finding("device", Severity.ERROR, f"{name}: {tried.reason}", todo)
         return
     times = ", ".join(f"{step} {1e3 * seconds:.2g} ms" for step, seconds in tried.seconds.items())
@@ -33,7 +42,9 @@ def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Find
         found += f", cuDNN {tried.cudnn}"
     if tried.wrong:
         todo = "trust no result of this device; test it with its maker's tools"
-        yield Finding("device", Severity.ERROR, f"{found}; wrong results from {', '.join(tried.wrong)}", todo)
+        yield Finding(
+            "device", Severity.ERROR, f"{found}; wrong results from {', '.join(tried.wrong)}", todo
+        )
     else:
         yield Finding("device", Severity.OK, found)
 
@@ -59,7 +70,9 @@ def check_pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Fin
         yield Finding("device", Severity.WARNING, found, todo)
 
 
-def check_together(several: CollectiveResult | ProbeFailure, *, count: int, simulated: bool) -> Iterator[Finding]:
+def check_together(
+    several: CollectiveResult | ProbeFailure, *, count: int, simulated: bool
+) -> Iterator[Finding]:
     """Report in one finding whether several devices work together in one trial.
 
     ``several`` is the answer of `probe_training` for ``count`` devices, with the same ``simulated``.
@@ -74,10 +87,15 @@ def check_together(several: CollectiveResult | ProbeFailure, *, count: int, simu
     elif several.sums != (expected,) * count:
         found = f"{what} summed to {list(several.sums)}, expected {expected} on each"
         yield Finding(
-            "together", Severity.ERROR, found, "train on one GPU a trial; NCCL_DEBUG=INFO shows what was chosen"
+            "together",
+            Severity.ERROR,
+            found,
+            "train on one GPU a trial; NCCL_DEBUG=INFO shows what was chosen",
         )
     elif simulated:
-        yield Finding("together", Severity.OK, f"{what} sum and train (a rehearsal: they share the CPU)")
+        yield Finding(
+            "together", Severity.OK, f"{what} sum and train (a rehearsal: they share the CPU)"
+        )
     else:
         yield Finding("together", Severity.OK, f"{what} sum and train")
 
@@ -111,7 +129,9 @@ def check_one_gpu(trained: CollectiveResult | ProbeFailure) -> Iterator[Finding]
         yield Finding("training", Severity.ERROR, f"one GPU does not train: {trained.reason}", todo)
     else:
         yield Finding(
-            "training", Severity.OK, f"one GPU trains: {trained.examples_per_s:,.0f} examples/s of a wide net"
+            "training",
+            Severity.OK,
+            f"one GPU trains: {trained.examples_per_s:,.0f} examples/s of a wide net",
         )
 
 
@@ -134,7 +154,9 @@ INSTALL = 'python -m pip install -c constraints.txt -e ".[gpu]"'
 FAST_LINKS = ("NV", "PIX", "PXB")
 
 
-def check_presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+def check_presence(
+    nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow
+) -> Iterator[Finding]:
     """Report the GPUs of the machine, those visible to CUDA (``shown``), and whether the visible ones differ.
 
     The first finding says which GPUs there are, that there are none, or that nvidia-smi fails. Notes and warnings
@@ -149,7 +171,9 @@ def check_presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow)
     elif not nvidia.gpus:
         sees = f"TensorFlow sees {counted(seen, 'GPU')}"
         found = f"{sees}; there is no nvidia-smi, so links, memory and driver are not checked"
-        yield Finding("gpus", Severity.NOTE, found, "install nvidia-smi, which comes with the driver")
+        yield Finding(
+            "gpus", Severity.NOTE, found, "install nvidia-smi, which comes with the driver"
+        )
     else:
         yield Finding("gpus", Severity.OK, _describe_gpus(nvidia.gpus))
         # with MIG, `check_health` says what a process can use
@@ -158,7 +182,12 @@ def check_presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow)
             yield Finding("gpus", Severity.NOTE, found, "unset it to use all of them")
         if len({gpu.name for gpu in shown}) > 1:
             found = "the GPUs differ: a trial over several of them goes at the pace of the slowest"
-            yield Finding("gpus", Severity.WARNING, found, "give each trial one GPU, or set CUDA_VISIBLE_DEVICES")
+            yield Finding(
+                "gpus",
+                Severity.WARNING,
+                found,
+                "give each trial one GPU, or set CUDA_VISIBLE_DEVICES",
+            )
 
 
 def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
@@ -183,7 +212,9 @@ def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Findi
             f"{found}, which needs {least}",
             f"install driver {least} or newer; a GPU that it does not serve is too old for TensorFlow",
         )
-    elif installed < _parse_version(TOOLKIT_DRIVERS[nearest]) and any(_runs_by_ptx(gpu, tensorflow) for gpu in shown):
+    elif installed < _parse_version(TOOLKIT_DRIVERS[nearest]) and any(
+        _runs_by_ptx(gpu, tensorflow) for gpu in shown
+    ):
         # Minor-version compatibility covers machine code, not PTX (NVIDIA, CUDA compatibility, section 2).
         found += ", whose PTX an older driver cannot compile, and these GPUs need it"
         todo = f"install driver {TOOLKIT_DRIVERS[nearest]} or newer"
@@ -211,7 +242,9 @@ def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Fi
         return
     found = f"the driver shows {counted(expected, 'GPU')}, TensorFlow can use {seen}"
     if tensorflow.cuda is None:
-        yield Finding("libraries", Severity.ERROR, f"{found}: this TensorFlow is built without CUDA", INSTALL)
+        yield Finding(
+            "libraries", Severity.ERROR, f"{found}: this TensorFlow is built without CUDA", INSTALL
+        )
     else:
         if tensorflow.complaint:
             said = f"; it says: {tensorflow.complaint}"
@@ -233,12 +266,18 @@ def check_capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[F
     kinds: dict[str, tuple[int, int] | None] = {}
     for gpu in shown:
         kinds[gpu.name] = gpu.capability
-    if not shown or None in kinds.values():  # an old driver or no nvidia-smi; TensorFlow knows the GPUs that it uses
+    if (
+        not shown or None in kinds.values()
+    ):  # an old driver or no nvidia-smi; TensorFlow knows the GPUs that it uses
         kinds |= {f"gpu:{i}": version for i, version in enumerate(tensorflow.capabilities)}
     for name, version in kinds.items():
         if version is None:
             continue
-        code = _check_build(f"{name}, compute capability {version[0]}.{version[1]}", version, tensorflow.architectures)
+        code = _check_build(
+            f"{name}, compute capability {version[0]}.{version[1]}",
+            version,
+            tensorflow.architectures,
+        )
         yield code
         if code.level is not Severity.ERROR:
             yield _recommend_precision(name, version)
@@ -252,7 +291,9 @@ def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
     if not tensorflow.capabilities or tensorflow.gauges == {}:
         return
     if tensorflow.gauges is None:
-        found = "nvidia-ml-py is not installed: no trial says how busy its GPUs were and what they drew"
+        found = (
+            "nvidia-ml-py is not installed: no trial says how busy its GPUs were and what they drew"
+        )
         yield Finding("gauges", Severity.NOTE, found, INSTALL)
         return
     lacking = []
@@ -268,7 +309,12 @@ def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
         yield Finding("gauges", Severity.OK, f"the driver tells {read}{rest}")
     else:
         todo = "columns of these will be missing; a container needs the driver's libnvidia-ml (capability utility)"
-        yield Finding("gauges", Severity.NOTE, f"the driver tells {read}; it does not tell {', '.join(lacking)}", todo)
+        yield Finding(
+            "gauges",
+            Severity.NOTE,
+            f"the driver tells {read}; it does not tell {', '.join(lacking)}",
+            todo,
+        )
 
 
 def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
@@ -306,7 +352,9 @@ def check_memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """
     for gpu in shown:
         if gpu.total_mib and gpu.used_mib and gpu.used_mib > 0.05 * gpu.total_mib:
-            holders = "; ".join(map(_describe_process, (p for p in nvidia.processes if p.uuid == gpu.uuid)))
+            holders = "; ".join(
+                map(_describe_process, (p for p in nvidia.processes if p.uuid == gpu.uuid))
+            )
             found = f"GPU {gpu.index}: {gpu.used_mib} of {gpu.total_mib} MiB are in use" + (
                 f" by {holders}" if holders else ", by programs that the driver does not name"
             )
@@ -314,7 +362,9 @@ def check_memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
                 level = Severity.WARNING
             else:
                 level = Severity.NOTE
-            yield Finding("memory", level, found, "end them, or leave this GPU out with CUDA_VISIBLE_DEVICES")
+            yield Finding(
+                "memory", level, found, "end them, or leave this GPU out with CUDA_VISIBLE_DEVICES"
+            )
 
 
 def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
@@ -325,7 +375,9 @@ def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """
     sliced = [gpu.index for gpu in shown if gpu.mig]
     if sliced and not nvidia.mig_devices:
-        found = f"MIG is on for GPU {_format_indices(sliced)}, with no instance: nothing can run there"
+        found = (
+            f"MIG is on for GPU {_format_indices(sliced)}, with no instance: nothing can run there"
+        )
         todo = f"create instances, or switch it off: sudo nvidia-smi -i {sliced[0]} -mig 0"
         yield Finding("mig", Severity.ERROR, found, todo)
     elif sliced:
@@ -341,7 +393,9 @@ def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
             todo = "reset it (sudo nvidia-smi --gpu-reset) or reboot; have it replaced if they come back"
             yield Finding("ecc", Severity.ERROR, found, todo)
     if off := [gpu.index for gpu in shown if gpu.ecc is False]:
-        yield Finding("ecc", Severity.NOTE, f"error correction is switched off for GPU {_format_indices(off)}")
+        yield Finding(
+            "ecc", Severity.NOTE, f"error correction is switched off for GPU {_format_indices(off)}"
+        )
 
 
 def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
@@ -372,15 +426,21 @@ def _recommend_precision(name: str, capability: tuple[int, int]) -> Finding:
         return Finding("precision", Severity.OK, f"{name}: precision auto trains in mixed_bfloat16")
     if capability >= (7, 0):
         return Finding(
-            "precision", Severity.OK, f"{name}: precision auto trains in mixed_float16; no bfloat16 below 8.0"
+            "precision",
+            Severity.OK,
+            f"{name}: precision auto trains in mixed_float16; no bfloat16 below 8.0",
         )
     return Finding(
-        "precision", Severity.NOTE, f"{name}: precision auto trains in float32; half precision gains nothing"
+        "precision",
+        Severity.NOTE,
+        f"{name}: precision auto trains in float32; half precision gains nothing",
     )
 
 
 def _runs_by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
-    return gpu.capability is not None and (find_coverage(gpu.capability, tensorflow.architectures) is Coverage.PTX)
+    return gpu.capability is not None and (
+        find_coverage(gpu.capability, tensorflow.architectures) is Coverage.PTX
+    )
 
 
 def _describe_process(process: Process) -> str:
@@ -439,9 +499,15 @@ def check_mps(mps: Mps) -> Iterator[Finding]:
     """
     if not mps.pipes_exist:
         what = f"{PIPES} is {mps.pipes}, which does not exist: CUDA may not start in any trial"
-        yield Finding("mps", Severity.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
+        yield Finding(
+            "mps", Severity.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d"
+        )
     elif mps.runs:
-        yield Finding("mps", Severity.OK, "the MPS daemon runs: trials that share a GPU compute at the same time")
+        yield Finding(
+            "mps",
+            Severity.OK,
+            "the MPS daemon runs: trials that share a GPU compute at the same time",
+        )
     elif mps.runs is False:
         what = "the MPS daemon does not run: trials that share a GPU (resources.gpus below 1, or auto) take turns"
         todo = f"nothing for whole GPUs; else start it before the sweep: {DAEMON} -d"

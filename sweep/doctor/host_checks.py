@@ -52,12 +52,16 @@ def gather_facts(environ: Mapping[str, str]) -> Host:
     systems, or of extras, are left out.
     """
     about = metadata.metadata(DISTRIBUTION)
-    required = tuple(text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker)
+    required = tuple(
+        text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker
+    )
     return Host(
         python=platform.python_version(),
         requires_python=about["Requires-Python"],
         requirements=required,
-        installed={Requirement(text).name: get_package_version(Requirement(text).name) for text in required},
+        installed={
+            Requirement(text).name: get_package_version(Requirement(text).name) for text in required
+        },
         variables={name: environ[name] for name in VARIABLES if name in environ},
         cpus=cpus(),
         memory_bytes=memory_bytes(),
@@ -103,9 +107,15 @@ def check_versions(host: Host) -> Iterator[Finding]:
         wrong.append(f"Python {host.python} (expected {host.requires_python})")
     if wrong:
         todo = "python -m pip install -c constraints.txt -e . puts the tested versions in place"
-        yield Finding("versions", Severity.ERROR, f"outside of the tested versions: {', '.join(wrong)}", todo)
+        yield Finding(
+            "versions", Severity.ERROR, f"outside of the tested versions: {', '.join(wrong)}", todo
+        )
     else:
-        shown = (f"{name} {host.installed[name]}" for name in ("tensorflow", "keras", "ray") if name in host.installed)
+        shown = (
+            f"{name} {host.installed[name]}"
+            for name in ("tensorflow", "keras", "ray")
+            if name in host.installed
+        )
         found = f"Python {host.python}, {', '.join(shown)}; all {len(host.requirements)} packages as tested"
         yield Finding("versions", Severity.OK, found)
 
@@ -118,11 +128,15 @@ def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[F
     """
     if isinstance(tensorflow, ProbeFailure):
         found = f"TensorFlow cannot be imported: {tensorflow.reason}"
-        yield Finding("tensorflow", Severity.ERROR, found, "see what python -c 'import tensorflow' says")
+        yield Finding(
+            "tensorflow", Severity.ERROR, found, "see what python -c 'import tensorflow' says"
+        )
         return
     legacy = host.variables.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true")
     if legacy:
-        found = "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
+        found = (
+            "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
+        )
         yield Finding("keras", Severity.ERROR, found, "unset TF_USE_LEGACY_KERAS")
     if found := keras_backend.explain_wrong_backend(tensorflow.backend):
         if tensorflow.keras_error:
@@ -131,7 +145,9 @@ def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[F
             detail = ""
         yield Finding("keras", Severity.ERROR, found + detail, keras_backend.HINT)
     elif not legacy:
-        yield Finding("keras", Severity.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
+        yield Finding(
+            "keras", Severity.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}"
+        )
 
 
 def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
@@ -140,7 +156,11 @@ def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
     With ``several_gpus``, a warning also names NCCL, whose buffers between GPUs are there.
     """
     if host.shared_free_bytes is None:
-        yield Finding("shared memory", Severity.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
+        yield Finding(
+            "shared memory",
+            Severity.NOTE,
+            "this system has no /dev/shm; Ray keeps its objects in files",
+        )
         return
     free = host.shared_free_bytes
     wanted = STORE_SHARE * (host.memory_bytes or 0)
@@ -151,7 +171,12 @@ def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
             nccl = ", and NCCL may fail between GPUs"
         else:
             nccl = ""
-        yield Finding("shared memory", Severity.WARNING, f"{found}: objects would go to slow files{nccl}", todo)
+        yield Finding(
+            "shared memory",
+            Severity.WARNING,
+            f"{found}: objects would go to slow files{nccl}",
+            todo,
+        )
     elif free < wanted:
         yield Finding("shared memory", Severity.NOTE, f"{found}, and will take less")
     else:
@@ -171,7 +196,9 @@ def check_disk(disk: Disk) -> Iterator[Finding]:
         yield Finding("results", Severity.OK, found)
 
 
-def check_ray(resources: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
+def check_ray(
+    resources: Resources | ProbeFailure, usable: int, address: str | None
+) -> Iterator[Finding]:
     """Report the resources for trials, of the cluster at ``address`` or, if it is None, of the Ray that a sweep starts.
 
     There is one finding. ``usable`` is the number of GPUs that TensorFlow sees on this machine; a cluster with fewer
@@ -179,12 +206,17 @@ def check_ray(resources: Resources | ProbeFailure, usable: int, address: str | N
     """
     if isinstance(resources, ProbeFailure):
         found = f"no cluster at {address}: {resources.reason}"
-        todo = resources.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
+        todo = (
+            resources.todo
+            or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
+        )
         yield Finding("ray", Severity.ERROR, found, todo)
         return
     share = f"{resources[0]:g} CPUs and {resources[1]:g} GPUs"
     if address is None:
-        yield Finding("ray", Severity.OK, f"a sweep starts its own Ray here, with {share} for trials")
+        yield Finding(
+            "ray", Severity.OK, f"a sweep starts its own Ray here, with {share} for trials"
+        )
     elif resources[1] < usable:
         todo = "start its nodes with --num-gpus, or without CUDA_VISIBLE_DEVICES"
         found = f"the cluster at {address} has {share}, though TensorFlow sees {usable} GPUs on this machine"
@@ -209,29 +241,47 @@ def check_node_pairs(pairs: tuple[NodePairResult, ...] | ProbeFailure) -> Iterat
     ``pairs`` is the answer of `probe_node_pairs`. There is one finding for each pair, and one about open ports; a
     single one if the probe failed or there are no pairs.
     """
-    todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
+    todo = (
+        "let the nodes reach one another on all ports, and install the same versions on all of them"
+    )
     if isinstance(pairs, ProbeFailure):
-        yield Finding("nodes", Severity.ERROR, f"nothing is known of sums between nodes: {pairs.reason}", todo)
+        yield Finding(
+            "nodes", Severity.ERROR, f"nothing is known of sums between nodes: {pairs.reason}", todo
+        )
         return
     if not pairs:
-        yield Finding("nodes", Severity.OK, "one node has CPUs for trials: there is nothing between nodes to try")
+        yield Finding(
+            "nodes",
+            Severity.OK,
+            "one node has CPUs for trials: there is nothing between nodes to try",
+        )
         return
     for one in pairs:
         names = " and ".join(one.nodes)
         if one.failure:
-            yield Finding("nodes", Severity.ERROR, f"{names} do not train together: {one.failure}", todo)
+            yield Finding(
+                "nodes", Severity.ERROR, f"{names} do not train together: {one.failure}", todo
+            )
             continue
         found = f"{names} sum up over two ranks: {one.latency_s * 1000:.2f} ms, {one.bytes_per_s / 1e6:.0f} MB/s"
         if one.bytes_per_s < SLOW_BYTES_PER_S:
             wait_s = 1e8 / one.bytes_per_s  # 25 million weights of 4 bytes
             slow = f"{found}; each update of a model of 25 million weights waits {wait_s:.1f} s"
             yield Finding(
-                "nodes", Severity.WARNING, slow, "join the nodes by a faster link, or give each trial one node"
+                "nodes",
+                Severity.WARNING,
+                slow,
+                "join the nodes by a faster link, or give each trial one node",
             )
         else:
             yield Finding("nodes", Severity.OK, found)
     found = "the workers of a trial listen on all networks of their nodes, on ports of TensorFlow's without a password"
-    yield Finding("ports", Severity.NOTE, found, "keep the nodes in a network of their own, or behind a firewall")
+    yield Finding(
+        "ports",
+        Severity.NOTE,
+        found,
+        "keep the nodes in a network of their own, or behind a firewall",
+    )
 
 
 def _format_size(count: float) -> str:

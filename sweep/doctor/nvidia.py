@@ -53,8 +53,12 @@ class Nvidia:
 
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
-    links: Mapping[tuple[int, int], str] = field(default_factory=dict)  # "NV18", "PIX", "PHB", "SYS", ...
-    mig_devices: Mapping[str, int] = field(default_factory=dict)  # index of the GPU by UUID of the instance
+    links: Mapping[tuple[int, int], str] = field(
+        default_factory=dict
+    )  # "NV18", "PIX", "PHB", "SYS", ...
+    mig_devices: Mapping[str, int] = field(
+        default_factory=dict
+    )  # index of the GPU by UUID of the instance
     failure: str | None = None
 
 
@@ -77,8 +81,13 @@ def gather_gpus(run: Run) -> Nvidia:
         return Nvidia()
     if ran.code != 0:
         return Nvidia(failure=ran.reason)
-    gpus = tuple(_parse_gpu(dict(zip(fields, _split_cells(line), strict=True))) for line in _skip_empty_lines(ran.out))
-    processes = run(["nvidia-smi", f"--query-compute-apps={','.join(PROCESS_FIELDS)}", FORMAT], TIMEOUT_S)
+    gpus = tuple(
+        _parse_gpu(dict(zip(fields, _split_cells(line), strict=True)))
+        for line in _skip_empty_lines(ran.out)
+    )
+    processes = run(
+        ["nvidia-smi", f"--query-compute-apps={','.join(PROCESS_FIELDS)}", FORMAT], TIMEOUT_S
+    )
     has_mig = any(gpu.mig for gpu in gpus)
     if has_mig:
         listed = run(["nvidia-smi", "-L"], TIMEOUT_S)
@@ -90,7 +99,9 @@ def gather_gpus(run: Run) -> Nvidia:
         topology = None
     return Nvidia(
         gpus=gpus,
-        processes=tuple(map(_parse_process, _skip_empty_lines(processes.out))) if processes.code == 0 else (),
+        processes=tuple(map(_parse_process, _skip_empty_lines(processes.out)))
+        if processes.code == 0
+        else (),
         links=parse_links(topology.out) if topology and topology.code == 0 else {},
         mig_devices=parse_mig_devices(listed.out) if listed else {},
     )

@@ -120,17 +120,24 @@ def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeF
         return answer
     loaded = ran.logged("Loaded cuDNN version")  # the line ends with the version
     return DeviceResult(
-        answer["seconds"], tuple(answer["wrong"]), answer["tflops"], loaded.rsplit(" ", 1)[-1] if loaded else None
+        answer["seconds"],
+        tuple(answer["wrong"]),
+        answer["tflops"],
+        loaded.rsplit(" ", 1)[-1] if loaded else None,
     )
 
 
-def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
+def probe_training(
+    run: Run, timeout_s: float, count: int, *, simulated: bool
+) -> CollectiveResult | ProbeFailure:
     """Train on ``count`` GPUs together, in a process of its own, and return the results.
 
     ``run`` starts the process (`run_command`), which must end within ``timeout_s`` seconds. With ``simulated``, logical
     CPU devices stand in for the GPUs.
     """
-    _, answer = _run_probe(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
+    _, answer = _run_probe(
+        run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else [])
+    )
     if isinstance(answer, ProbeFailure):
         return answer
     return CollectiveResult(tuple(answer["sums"]), answer["examples_per_s"])
@@ -169,7 +176,8 @@ def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | Probe
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
         return ProbeFailure(
-            found, "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to what ray get-auth-token says on its head node"
+            found,
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to what ray get-auth-token says on its head node",
         )
     if isinstance(answer, ProbeFailure):
         return answer
@@ -207,7 +215,9 @@ def _parse_node_pair(nodes: list[str], ran: list[CommandResult]) -> NodePairResu
         return NodePairResult(both, failure=f"no JSON but {ran[0].out[-100:]!r}")
 
 
-def _run_probe(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[CommandResult, Any]:
+def _run_probe(
+    run: Run, timeout_s: float, module: str, *arguments: str
+) -> tuple[CommandResult, Any]:
     ran = run([sys.executable, "-m", module, *arguments], timeout_s)
     lines = ran.out.strip().splitlines()
     if ran.code != 0 or not lines:

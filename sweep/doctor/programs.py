@@ -42,7 +42,9 @@ class CommandResult:
         for line in lines:
             if line.startswith("probe: "):
                 steps.append(line.removeprefix("probe: "))
-        telling = [line for line in lines if _TELLING.search(line) and not line.startswith("probe: ")]
+        telling = [
+            line for line in lines if _TELLING.search(line) and not line.startswith("probe: ")
+        ]
         words = telling[-1:] or lines[-1:]
         if words and words[0].startswith("probe: "):  # the step, which is named in any case
             said = []
@@ -75,7 +77,10 @@ def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
     The code is then None, and the result has the output up to then. A program that cannot be started raises no error:
     the code is `MISSING` (127) if it does not exist, otherwise 126.
     """
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log explains why it sees no GPU
+    environment = {
+        **os.environ,
+        "TF_CPP_MIN_LOG_LEVEL": "0",
+    }  # TensorFlow's log explains why it sees no GPU
     try:
         process = subprocess.Popen(
             command,

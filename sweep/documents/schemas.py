@@ -87,7 +87,9 @@ def find_schema(name: str) -> Json:
     if name not in SHAPES:
         hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"
         raise UnknownNameError.one(name, "no schema has this name", hint)
-    return make_schema(f"sweep {name} --json" if name not in ("error", "event") else f"sweep {name}", SHAPES[name])
+    return make_schema(
+        f"sweep {name} --json" if name not in ("error", "event") else f"sweep {name}", SHAPES[name]
+    )
 
 
 def make_schema(title: str, kind: Any) -> Json:
@@ -129,9 +131,16 @@ def _describe_generic(kind: Any, definitions: dict[str, Json]) -> Json:
         return {"enum": list(parts)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_make_schema(part, definitions) for part in parts]}
-    if origin is tuple and parts[-1] is not Ellipsis:  # of fixed length; others are sequences, below
+    if (
+        origin is tuple and parts[-1] is not Ellipsis
+    ):  # of fixed length; others are sequences, below
         items = [_make_schema(part, definitions) for part in parts]
-        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+        return {
+            "type": "array",
+            "prefixItems": items,
+            "minItems": len(items),
+            "maxItems": len(items),
+        }
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _make_schema(parts[1], definitions)}
     if isinstance(origin, type) and issubclass(origin, Sequence):
@@ -140,7 +149,9 @@ def _describe_generic(kind: Any, definitions: dict[str, Json]) -> Json:
 
 
 def _is_record(kind: Any) -> bool:
-    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+    return isinstance(kind, type) and (
+        dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
+    )
 
 
 def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
@@ -155,7 +166,9 @@ def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
     if issubclass(kind, Record):
         properties["event"] = {"const": kind.__struct_config__.tag}
         required.append("event")
-    leaves_out_defaults = issubclass(kind, Record | Facts | Inputs)  # a line of a log; documents have all their keys
+    leaves_out_defaults = issubclass(
+        kind, Record | Facts | Inputs
+    )  # a line of a log; documents have all their keys
     for key, name, has_default in _list_keys(kind):
         properties[key] = _make_schema(hints[name], definitions)
         if not (leaves_out_defaults and has_default):
@@ -172,7 +185,13 @@ def _list_keys(kind: Any) -> list[tuple[str, str, bool]]:
     if issubclass(kind, msgspec.Struct):
         found = []
         for field in msgspec.structs.fields(kind):
-            has_default = field.default is not msgspec.NODEFAULT or field.default_factory is not msgspec.NODEFAULT
+            has_default = (
+                field.default is not msgspec.NODEFAULT
+                or field.default_factory is not msgspec.NODEFAULT
+            )
             found.append((field.encode_name, field.name, has_default))
         return found
-    return [(field.name, field.name, field.default is not dataclasses.MISSING) for field in dataclasses.fields(kind)]
+    return [
+        (field.name, field.name, field.default is not dataclasses.MISSING)
+        for field in dataclasses.fields(kind)
+    ]

@@ -26,7 +26,15 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
     else:
         written = None
     if is_damaged:  # nothing else can be read from the log
-        return extend(StatusDocument, summary, total=total, written=written, rungs=(), each=None, expected_gain=None)
+        return extend(
+            StatusDocument,
+            summary,
+            total=total,
+            written=written,
+            rungs=(),
+            each=None,
+            expected_gain=None,
+        )
     return extend(
         StatusDocument,
         summary,
@@ -44,7 +52,9 @@ def count_all_trials(sweep: ResumableSweep) -> int | None:
     Changes of the sweep file that the log has are considered. Raises `StoreError` if the log is damaged.
     """
     log = sweep.folder.log
-    if not log.exists() or not is_steered(log):  # the file was never changed, so its events need not be read
+    if not log.exists() or not is_steered(
+        log
+    ):  # the file was never changed, so its events need not be read
         return sweep.spec.all_trials
     present = PresentSpec(sweep.first)
     for change, _ in Ledger(keep_epochs=False).follow(log):

@@ -8,7 +8,9 @@ from contextlib import AbstractContextManager
 from sweep.store.folder import ResultsFolder
 
 
-def create_followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
+def create_followers(
+    *, tensorboard: bool
+) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
     """Return the exporters that follow a sweep while it runs; () without ``tensorboard``.
 
     Each is called with the sweep's folder and returns a context manager. Raises `InputError` if a library is missing.

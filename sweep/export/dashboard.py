@@ -52,7 +52,9 @@ class _Quiet(WSGIRequestHandler):
         """Write nothing, because the terminal shows only the address of the dashboard."""
 
 
-def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> DashboardServer:
+def make_server(
+    folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]
+) -> DashboardServer:
     """Return a server of the dashboard for the sweeps in ``folders``, on this machine only; port 0 picks a free port.
 
     The server is bound, but answers only once `serve_forever` is called. Errors while it follows a sweep are passed to

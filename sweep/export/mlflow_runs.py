@@ -67,7 +67,9 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
     # all addresses but `databricks` have ://, so anything else is taken for the path of a folder
     if re.match(r"^(file:|\.{0,2}/)", uri) or ("://" not in uri and uri != "databricks"):
         hint = "a folder of files is no longer written by MLflow; give sqlite:///PATH.db, http://HOST:PORT, or none"
-        raise InputError.one(f"--tracking-uri {uri}", "is no address of a tracking server or database", hint)
+        raise InputError.one(
+            f"--tracking-uri {uri}", "is no address of a tracking server or database", hint
+        )
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # must be set before the import
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     with warnings.catch_warnings():
@@ -82,7 +84,9 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
             raise
         except Exception as error:  # from a database driver, the network or MLflow
             what = first_line(error)
-            raise InputError.one(f"--tracking-uri {uri}", what, "is that the address of MLflow?") from error
+            raise InputError.one(
+                f"--tracking-uri {uri}", what, "is that the address of MLflow?"
+            ) from error
         try:
             return _Export(client, experiment, sweep).export_all()
         except Exception as error:
@@ -123,7 +127,9 @@ class _Export:
             self._write_trial(run, parent)
             new += 1
         safe_names = {**self._params, **self._metrics}
-        return ExportResult(new, unchanged, {name: safe for name, safe in safe_names.items() if name != safe})
+        return ExportResult(
+            new, unchanged, {name: safe for name, safe in safe_names.items() if name != safe}
+        )
 
     def _find_runs(self) -> dict[str, Any]:
         """Return the runs of an earlier export by trial number as text; the key "" is the run of the sweep."""
@@ -131,7 +137,10 @@ class _Export:
         token = None
         while True:
             page = self._client.search_runs(
-                [self._experiment], f"tags.`{_ID}` = '{self._sweep.identity}'", max_results=1000, page_token=token
+                [self._experiment],
+                f"tags.`{_ID}` = '{self._sweep.identity}'",
+                max_results=1000,
+                page_token=token,
             )
             for run in page:
                 by_trial[run.data.tags.get(_TRIAL, "")] = run
@@ -148,7 +157,9 @@ class _Export:
         started = sweep.tables.history.started or 0.0
         last = sweep.tables.history.last
         if known is None:
-            known = self._client.create_run(self._experiment, _to_ms(started), {_ID: sweep.identity}, sweep.name)
+            known = self._client.create_run(
+                self._experiment, _to_ms(started), {_ID: sweep.identity}, sweep.name
+            )
         run_id = str(known.info.run_id)
         best = next(iter(sweep.ranking.best), None)
         tags = {
@@ -158,8 +169,13 @@ class _Export:
         }
         if best is not None:
             tags |= {"sweep.best_trial": str(best.trials[0].trial)}
-            tags |= {f"sweep.best.{self._metrics[score.metric]}": repr(score.mean) for score in best.scores}
-        self._client.log_batch(run_id, tags=self._make_tags({name: text for name, text in tags.items() if text}))
+            tags |= {
+                f"sweep.best.{self._metrics[score.metric]}": repr(score.mean)
+                for score in best.scores
+            }
+        self._client.log_batch(
+            run_id, tags=self._make_tags({name: text for name, text in tags.items() if text})
+        )
         if sweep.state == "running":
             self._client.update_run(run_id, "RUNNING")
         else:
@@ -186,15 +202,24 @@ class _Export:
             **_make_note_tags(run.trial.note),
         }
         name = f"{self._sweep.name}-{trial.trial:05d}"
-        created = self._client.create_run(self._experiment, _to_ms(run.started), _shorten_tags(tags), name)
+        created = self._client.create_run(
+            self._experiment, _to_ms(run.started), _shorten_tags(tags), name
+        )
         run_id = created.info.run_id
-        params = [self._entities.Param(self._params[name], _format_param(value)) for name, value in run.params.items()]
+        params = [
+            self._entities.Param(self._params[name], _format_param(value))
+            for name, value in run.params.items()
+        ]
         batches = zip_longest(
-            _split_into_batches(self._list_metrics(run), _METRICS), _split_into_batches(params, _PARAMS), fillvalue=()
+            _split_into_batches(self._list_metrics(run), _METRICS),
+            _split_into_batches(params, _PARAMS),
+            fillvalue=(),
         )
         for some_metrics, some_params in batches:
             self._client.log_batch(run_id, metrics=some_metrics, params=some_params)
-        self._client.set_tag(run_id, _DONE, self._describe_state(run))  # set last; a run without it was interrupted
+        self._client.set_tag(
+            run_id, _DONE, self._describe_state(run)
+        )  # set last; a run without it was interrupted
         status = _STATUS[trial.status]
         if run.ended is None or trial.status is Status.INTERRUPTED:
             self._client.update_run(run_id, status)
@@ -217,7 +242,9 @@ class _Export:
     def _list_metrics(self, run: ExportedTrial) -> Iterator[Any]:
         for epoch in run.epochs:
             for name, value in epoch.scalars.items():
-                yield self._entities.Metric(self._metrics[name], value, _to_ms(epoch.time), epoch.number)
+                yield self._entities.Metric(
+                    self._metrics[name], value, _to_ms(epoch.time), epoch.number
+                )
 
     def _make_tags(self, tags: Mapping[str, str]) -> list[Any]:
         run_tags = []
@@ -235,11 +262,15 @@ def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
     if experiment is None:
         artifacts = None
         if uri.startswith("sqlite:///"):  # otherwise MLflow uses a folder in the current directory
-            artifacts = (Path(uri.removeprefix("sqlite:///")).absolute().parent / "artifacts").as_uri()
+            artifacts = (
+                Path(uri.removeprefix("sqlite:///")).absolute().parent / "artifacts"
+            ).as_uri()
         return str(client.create_experiment(sweep.name, artifacts))
     if experiment.lifecycle_stage != "active":
         hint = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
-        raise InputError.one(f"--tracking-uri {uri}", f"its experiment {sweep.name} has been deleted there", hint)
+        raise InputError.one(
+            f"--tracking-uri {uri}", f"its experiment {sweep.name} has been deleted there", hint
+        )
     return str(experiment.experiment_id)
 
 
@@ -248,7 +279,9 @@ def make_mlflow_names(names: Sequence[str]) -> dict[str, str]:
 
     Allowed names are unchanged; names have at most 250 characters, and those that would be equal get a number.
     """
-    return make_allowed_names(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
+    return make_allowed_names(
+        names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME
+    )
 
 
 def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
@@ -259,12 +292,22 @@ def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
     tags = {"mlflow.source.type": "LOCAL"}
     match info.spec:
         case {"trainable": str(trainable), "method": str(method), "description": str(description)}:
-            tags |= {"mlflow.source.name": trainable, "sweep.method": method, "mlflow.note.content": description}
+            tags |= {
+                "mlflow.source.name": trainable,
+                "sweep.method": method,
+                "mlflow.note.content": description,
+            }
     if known := info.provenance:
         git = known.get("git")
         if isinstance(git, dict):
-            tags |= {f"mlflow.source.git.{name}": str(git.get(name)) for name in ("commit", "branch", "dirty")}
-        tags |= {f"sweep.{name}": str(known.get(name)) for name in ("python", "platform", "hostname", "packages")}
+            tags |= {
+                f"mlflow.source.git.{name}": str(git.get(name))
+                for name in ("commit", "branch", "dirty")
+            }
+        tags |= {
+            f"sweep.{name}": str(known.get(name))
+            for name in ("python", "platform", "hostname", "packages")
+        }
     return tags
 
 

@@ -76,7 +76,9 @@ class SweepState:
     sweep: Sweep
     info: SweepInfo
     state: str  # "running", "unfinished" (its driver was killed), or the reason why its last session ended
-    identity: str  # distinguishes sweeps with the same name; unchanged when the sweep is resumed or moved
+    identity: (
+        str  # distinguishes sweeps with the same name; unchanged when the sweep is resumed or moved
+    )
     tables: Tables
 
     @property
@@ -96,7 +98,9 @@ class SweepState:
         times = reading.read_columns(read.trials, ("started_at", "ended_at"))
         facts = reading.read_columns(read.trials, _FACTS)
         epochs = _Epochs(read)
-        for row, (trial, started, ended) in enumerate(zip(self.sweep.trials, *times.values(), strict=True)):
+        for row, (trial, started, ended) in enumerate(
+            zip(self.sweep.trials, *times.values(), strict=True)
+        ):
             yield ExportedTrial(
                 trial,
                 trial.params,
@@ -167,7 +171,9 @@ class _Epochs:
         trials, first = np.unique(numbers(read.metrics, "trial"), return_index=True)
         # the table is sorted by trial, so the rows of one end where those of the next begin
         edges = [*first.tolist(), read.metrics.num_rows]
-        self._rows = {int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())}
+        self._rows = {
+            int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())
+        }
         self._names = name_scalars(read.metrics)
 
     def read(self, trial: int) -> list[Epoch]:
@@ -183,7 +189,9 @@ class _Epochs:
         for column, name in self._names.items():
             named.append((name, columns[column]))
         epochs = []
-        for row, (epoch, time) in enumerate(zip(columns["epoch"], columns["timestamp"], strict=True)):
+        for row, (epoch, time) in enumerate(
+            zip(columns["epoch"], columns["timestamp"], strict=True)
+        ):
             scalars = {}
             for name, values in named:
                 if values[row] is not None:

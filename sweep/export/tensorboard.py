@@ -45,7 +45,9 @@ class _EventFileState:
     """The size of one trial's event file, and where the record of its end begins."""
 
     size: int = 0
-    end: int | None = None  # offset of the record of the trial's end, which is removed if the trial continues
+    end: int | None = (
+        None  # offset of the record of the trial's end, which is removed if the trial continues
+    )
 
 
 class EventFiles:
@@ -75,7 +77,9 @@ class EventFiles:
         self._trials: dict[int, _EventFileState] = {}
         self._metrics: list[str] = []
         self._pending: dict[int, bytearray] = {}
-        self._touched: set[int] = set()  # files that this process has truncated to their recorded size
+        self._touched: set[int] = (
+            set()
+        )  # files that this process has truncated to their recorded size
 
     def close(self) -> None:
         """Release the lock on the event files."""
@@ -162,7 +166,9 @@ class EventFiles:
 
     def _follow_numbering(self, change: Change) -> None:
         """Update the numbers of configurations after a change."""
-        self._numbering = follow_numbering(self._numbering, change, self._ledger.trials.values(), self._folds)
+        self._numbering = follow_numbering(
+            self._numbering, change, self._ledger.trials.values(), self._folds
+        )
 
     def _process_change(self, change: Change) -> None:
         """Add the events for a change of a trial to its file."""
@@ -173,7 +179,9 @@ class EventFiles:
                     group = trial.role.value
                 else:
                     group = f"{self._numbering.find(trial.place).configuration:05d}"
-                self._append_records(trial.number, self._events.encode_start(start, self._hparams, group))
+                self._append_records(
+                    trial.number, self._events.encode_start(start, self._hparams, group)
+                )
             case Reported(trial, report):
                 self._append_records(trial.number, self._events.encode_epoch(report))
                 self._announce_metrics([*report.metrics])
@@ -184,7 +192,9 @@ class EventFiles:
                 self._write_pending()
                 one = self._trials[trial.number]
                 one.size, one.end = one.end or one.size, None
-                self._touched.discard(trial.number)  # so that the next write truncates the file to this size
+                self._touched.discard(
+                    trial.number
+                )  # so that the next write truncates the file to this size
 
     @property
     def _first_start(self) -> TrialStarted:

@@ -17,7 +17,16 @@ from tensorboard.plugins.text import metadata as text_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value, is_number
-from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, key, list_choices
+from sweep.space.domains import (
+    Categorical,
+    Domain,
+    IntUniform,
+    LogUniform,
+    Range,
+    Uniform,
+    key,
+    list_choices,
+)
 from sweep.store.columns import column_of_measure
 from sweep.text import encodable
 
@@ -42,8 +51,12 @@ def encode_experiment(
     """
     made = api_pb2.Experiment(
         time_created_secs=started,
-        hparam_infos=[_make_hparam_info(name, domain, example.get(name)) for name, domain in domains.items()],
-        metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=encodable(metric))) for metric in metrics],
+        hparam_infos=[
+            _make_hparam_info(name, domain, example.get(name)) for name, domain in domains.items()
+        ],
+        metric_infos=[
+            api_pb2.MetricInfo(name=api_pb2.MetricName(tag=encodable(metric))) for metric in metrics
+        ],
     )
     data = plugin_data_pb2.HParamsPluginData(experiment=made)
     return _encode_file_version(started) + _encode_event(
@@ -61,7 +74,11 @@ def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], grou
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
         if name in event.params:
-            _set_value(info.hparams[encodable(name)], event.params[name], _choose_type(domain, event.params[name]))
+            _set_value(
+                info.hparams[encodable(name)],
+                event.params[name],
+                _choose_type(domain, event.params[name]),
+            )
     data = plugin_data_pb2.HParamsPluginData(session_start_info=info)
     return _encode_file_version(event.time) + _encode_event(
         event.time, 0, [_make_hparams_value(metadata.SESSION_START_INFO_TAG, data)]
@@ -79,7 +96,9 @@ def encode_epoch(event: EpochReported) -> bytes:
         "examples_per_s": event.examples_per_s,
         **{column_of_measure(name): value for name, value in event.measures.items()},
     }
-    scalars = {f"run/{name}": number for name, number in own.items() if number is not None} | dict(event.metrics)
+    scalars = {f"run/{name}": number for name, number in own.items() if number is not None} | dict(
+        event.metrics
+    )
     values = []
     for tag, number in scalars.items():
         values.append(summary_pb2.Summary.Value(tag=encodable(tag), simple_value=_float32(number)))
@@ -100,11 +119,15 @@ def encode_end(event: TrialEnded, epochs: int) -> bytes:
         metadata=text_metadata.create_summary_metadata("status", ""),
         tensor=tensor_pb2.TensorProto(
             dtype=types_pb2.DT_STRING,
-            tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=1)]),
+            tensor_shape=tensor_shape_pb2.TensorShapeProto(
+                dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=1)]
+            ),
             string_val=[encodable(words).encode()],
         ),
     )
-    return _encode_event(event.time, epochs, [_make_hparams_value(metadata.SESSION_END_INFO_TAG, data), text])
+    return _encode_event(
+        event.time, epochs, [_make_hparams_value(metadata.SESSION_END_INFO_TAG, data), text]
+    )
 
 
 def _encode_file_version(time: float) -> bytes:
@@ -112,7 +135,9 @@ def _encode_file_version(time: float) -> bytes:
 
 
 def _encode_event(time: float, step: int, values: Iterable[Any]) -> bytes:
-    return _frame_record(event_pb2.Event(wall_time=time, step=step, summary=summary_pb2.Summary(value=values)))
+    return _frame_record(
+        event_pb2.Event(wall_time=time, step=step, summary=summary_pb2.Summary(value=values))
+    )
 
 
 def _frame_record(event: Any) -> bytes:
@@ -126,7 +151,9 @@ def _make_hparams_value(tag: str, data: Any) -> Any:
     data.version = metadata.PLUGIN_DATA_VERSION
     # the package's own function does not serialize deterministically
     content = data.SerializeToString(deterministic=True)
-    plugin = summary_pb2.SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=content)
+    plugin = summary_pb2.SummaryMetadata.PluginData(
+        plugin_name=metadata.PLUGIN_NAME, content=content
+    )
     described = summary_pb2.SummaryMetadata(plugin_data=plugin)
     return summary_pb2.Summary.Value(tag=tag, metadata=described, tensor=metadata.NULL_TENSOR)
 
@@ -157,7 +184,9 @@ def _choose_type(domain: Domain | None, example: Value) -> int:
         values = (example,)
     if all(isinstance(value, bool) for value in values):
         return int(api_pb2.DATA_TYPE_BOOL)
-    return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(is_number, values)) else api_pb2.DATA_TYPE_STRING)
+    return int(
+        api_pb2.DATA_TYPE_FLOAT64 if all(map(is_number, values)) else api_pb2.DATA_TYPE_STRING
+    )
 
 
 def _set_value(target: struct_pb2.Value, value: Value, kind: int) -> None:

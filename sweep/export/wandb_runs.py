@@ -96,7 +96,10 @@ def frame_records(records: Iterable[bytes]) -> bytes:
             part = rest[: room - 7]
             rest = rest[room - 7 :]
             kind = _part_kind(is_first=kind == 0, is_last=not rest)
-            out += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind) + part
+            out += (
+                struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind)
+                + part
+            )
     return bytes(out)
 
 
@@ -106,7 +109,9 @@ def _part_kind(*, is_first: bool, is_last: bool) -> int:
     return _LAST if is_last else _MIDDLE
 
 
-def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Iterator[Any]:
+def _make_records(
+    known: Any, sweep: SweepState, run: ExportedTrial, identity: str
+) -> Iterator[Any]:
     """Yield the records that wandb itself would write for a run.
 
     They are the header, the run, the history by epoch, the summary and, if the trial has ended, the exit. ``known`` is
@@ -123,18 +128,30 @@ def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: s
     yield numbered(header=known.HeaderRecord(version_info=version))
     yield numbered(run=_make_run_record(known, sweep, run, identity))
     for epoch in run.epochs:
-        row = {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}
+        row = {
+            **epoch.scalars,
+            "_step": epoch.number,
+            "_timestamp": epoch.time,
+            "_runtime": epoch.time - run.started,
+        }
         items = []
         for name, value in row.items():
-            items.append(known.HistoryItem(nested_key=[encodable(name)], value_json=_encode_json(value)))
-        yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
+            items.append(
+                known.HistoryItem(nested_key=[encodable(name)], value_json=_encode_json(value))
+            )
+        yield numbered(
+            history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number))
+        )
     if run.epochs:
         last_epoch = run.epochs[-1].time
     else:
         last_epoch = run.started
     lasted_s = (run.ended or last_epoch) - run.started
     summary = {**_summarize_run(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
-    items = [known.SummaryItem(key=encodable(name), value_json=_encode_json(value)) for name, value in summary.items()]
+    items = [
+        known.SummaryItem(key=encodable(name), value_json=_encode_json(value))
+        for name, value in summary.items()
+    ]
     yield numbered(summary=known.SummaryRecord(update=items))
     # a run without an exit is one that has not ended
     if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
@@ -177,7 +194,11 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     best = {}
     for name, value in run.trial.best.items():
         best[f"best/{name}"] = value
-    outcome = {"status": run.trial.status.value, "reason": run.trial.status_reason, "epochs": run.trial.epochs}
+    outcome = {
+        "status": run.trial.status.value,
+        "reason": run.trial.status_reason,
+        "epochs": run.trial.epochs,
+    }
     facts = {}
     for name, fact in run.facts.items():
         facts[f"trial/{name}"] = fact

@@ -51,19 +51,23 @@ def format_card(facts: CardFacts) -> str:
         _summarize_winner(facts),
         _format_section("Use", [_format_loading_code(facts)]),
         _format_section(
-            "Intended use", [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"]
+            "Intended use",
+            [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"],
         ),
         _format_section("Result", _format_result(facts)),
         _format_section("Data", _format_data(facts)),
         _format_section("Preprocessing", _format_preprocessing(facts)),
         _format_section(
-            "Hyperparameters", [_format_table(("parameter", "value"), _format_values(kept.started.params))]
+            "Hyperparameters",
+            [_format_table(("parameter", "value"), _format_values(kept.started.params))],
         ),
         _format_section("Training", _format_training(facts)),
         _format_section("Provenance", _format_provenance(facts)),
     ]
     if facts.notes:
-        parts.append(_format_section("Notes", [f"- {_escape_markdown(note)}" for note in facts.notes]))
+        parts.append(
+            _format_section("Notes", [f"- {_escape_markdown(note)}" for note in facts.notes])
+        )
     return "\n".join(part for part in parts if part)
 
 
@@ -74,7 +78,11 @@ def _format_front_matter(facts: CardFacts) -> str:
         library = "other"
     if "keras" in facts.exported.files:
         library = "keras"
-    lines = [f"library_name: {library}", "license: unknown  # to be filled in by the author", "tags: [sweep]"]
+    lines = [
+        f"library_name: {library}",
+        "license: unknown  # to be filled in by the author",
+        "tags: [sweep]",
+    ]
     return "\n".join(["---", *lines, "---", ""])
 
 
@@ -96,7 +104,9 @@ def _summarize_winner(facts: CardFacts) -> str:
     if spec.description:
         lines.append(_escape_markdown(spec.description))
     if spec.training.get("all_data"):
-        lines.append("**Trained on all data: nothing was held out, and no number below is of new examples.**")
+        lines.append(
+            "**Trained on all data: nothing was held out, and no number below is of new examples.**"
+        )
     return "\n\n".join(lines) + "\n"
 
 
@@ -108,11 +118,17 @@ def _format_loading_code(facts: CardFacts) -> str:
         blocks.append("For TensorFlow Serving, mount `saved_model` as `/models/NAME/1`.")
     if facts.exported.needs:
         modules = ", ".join(map(_format_code, facts.exported.needs))
-        blocks.append(f"`model.keras` needs the author's {modules}, and what these import, to be importable.")
+        blocks.append(
+            f"`model.keras` needs the author's {modules}, and what these import, to be importable."
+        )
     if "keras" in facts.exported.files:
-        blocks.append("The model is for inference, and not compiled: compile it to evaluate or to train it on.")
+        blocks.append(
+            "The model is for inference, and not compiled: compile it to evaluate or to train it on."
+        )
     if facts.with_checkpoint:
-        blocks.append("`checkpoint/` holds what the trainable saved; only its own `restore` reads it.")
+        blocks.append(
+            "`checkpoint/` holds what the trainable saved; only its own `restore` reads it."
+        )
     return "\n\n".join(blocks)
 
 
@@ -123,8 +139,17 @@ def _format_result(facts: CardFacts) -> list[str]:
     rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
     rows = []
     for name, goal in facts.ranking.objectives:
-        rows.append((name, goal, _format_number(kept.metrics.get(name)), *_format_repeats(row, name)))
-    head = ("objective", "goal", f"after epoch {kept.epoch}", "mean of its seeds", "95 % interval", "seeds")
+        rows.append(
+            (name, goal, _format_number(kept.metrics.get(name)), *_format_repeats(row, name))
+        )
+    head = (
+        "objective",
+        "goal",
+        f"after epoch {kept.epoch}",
+        "mean of its seeds",
+        "95 % interval",
+        "seeds",
+    )
     others = []
     for name, value in kept.metrics.items():
         others.append((name, _format_number(value)))
@@ -162,7 +187,10 @@ def _format_data(facts: CardFacts) -> list[str]:
             rows.append((name, value))
     if facts.kept.facts.data:
         rows.append(("fingerprint", facts.kept.facts.data))
-    return [_format_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
+    return [
+        _format_table(("part", "what"), rows),
+        f"{TO_FILL_IN} Where does it come from, and under which licence?",
+    ]
 
 
 def _format_preprocessing(facts: CardFacts) -> list[str]:
@@ -239,7 +267,10 @@ def _format_provenance(facts: CardFacts) -> list[str]:
     for name, value in facts_by_name.items():
         if value not in (None, ""):
             rows.append((name, str(value)))
-    return [_format_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
+    return [
+        _format_table(("", ""), rows),
+        "The same configuration as a sweep of one trial: `sweep.yaml`.",
+    ]
 
 
 def _require_mapping(value: object) -> Mapping[str, object]:
@@ -353,7 +384,9 @@ def export_winner(
     try:
         aside.mkdir(parents=True)
     except OSError as error:
-        raise InputError.one(str(target), f"cannot be written ({error.strerror})", "name another folder") from error
+        raise InputError.one(
+            str(target), f"cannot be written ({error.strerror})", "name another folder"
+        ) from error
     with removed_if_it_fails(aside):
         winner = _write_export(kept, aside, target, formats)
         aside.rename(target)
@@ -368,27 +401,37 @@ def check_export(target: Path, formats: Sequence[str]) -> None:
             what = f"{unknown[0]!r} is no format"
         else:
             what = "no format is named"
-        raise InputError.one("--format", what, f"expected some of {', '.join(FORMATS)}, with commas between them")
+        raise InputError.one(
+            "--format", what, f"expected some of {', '.join(FORMATS)}, with commas between them"
+        )
     if target.exists() or target.is_symlink():
         raise RefusedError.one(str(target), "exists already", "name a new folder")
 
 
-def _write_export(checkpoint: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
+def _write_export(
+    checkpoint: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]
+) -> Winner:
     log = aside / ".debug.log"  # keeps what TensorFlow says from the terminal
     with runner.redirected(log):
         restored = restoring.begin_trial(checkpoint)
-        exported = _export_model(restored, aside, [name for name in formats if name != "checkpoint"])
+        exported = _export_model(
+            restored, aside, [name for name in formats if name != "checkpoint"]
+        )
     log.unlink()
     notes = [*restored.notes, *exported.notes]
     _check_metrics(checkpoint, exported, notes)
     if "checkpoint" in formats:
         # without the file in which sweep describes it, which no trainable reads
         shutil.copytree(
-            checkpoint.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST)
+            checkpoint.checkpoint,
+            aside / "checkpoint",
+            ignore=shutil.ignore_patterns(checkpoints.MANIFEST),
         )
     (aside / SWEEP).write_text(_format_sweep_file(restored), encoding="utf-8")
     ranked = ranking.rank([analysis.read_sweep(checkpoint.sweep.folder)])
-    facts = CardFacts(checkpoint, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats)
+    facts = CardFacts(
+        checkpoint, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats
+    )
     (aside / CARD).write_text(format_card(facts), encoding="utf-8")
     return Winner(
         target,
@@ -409,11 +452,17 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
     if not callable(write):
         kind = kept.sweep.spec.trainable
         what = f"{kind} has no export(folder, formats) of sweep.contract.Exporting, so that nothing knows its model"
-        raise InputError.one(kept.where, what, f"its checkpoint can be copied: --format checkpoint ({kept.checkpoint})")
+        raise InputError.one(
+            kept.where,
+            what,
+            f"its checkpoint can be copied: --format checkpoint ({kept.checkpoint})",
+        )
     try:
         exported = write(aside, tuple(formats))
     except Exception as error:  # any error of the user's code
-        if type(error).__name__ == "NotExportable":  # by name: it belongs to `trainables`, which is not imported here
+        if (
+            type(error).__name__ == "NotExportable"
+        ):  # by name: it belongs to `trainables`, which is not imported here
             what = str(error)
         else:
             what = in_short(error)
@@ -442,7 +491,9 @@ def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[s
         return
     why = "; ".join(notes)
     raise InputError.one(
-        checkpoint.where, f"not exported: its model is not what was validated: {'; '.join(wrong[:3])}", why
+        checkpoint.where,
+        f"not exported: its model is not what was validated: {'; '.join(wrong[:3])}",
+        why,
     )
 
 
@@ -468,7 +519,9 @@ def _format_sweep_file(restored: Restored) -> str:
     if file is None:  # only the reader knows where the module is
         root = "FOLDER"
     else:
-        root = shlex.quote(str(find_import_folder(file.absolute(), module)))  # to be pasted into a shell
+        root = shlex.quote(
+            str(find_import_folder(file.absolute(), module))
+        )  # to be pasted into a shell
     comments = [
         f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: {again}.",
         f"Where {module} cannot be imported: PYTHONPATH={root} python -m sweep run {SWEEP}",
@@ -482,10 +535,14 @@ def _format_sweep_file(restored: Restored) -> str:
     if sweep.simulated_gpus:
         comments.append(f"It was rehearsed with --simulate-gpus {sweep.simulated_gpus}.")
     if kept.accumulate > 1:
-        comments.append(f"Its batches did not fit and were cut into {kept.accumulate}; elsewhere they may fit.")
+        comments.append(
+            f"Its batches did not fit and were cut into {kept.accumulate}; elsewhere they may fit."
+        )
     fold = kept.started.fold
     if fold is not None:
-        comments.append(f"It is one of {spec.folds} folds, which are trained together: trial {fold} is this one.")
+        comments.append(
+            f"It is one of {spec.folds} folds, which are trained together: trial {fold} is this one."
+        )
     name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
     folds = None if fold is None else spec.folds
     keys = resolved.make_trial_file(spec, kept.started.params, kept.started.seed, name, folds)

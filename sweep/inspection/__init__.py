@@ -5,7 +5,12 @@ first epoch read the syntax trees instead.
 """
 
 from sweep.inspection.dependencies import get_import_target
-from sweep.inspection.import_closure import find_import_folder, inspect, inspect_object, list_early_imports
+from sweep.inspection.import_closure import (
+    find_import_folder,
+    inspect,
+    inspect_object,
+    list_early_imports,
+)
 from sweep.inspection.source import HERE, KERAS_TRAINABLE, Source
 
 __all__ = [

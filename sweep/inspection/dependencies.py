@@ -47,7 +47,9 @@ class Search:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = tuple(folders)
-        self.entries = tuple(dict.fromkeys((*self.folders, *(Path(entry or ".") for entry in sys.path))))
+        self.entries = tuple(
+            dict.fromkeys((*self.folders, *(Path(entry or ".") for entry in sys.path)))
+        )
         self._tops: dict[str, PackageLocation | None] = {}
         PathFinder.invalidate_caches()  # files may be newer than its cached folder listings
 
@@ -67,7 +69,9 @@ class Search:
         if place is None or not rest:
             return place.file if place else None
         file, folders = place.file, place.folders
-        for part in rest:  # looked up by its last part only, because the full name would import its parents
+        for part in (
+            rest
+        ):  # looked up by its last part only, because the full name would import its parents
             spec = PathFinder.find_spec(part, list(map(str, folders)))
             if spec is None:
                 return None
@@ -78,7 +82,9 @@ class Search:
     def is_standard(self, name: str) -> bool:
         """Return whether a top-level module belongs to the standard library, and no other module hides it."""
         place = self.locate_top(name)
-        return name in sys.stdlib_module_names and (place is None or place.entry is None or place.entry in _STDLIB)
+        return name in sys.stdlib_module_names and (
+            place is None or place.entry is None or place.entry in _STDLIB
+        )
 
     def _locate_on_path(self, name: str) -> PackageLocation | None:
         """Return the location of a top-level module in `entries`; None if it is not there."""
@@ -99,7 +105,9 @@ class Search:
         """
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
-            if spec is not None and spec.loader is not None:  # a folder without ``__init__`` has no loader
+            if (
+                spec is not None and spec.loader is not None
+            ):  # a folder without ``__init__`` has no loader
                 return PackageLocation(None, _get_source_file(spec), _list_package_folders(spec))
         return None
 
@@ -213,11 +221,15 @@ class Distributions:
             if one.name == canonicalize_name(name.split("/")[0].partition(".")[0]):
                 alike.append(one)
         rest = (one for one in found if one not in alike)
-        listing = next((one for group in (alike, rest) for one in group if one.has_installed(name)), None)
+        listing = next(
+            (one for group in (alike, rest) for one in group if one.has_installed(name)), None
+        )
         # Some systems keep no file lists; then the package's name decides.
         return listing or next((one for one in alike if not one.record), None)
 
-    def list_required(self, first: Iterable[InstalledDistribution]) -> dict[str, InstalledDistribution]:
+    def list_required(
+        self, first: Iterable[InstalledDistribution]
+    ) -> dict[str, InstalledDistribution]:
         """Return ``first`` and all installed distributions that they require, directly or indirectly, by name.
 
         Requirements that are not installed are left out.
@@ -277,7 +289,9 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
     top-level module, which is in no package.
     """
     parents = module.split(".")
-    if node.level:  # the number of dots; a package's ``__init__`` counts as a module within the package
+    if (
+        node.level
+    ):  # the number of dots; a package's ``__init__`` counts as a module within the package
         parents = parents[: len(parents) - node.level + is_package]
     else:
         parents = []
@@ -334,7 +348,12 @@ def get_import_target(target: object) -> str | None:
     """Return ``module:Name`` of an object if another process can import it by that name, otherwise None."""
     module = getattr(target, "__module__", None)
     name = getattr(target, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "." in name:
+    if (
+        not isinstance(module, str)
+        or not isinstance(name, str)
+        or module == "__main__"
+        or "." in name
+    ):
         return None
     imported = getattr(sys.modules.get(module), name, None)
     if imported is not target:
@@ -405,7 +424,9 @@ class _Collector:
             self.visit(base.__name__, base)
         own = {}
         for key, value in vars(kind).items():
-            if not key.startswith("__") or inspect.isroutine(value):  # not Python's own, such as __module__
+            if not key.startswith("__") or inspect.isroutine(
+                value
+            ):  # not Python's own, such as __module__
                 own[key] = value
         self._visit_all(name, own)
 
@@ -417,7 +438,9 @@ class _Collector:
             in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
             if not in_class:  # a method's text is part of its class
                 self._add_text(name, function.__name__, _get_function_source(function.__code__))
-        self._visit_all(name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {}))
+        self._visit_all(
+            name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {})
+        )
         closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         self._visit_all(name, {free: _get_closure_value(cell) for free, cell in closure})
         names = set(_collect_names(function.__code__))
@@ -428,7 +451,9 @@ class _Collector:
             # Any attribute may be a module below this one: ``os.path.join`` needs os.path as well.
             if isinstance(value, types.ModuleType):
                 parts = (f"{value.__name__}.{word}" for word in sorted(names))
-                self.imports.update(dict.fromkeys(f"import {part}" for part in parts if part in sys.modules))
+                self.imports.update(
+                    dict.fromkeys(f"import {part}" for part in parts if part in sys.modules)
+                )
 
     def _visit_all(self, name: str, values: Mapping[Any, object]) -> None:
         """Add values that belong to the object named ``name``, each under the name ``name.key``."""
@@ -457,7 +482,9 @@ class _Collector:
         A lambda is noted under ``name``, by which it is used.
         """
         if text is None:
-            self.unseen[f"the text of {name if defined == '<lambda>' else defined} cannot be had"] = None
+            self.unseen[
+                f"the text of {name if defined == '<lambda>' else defined} cannot be had"
+            ] = None
         else:
             self.texts[text] = None
 
@@ -486,7 +513,9 @@ def _get_class_source(kind: type) -> str | None:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
                 # Several classes may have the name; the right one has the method within its lines.
-                first_line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                first_line = min(
+                    [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+                )
                 if first_line <= code.co_firstlineno <= (node.end_lineno or first_line):
                     return textwrap.dedent("".join(lines[first_line - 1 : node.end_lineno])) + "\n"
     try:
@@ -499,7 +528,9 @@ def _list_codes(kind: type) -> Iterator[types.CodeType]:
     """Yield the code of each method that the body of a class defines, and of the getters of its properties."""
     for value in vars(kind).values():
         function = getattr(value, "__func__", getattr(value, "fget", value))
-        if isinstance(function, types.FunctionType) and function.__qualname__.startswith(f"{kind.__qualname__}."):
+        if isinstance(function, types.FunctionType) and function.__qualname__.startswith(
+            f"{kind.__qualname__}."
+        ):
             yield function.__code__
 
 

@@ -20,7 +20,9 @@ READERS = frozenset({"get", "number", "integer", "text", "flag", "choice", "live
 }  # fmt: skip
 BELOW = "below"  # the reader of all parameters below a name
 METHODS = frozenset(dir(Hyperparameters))  # names that are not parameters when used as attributes
-NAMES = frozenset({"hp", "params"})  # names of arguments and attributes that hold hyperparameters by convention
+NAMES = frozenset(
+    {"hp", "params"}
+)  # names of arguments and attributes that hold hyperparameters by convention
 
 
 def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
@@ -31,22 +33,30 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
     """
     names = find_declared_reads(tree) or set()
     computed = False
-    holders = NAMES | {arg.arg for arg in list_nodes(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
+    holders = NAMES | {
+        arg.arg for arg in list_nodes(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)
+    }
     for node in list_nodes(tree):
         match node:
             case ast.Attribute():
                 dotted = _list_attribute_names(node, holders)
-                names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}  # of hp.x.y, x and x.y
+                names |= {
+                    ".".join(dotted[:end]) for end in range(1, len(dotted) + 1)
+                }  # of hp.x.y, x and x.y
             case ast.Subscript(value=owner, slice=key) if get_last_name(owner) in holders:
                 computed |= not _is_partly_known(key)
                 names |= find_text_patterns(key)
-            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key, *_]) if method in READERS:
+            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key, *_]) if (
+                method in READERS
+            ):
                 if get_last_name(owner) in holders:
                     computed |= not _is_partly_known(key)
                     names |= find_text_patterns(key)
                 elif get_last_name(owner) == "live":
                     names |= find_text_patterns(key)
-            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if method == BELOW:
+            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if (
+                method == BELOW
+            ):
                 if get_last_name(owner) in holders:
                     names |= {f"{text}.*" for text in find_text_patterns(key)}
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if (
@@ -65,7 +75,12 @@ def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
     for tree in trees.values():
         for node in list_nodes(tree):
             match node:
-                case ast.Attribute(attr=word) | ast.keyword(arg=str(word)) | ast.arg(arg=word) | ast.Name(id=word):
+                case (
+                    ast.Attribute(attr=word)
+                    | ast.keyword(arg=str(word))
+                    | ast.arg(arg=word)
+                    | ast.Name(id=word)
+                ):
                     words.add(word)
                 case ast.Constant(value=str(text)):
                     words |= {text, *text.split(".")}
@@ -81,7 +96,10 @@ def find_declared_reads(tree: ast.Module) -> set[str] | None:
         match node:
             case ast.Assign(targets=[ast.Name(id="READS")], value=value):
                 return {
-                    text for one in ast.walk(value) if isinstance(one, ast.Constant) for text in find_text_patterns(one)
+                    text
+                    for one in ast.walk(value)
+                    if isinstance(one, ast.Constant)
+                    for text in find_text_patterns(one)
                 }
     return None
 
@@ -158,13 +176,17 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 class FoundReads:
     """The hyperparameters that are read in all modules."""
 
-    names: frozenset[str]  # parameters that are read; ``x.*``: all below ``x``; ``x_*``: all that begin so
+    names: frozenset[
+        str
+    ]  # parameters that are read; ``x.*``: all below ``x``; ``x_*``: all that begin so
     doubts: tuple[str, ...]  # places from which hyperparameters cannot be followed
     words: frozenset[str]  # every attribute, argument, name and string in the user's modules
     own: frozenset[str]  # the part of `names` that the user's modules read
 
 
-def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> FoundReads:
+def analyze_reads(
+    theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = ""
+) -> FoundReads:
     """Return the reads in the user's modules (``theirs``) and in the modules of sweep that they import (``ours``).
 
     Both are syntax trees by the name of the module. ``trainable`` is the name of the trainable without its module: the
@@ -218,7 +240,9 @@ class _Flow:
     It repeats until no more names or attributes that hold hyperparameters are found.
     """
 
-    def __init__(self, trees: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str) -> None:
+    def __init__(
+        self, trees: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str
+    ) -> None:
         self.names: set[str] = set()
         self.doubts: dict[str, None] = {}
         self._parents: dict[ast.AST, ast.AST] = {}
@@ -230,8 +254,12 @@ class _Flow:
         # names of classes and functions of sweep
         self._known: set[str] = set()
         for tree in ours.values():
-            self._known.update(node.name for node in list_nodes(tree) if isinstance(node, ast.ClassDef | Function))
-        self._imported: dict[str, set[str]] = {}  # by name, the top-level packages that it may come from
+            self._known.update(
+                node.name for node in list_nodes(tree) if isinstance(node, ast.ClassDef | Function)
+            )
+        self._imported: dict[
+            str, set[str]
+        ] = {}  # by name, the top-level packages that it may come from
         for tree in trees.values():
             self._index_module(tree)
         self._theirs = {name.split(".")[0] for name in trees}
@@ -242,7 +270,9 @@ class _Flow:
                 self._held.update((function, arg.arg) for arg in list_positional(function)[:1])
         # Each pass may find further variables and attributes that hold them, whose uses the next pass records.
         before = -1
-        while before != (before := len(self._held) + len(self._attributes)):  # compares the new number with the last
+        while before != (
+            before := len(self._held) + len(self._attributes)
+        ):  # compares the new number with the last
             for module, tree in trees.items():
                 self._record_reads(module, tree)
 
@@ -272,12 +302,18 @@ class _Flow:
         positions = _find_hp_positions(ours)
         for functions in self._functions.values():
             for function in functions:
-                overrides = function.name in positions and isinstance(self._parents[function], ast.ClassDef)
+                overrides = function.name in positions and isinstance(
+                    self._parents[function], ast.ClassDef
+                )
                 for position, arg in enumerate(_list_arguments(function)):
                     if (
                         arg.arg in NAMES
                         or _is_annotated(arg)
-                        or (overrides and self._derives_from_sweep(function) and position == positions[function.name])
+                        or (
+                            overrides
+                            and self._derives_from_sweep(function)
+                            and position == positions[function.name]
+                        )
                     ):
                         self._held.add((function, arg.arg))
 
@@ -289,7 +325,9 @@ class _Flow:
             owner = queue.pop()
             for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
                 name = get_last_name(base)
-                if name in self._known and name not in self._classes:  # a user's class of the same name counts first
+                if (
+                    name in self._known and name not in self._classes
+                ):  # a user's class of the same name counts first
                     return True
                 if name not in seen:
                     queue += self._classes.get(name, [])
@@ -318,7 +356,9 @@ class _Flow:
         """Return whether the value of an expression is the hyperparameters."""
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
-                return any((scope, name) in self._held for scope in self._list_enclosing_scopes(node))
+                return any(
+                    (scope, name) in self._held for scope in self._list_enclosing_scopes(node)
+                )
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
                 return name in self._attributes and not self._holds_hyperparameters(
                     owner
@@ -343,17 +383,25 @@ class _Flow:
                 followed = self._record_attribute(parent, name)
             case ast.Subscript(value=value, slice=key) if value is node:
                 followed = self._record_key(key)
-            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is node:
+            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if (
+                right is node
+            ):
                 followed = self._record_key(key)
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.Expr():
-                followed = True  # nothing is read by ``hp is None``, or by a statement that is only ``hp``
+                followed = (
+                    True  # nothing is read by ``hp is None``, or by a statement that is only ``hp``
+                )
             case ast.Assign(targets=targets):
-                bound = [self._mark_target(target) for target in targets]  # a list, so that all are marked
+                bound = [
+                    self._mark_target(target) for target in targets
+                ]  # a list, so that all are marked
                 followed = all(bound)
             case ast.AnnAssign(target=target):
                 followed = self._mark_target(target)
             case ast.NamedExpr(target=target):
-                self._mark_target(target)  # its value goes on to the surrounding expression, which is not followed
+                self._mark_target(
+                    target
+                )  # its value goes on to the surrounding expression, which is not followed
             case ast.keyword(arg=str(name)) if isinstance(call := self._parents[parent], ast.Call):
                 followed = self._follow_argument(call, name)
             case ast.Call(args=args) if node in args:
@@ -375,8 +423,12 @@ class _Flow:
                 path.append(node.attr)
             if name in METHODS:
                 return False
-            self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}  # of hp.x.y, x and x.y
-            return name not in dir(dict)  # the hyperparameters may be a plain dict, and ``items`` reads them all
+            self.names |= {
+                ".".join(path[:end]) for end in range(1, len(path) + 1)
+            }  # of hp.x.y, x and x.y
+            return name not in dir(
+                dict
+            )  # the hyperparameters may be a plain dict, and ``items`` reads them all
         key = call.args[0] if call.args else None
         if key is None or not _is_partly_known(key):
             return False
@@ -405,7 +457,9 @@ class _Flow:
         or to a harmless function such as `print`, where nothing needs to be marked.
         """
         name = get_last_name(call.func)
-        origins = self._imported.get(get_first_name(call.func), set())  # top-level packages; "": a relative import
+        origins = self._imported.get(
+            get_first_name(call.func), set()
+        )  # top-level packages; "": a relative import
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
         if origins - self._ours - self._theirs - {""}:  # another library
@@ -419,7 +473,9 @@ class _Flow:
             is_method = isinstance(self._parents[function], ast.ClassDef)
             if of_an_object and not is_method:
                 continue
-            followed |= self._follow_into_function(function, position, is_method and not _is_static(function))
+            followed |= self._follow_into_function(
+                function, position, is_method and not _is_static(function)
+            )
         for owner in self._classes.get(name, []):
             followed |= self._follow_into_class(owner, position)
         return followed

@@ -43,7 +43,9 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     module, _, name = trainable.partition(":")
     if module == HERE:
         what = f"{name} was defined in a notebook or script, and no module has it"
-        raise InputError.one("trainable", what, f"give it in Python, as in sweep.resume('NAME', trainable={name})")
+        raise InputError.one(
+            "trainable", what, f"give it in Python, as in sweep.resume('NAME', trainable={name})"
+        )
     search = Search(tuple(folders))
     path = search.find(module)
     if path is None:
@@ -51,7 +53,10 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
         for folder in search.folders if get_top_package(module) in OURS else ():
             if (folder / get_top_package(module)).is_dir() and folder != _HOME:
                 raise InputError.one(
-                    "trainable", *_describe_name_clash(get_top_package(module), folder / get_top_package(module))
+                    "trainable",
+                    *_describe_name_clash(
+                        get_top_package(module), folder / get_top_package(module)
+                    ),
                 )
         raise InputError.one(
             "trainable",
@@ -61,9 +66,13 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     names = _list_candidates(_parse(path))
     if name not in names:
         classes = [n for n in names if n[:1].isupper()]
-        raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
+        raise InputError.one(
+            "trainable", f"{path} defines no {name!r}", did_you_mean(name, classes)
+        )
     closure = _Closure(search)
-    return _add_optimizers(optimizers, closure, search, closure.inspect_module(trainable, module, path))
+    return _add_optimizers(
+        optimizers, closure, search, closure.inspect_module(trainable, module, path)
+    )
 
 
 def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ...]:
@@ -91,7 +100,9 @@ def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ..
     return tuple(found)
 
 
-def inspect_object(trainable: str, target: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
+def inspect_object(
+    trainable: str, target: object, folders: Iterable[Path], optimizers: Sequence[str] = ()
+) -> Source:
     """Return the source of a class or function that no module contains: its own text, and that of all it uses.
 
     ``trainable`` is the name under which the source is kept, ``__main__:Name``. ``folders`` and ``optimizers`` are used
@@ -100,10 +111,14 @@ def inspect_object(trainable: str, target: object, folders: Iterable[Path], opti
     search = Search(tuple(folders))
     pieces = dependencies.find_definitions(target)
     closure = _Closure(search)
-    return _add_optimizers(optimizers, closure, search, closure.collect_definitions(trainable, pieces))
+    return _add_optimizers(
+        optimizers, closure, search, closure.collect_definitions(trainable, pieces)
+    )
 
 
-def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
+def _add_optimizers(
+    optimizers: Sequence[str], closure: _Closure, search: Search, source: Source
+) -> Source:
     """Return the source with the modules of the author's optimizers added, if its trainable takes optimizers by name.
 
     Other sources are returned unchanged. ``optimizers`` are given as ``module:Name``. Raises InputError if one of them
@@ -117,7 +132,9 @@ def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search
         path = search.find(module) if module else None
         if path is None:
             what = f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages"
-            raise InputError.one("parameters.optimizer", what, "expected one of Keras's by name, or module:Name")
+            raise InputError.one(
+                "parameters.optimizer", what, "expected one of Keras's by name, or module:Name"
+            )
         if path.suffix == ".py":
             names = _list_candidates(_parse(path))
         else:  # an extension module, whose names are unknown
@@ -126,7 +143,9 @@ def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search
             what = f"{path} defines no {name!r}"
             raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
     modules = [one.partition(":")[0] for one in optimizers]
-    more = closure.follow_queue(source.trainable, [module for module in modules if closure.add_module(module)])
+    more = closure.follow_queue(
+        source.trainable, [module for module in modules if closure.add_module(module)]
+    )
     return replace(
         source,
         files=more.files,
@@ -150,14 +169,18 @@ class _Closure:
         self._unknown: dict[str, None] = {}
         ours = _HOME / "sweep" / "__init__.py"
         sweeps = search.locate_top("sweep")
-        hides = sweeps and sweeps.entry in search.folders and sweeps.file  # workers search these folders first
+        hides = (
+            sweeps and sweeps.entry in search.folders and sweeps.file
+        )  # workers search these folders first
         if hides and hides.resolve() != ours.resolve():
             raise InputError.one("trainable", *_describe_name_clash("sweep", hides))
 
     def inspect_module(self, trainable: str, module: str, path: Path) -> Source:
         """Return the source of ``trainable``, which the module ``module`` with the file ``path`` defines."""
         self._files[module] = path
-        return self.follow_queue(trainable, [module, *filter(self._add, _list_parent_packages(module))])
+        return self.follow_queue(
+            trainable, [module, *filter(self._add, _list_parent_packages(module))]
+        )
 
     def collect_definitions(self, trainable: str, pieces: Definitions) -> Source:
         """Return the source of a trainable that is in no module: its definitions, and all that they import."""
@@ -165,14 +188,23 @@ class _Closure:
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
         # `HERE` itself is not in the queue, because it has no file to read.
         source = self.follow_queue(
-            trainable, [*filter(self._add, dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE))))]
+            trainable,
+            [
+                *filter(
+                    self._add, dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE)))
+                )
+            ],
         )
-        return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
+        return replace(
+            source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen
+        )
 
     def add_module(self, module: str) -> bool:
         """Add a module and its parent packages, unless added before; return whether their imports must be followed."""
         # A list, so that all of them are added.
-        return module not in self._files and any([*map(self._add, _list_parent_packages(module)), self._add(module)])
+        return module not in self._files and any(
+            [*map(self._add, _list_parent_packages(module)), self._add(module)]
+        )
 
     def follow_queue(self, trainable: str, queue: list[str]) -> Source:
         """Follow the imports of the modules in ``queue`` until it is empty; return the source of all added so far."""
@@ -186,10 +218,21 @@ class _Closure:
         needed = self._distributions.list_required(self._owners.values())
         for one in needed.values():
             if one.is_editable:
-                self._unknown[f"{one.name}, which an installed package needs, is a folder that is worked on"] = None
+                self._unknown[
+                    f"{one.name}, which an installed package needs, is a folder that is worked on"
+                ] = None
         # The versions by name; None for those that are not installed.
-        packages = {**dict.fromkeys(self._absent), **{name: one.identity for name, one in needed.items()}}
-        return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
+        packages = {
+            **dict.fromkeys(self._absent),
+            **{name: one.identity for name, one in needed.items()},
+        }
+        return Source(
+            trainable,
+            self._files,
+            dict(sorted(packages.items())),
+            tuple(self._unknown),
+            self._trees,
+        )
 
     def _follow_imports(self, module: str) -> Iterator[str]:
         """Yield the modules that a module imports; none if it is not a Python source file.
@@ -205,7 +248,9 @@ class _Closure:
         except InputError:
             if any(path.is_relative_to(folder) for folder in self._search.folders):
                 raise
-            self._unknown[f"{path} is no valid Python"] = None  # in a package elsewhere, which may never import it
+            self._unknown[f"{path} is no valid Python"] = (
+                None  # in a package elsewhere, which may never import it
+            )
             return
         if module in self._files:
             self._trees[module] = tree
@@ -218,7 +263,9 @@ class _Closure:
         left out, and imports of unknown modules are noted in `_unknown` only for modules that are not sweep's.
         """
         if get_top_package(module) not in OURS:
-            self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree)))
+            self._unknown.update(
+                dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree))
+            )
         for name in list_imports(tree, module, is_package=path.stem == "__init__"):
             # Parent packages of sweep's modules are skipped: only the modules named, and sweep's version, affect
             # training.
@@ -243,9 +290,14 @@ class _Closure:
             if name == top and not place.folders:
                 self._unknown[f"{name} is imported, and lies in no file"] = None
             # Sweep has such a module, but a package of the same name was found first.
-            if top in OURS and name != top and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file():
+            if (
+                top in OURS
+                and name != top
+                and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file()
+            ):
                 raise InputError.one(
-                    "trainable", *_describe_name_clash(top, place.folders[0] if place.folders else place.file)
+                    "trainable",
+                    *_describe_name_clash(top, place.folders[0] if place.folders else place.file),
                 )
             return False
         if place.entry is None:  # found by an import hook, as of an editable installation
@@ -262,7 +314,10 @@ class _Closure:
 
 def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:
     """Return the mistake and the hint for a user's package at ``place`` with the name ``top``, one of sweep's."""
-    return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
+    return (
+        f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden",
+        "rename it",
+    )
 
 
 def _list_parent_packages(module: str) -> list[str]:

@@ -56,12 +56,14 @@ def find_idle_hyperparameters(
         yield IdleHyperparameters(("learning_rate", "optimizer", *table.OF_OPTIMIZERS), why)
     # If the author's trainable has a training step, that of the model is not used.
     trains_itself = (
-        "train_step" in methods and unconditional.find_method(trainable, "train_step", trees)[0] not in theirs
+        "train_step" in methods
+        and unconditional.find_method(trainable, "train_step", trees)[0] not in theirs
     )
     if trains_itself and not _may_use_optimizer(model, theirs):
         why = f"{name}, which model() returns, has a train_step() of its own that does not use self.optimizer"
         yield IdleHyperparameters(
-            ("optimizer", *table.OF_RATES, *table.CLIPPING, "layer_decay", *table.OF_OPTIMIZERS), why
+            ("optimizer", *table.OF_RATES, *table.CLIPPING, "layer_decay", *table.OF_OPTIMIZERS),
+            why,
         )
 
 
@@ -73,7 +75,11 @@ def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module])
     _, definition = unconditional.resolve_name(*model, theirs)
     if not isinstance(definition, ast.ClassDef):
         return True
-    parts = [part for node in report_reads.list_used_definitions(definition, theirs) for part in ast.walk(node)]
+    parts = [
+        part
+        for node in report_reads.list_used_definitions(definition, theirs)
+        for part in ast.walk(node)
+    ]
     for part in parts:
         match part:
             case ast.Attribute(attr="optimizer" | "_optimizer", ctx=ast.Load()):
@@ -85,14 +91,22 @@ def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module])
     return False
 
 
-def _find_returned_class(module: str, function: Function, trees: Mapping[str, ast.Module]) -> tuple[str, str] | None:
+def _find_returned_class(
+    module: str, function: Function, trees: Mapping[str, ast.Module]
+) -> tuple[str, str] | None:
     """Return the module and the name of the class whose instance a function returns; None if uncertain.
 
     ``module`` is the module that contains the function.
     """
-    made: dict[str, list[str]] = {}  # the classes that each variable is assigned an instance of; "": something else
+    made: dict[
+        str, list[str]
+    ] = {}  # the classes that each variable is assigned an instance of; "": something else
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+        ):
             made.setdefault(node.targets[0].id, []).append(_get_called_class(node.value))
     returned = []
     for node in ast.walk(function):
@@ -102,7 +116,9 @@ def _find_returned_class(module: str, function: Function, trees: Mapping[str, as
     for value in returned:
         if isinstance(value, ast.Name):
             classes = made.get(value.id, [""])
-            names.add(classes[0] if len(classes) == 1 else "")  # after several assignments, any may apply
+            names.add(
+                classes[0] if len(classes) == 1 else ""
+            )  # after several assignments, any may apply
         else:
             names.add(_get_called_class(value))
     if len(names) != 1 or "" in names:
@@ -123,7 +139,11 @@ def _get_called_class(value: ast.expr | None) -> str:
 def _calls_method(function: Function, method: str) -> bool:
     """Return whether a function calls the method ``method`` of any object."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == method
+        ):
             return True
     return False
 
@@ -135,4 +155,6 @@ def _calls_super(function: Function) -> bool:
 
 def _is_super(node: ast.AST) -> bool:
     """Return whether a node is the call ``super()``."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+    )

@@ -9,12 +9,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from sweep.inspection.hyperparameter_reads import Function, find_text_patterns, get_last_name, list_positional
+from sweep.inspection.hyperparameter_reads import (
+    Function,
+    find_text_patterns,
+    get_last_name,
+    list_positional,
+)
 from sweep.inspection.syntax_nodes import list_nodes
 
 
 def list_surely_unread(
-    trainable: Function | ast.ClassDef, author_trees: Mapping[str, ast.Module], names: Iterable[str], group: str = ""
+    trainable: Function | ast.ClassDef,
+    author_trees: Mapping[str, ast.Module],
+    names: Iterable[str],
+    group: str = "",
 ) -> list[str]:
     """Return those of ``names`` that no code of a trainable can read.
 
@@ -40,7 +48,9 @@ def list_surely_unread(
     return [name for name in names if name not in keys]
 
 
-def list_used_definitions(trainable: ast.stmt, author_trees: Mapping[str, ast.Module]) -> list[ast.AST]:
+def list_used_definitions(
+    trainable: ast.stmt, author_trees: Mapping[str, ast.Module]
+) -> list[ast.AST]:
     """Return a trainable's definition and those of all functions and classes in ``author_trees`` that it may use.
 
     They are matched by name only, whatever module they are in.
@@ -51,7 +61,9 @@ def list_used_definitions(trainable: ast.stmt, author_trees: Mapping[str, ast.Mo
             if isinstance(node, Function | ast.ClassDef):
                 definitions.setdefault(node.name, []).append(node)
     used: list[ast.AST] = [trainable]
-    for node in used:  # the list grows during the loop; each definition is taken out, and so added once
+    for (
+        node
+    ) in used:  # the list grows during the loop; each definition is taken out, and so added once
         for part in ast.walk(node):
             if isinstance(part, ast.Attribute):
                 used += definitions.pop(part.attr, [])
@@ -79,14 +91,22 @@ def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
     for tree in used:
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         for node in ast.walk(tree):
-            if not (isinstance(node, ast.Attribute) and node.attr == group and isinstance(node.ctx, ast.Load)):
+            if not (
+                isinstance(node, ast.Attribute)
+                and node.attr == group
+                and isinstance(node.ctx, ast.Load)
+            ):
                 continue
             match parents[node]:
                 case ast.Subscript(slice=ast.Constant(value=str(key))):
                     keys.add(key)
                 case ast.Attribute(attr="get") as method:
                     call = parents[method]
-                    if not (isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)):
+                    if not (
+                        isinstance(call, ast.Call)
+                        and call.args
+                        and isinstance(call.args[0], ast.Constant)
+                    ):
                         return None
                     keys.add(str(call.args[0].value))
                 case _:
@@ -108,12 +128,21 @@ def list_reported_metrics(function: Function) -> list[str]:
     report = arguments[1].arg if len(arguments) > 1 else ""
     found: dict[str, None] = {}
     for node in ast.walk(function):
-        if not (report and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == report):
+        if not (
+            report
+            and isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == report
+        ):
             continue
         for given in node.args:
             if isinstance(given, ast.Dict):
-                found.update(dict.fromkeys(text for key in given.keys if key for text in _list_texts(key)))
-        found.update(dict.fromkeys(one.arg for one in node.keywords if one.arg and one.arg not in NO_METRICS))
+                found.update(
+                    dict.fromkeys(text for key in given.keys if key for text in _list_texts(key))
+                )
+        found.update(
+            dict.fromkeys(one.arg for one in node.keywords if one.arg and one.arg not in NO_METRICS)
+        )
     return list(found)
 
 
@@ -138,7 +167,9 @@ def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> 
         report = ""
     known: set[str] = set()
     for tree in author_trees.values():
-        known.update(node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef))
+        known.update(
+            node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef)
+        )
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(function):
         if not (isinstance(node, ast.Name) and node.id == report):
@@ -149,7 +180,9 @@ def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> 
             # Passed to a function in ``author_trees``, whose code the caller searches as well: nothing is hidden.
             case ast.keyword() as keyword if _get_callee_name(parents[keyword]) in known:
                 pass
-            case ast.Call(func=called) as call if called is node or _get_callee_name(call) in known | HARMLESS:
+            case ast.Call(func=called) as call if (
+                called is node or _get_callee_name(call) in known | HARMLESS
+            ):
                 pass
             case _:
                 return True

@@ -27,8 +27,13 @@ _METRICS_OF_A_MODEL = frozenset(
     {"train_step", "test_step", "compute_metrics", "get_metrics_result", "add_metric", "metrics"}
 )
 _KERAS_METRICS = ("keras.metrics", "tf.keras.metrics", "tensorflow.keras.metrics")
-_NAMED_OTHERWISE = {"FBetaScore": "fbeta_score", "LogCoshError": "logcosh"}  # by Keras, than its classes suggest
-_METRICS_POSITION = 3  # of `metrics` among the arguments of `Model.compile`; those before it name no metric
+_NAMED_OTHERWISE = {
+    "FBetaScore": "fbeta_score",
+    "LogCoshError": "logcosh",
+}  # by Keras, than its classes suggest
+_METRICS_POSITION = (
+    3  # of `metrics` among the arguments of `Model.compile`; those before it name no metric
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +220,9 @@ def _returns_plain_model(function: Function) -> bool:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 made.setdefault(name, set()).add(_get_called_name(value))
-            case ast.Name(id=name, ctx=ast.Store()):  # such as the variable of a loop: what it holds is unknown
+            case ast.Name(
+                id=name, ctx=ast.Store()
+            ):  # such as the variable of a loop: what it holds is unknown
                 made.setdefault(name, set())
     returned = list(_list_returned(function))
     for value in returned:
@@ -245,9 +252,15 @@ def _may_add_metrics(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
         is_base = isinstance(node, ast.ClassDef) and unconditional.derives_from(
             trainable, _find_qualified_name(node, theirs), theirs
         )
-        if isinstance(node, ast.ClassDef) and not is_base and _uses_or_defines_any(node, _METRICS_OF_A_MODEL):
+        if (
+            isinstance(node, ast.ClassDef)
+            and not is_base
+            and _uses_or_defines_any(node, _METRICS_OF_A_MODEL)
+        ):
             return True
-        if getattr(node, "name", "") in _MODEL_MAKERS or _uses_or_defines_any(node, frozenset({"add_metric"})):
+        if getattr(node, "name", "") in _MODEL_MAKERS or _uses_or_defines_any(
+            node, frozenset({"add_metric"})
+        ):
             return True
     return False
 
@@ -273,7 +286,9 @@ def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) ->
             if isinstance(node, Function | ast.ClassDef) and node not in methods:
                 definitions.setdefault(node.name, []).append(node)
     used = [owner]
-    for definition in used:  # the list grows during the loop; each definition is taken out, and so added once
+    for (
+        definition
+    ) in used:  # the list grows during the loop; each definition is taken out, and so added once
         for part in ast.walk(definition):
             if isinstance(part, ast.Attribute):
                 used += definitions.pop(part.attr, [])
@@ -294,7 +309,11 @@ def _uses_or_defines_any(tree: ast.AST, names: frozenset[str]) -> bool:
 def _list_compile_calls(function: Function) -> Iterator[ast.Call]:
     """Yield the calls of a method ``compile`` in a function."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "compile"
+        ):
             yield node
 
 
@@ -340,7 +359,9 @@ def _get_name_of_metric(call: ast.Call) -> str | None:
         if keyword.arg is None:  # ``**options``, which may have a name
             return None
     owner, _, made = ast.unparse(call.func).rpartition(".")
-    if owner not in _KERAS_METRICS or not made[0].isupper():  # another module's, or a function such as `get`
+    if (
+        owner not in _KERAS_METRICS or not made[0].isupper()
+    ):  # another module's, or a function such as `get`
         return None
     if any(_may_be_name(argument) for argument in call.args):
         return None

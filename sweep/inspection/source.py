@@ -11,7 +11,13 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from sweep.inspection import hyperparameter_reads, own_models, report_reads, reported_metrics, unconditional
+from sweep.inspection import (
+    hyperparameter_reads,
+    own_models,
+    report_reads,
+    reported_metrics,
+    unconditional,
+)
 from sweep.inspection.hyperparameter_reads import FoundReads
 from sweep.inspection.reported_metrics import DEFAULT_METRICS, LOSS, PossibleMetrics
 from sweep.inspection.unconditional import NameUse
@@ -26,15 +32,21 @@ class Source:
     """The source of a trainable: its modules, the packages it needs, and what its code reads."""
 
     trainable: str
-    files: Mapping[str, Path]  # by module name, the trainable's own first; modules that belong to no installed package
+    files: Mapping[
+        str, Path
+    ]  # by module name, the trainable's own first; modules that belong to no installed package
     # versions of the installed packages; None: not installed
     packages: Mapping[str, str | None] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()  # reasons why more code may be involved than files and packages
     # syntax trees of `files` and `texts`
     trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)
-    texts: Mapping[str, str] = field(default_factory=dict)  # code that is in no module file: from a notebook or script
+    texts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # code that is in no module file: from a notebook or script
     unseen: tuple[str, ...] = ()  # code of a notebook or script whose text is unavailable
-    optimizers: tuple[str, ...] = ()  # ``module:Name`` of the author's optimizers that the sweep file names
+    optimizers: tuple[
+        str, ...
+    ] = ()  # ``module:Name`` of the author's optimizers that the sweep file names
 
     @property
     def _author_trees(self) -> dict[str, ast.Module]:
@@ -55,8 +67,14 @@ class Source:
         for name, tree in self.trees.items():
             if get_top_package(name) == "trainables":
                 ours[name] = tree
-        found = hyperparameter_reads.analyze_reads(self._author_trees, ours, self.trainable.partition(":")[2])
-        taken = {arg for name in self.optimizers for arg in hyperparameter_reads.list_argument_names(name, self.trees)}
+        found = hyperparameter_reads.analyze_reads(
+            self._author_trees, ours, self.trainable.partition(":")[2]
+        )
+        taken = {
+            arg
+            for name in self.optimizers
+            for arg in hyperparameter_reads.list_argument_names(name, self.trees)
+        }
         return replace(found, names=found.names | taken, own=found.own | taken)
 
     @property
@@ -94,7 +112,11 @@ class Source:
         It may be read if the source visibly reads it, if there are any doubts, or if the last part of its dotted name
         appears anywhere in the author's modules.
         """
-        return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
+        return (
+            bool(self.doubts)
+            or self.reads_parameter(name)
+            or name.rpartition(".")[2] in self._reading.words
+        )
 
     def derives_from(self, base: str) -> bool:
         """Return whether the trainable certainly is the class ``base`` (``module:Name``) or derives from it."""
@@ -108,7 +130,11 @@ class Source:
         """
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
-        return tuple(unconditional.list_certain_reads(self.trainable, self.trees, is_function=self.is_function))
+        return tuple(
+            unconditional.list_certain_reads(
+                self.trainable, self.trees, is_function=self.is_function
+            )
+        )
 
     def list_missing_imports(self) -> tuple[NameUse, ...]:
         """Return the imports that certainly fail when the trainable is imported, because a package is not installed.
@@ -136,7 +162,9 @@ class Source:
         Only the first assignment at the top level of the module counts. Raises ValueError if the value is not a literal
         string, or if ``os.environ.setdefault`` or ``update`` sets the variable.
         """
-        return unconditional.find_environment_value(self.trainable.partition(":")[0], name, self.trees)
+        return unconditional.find_environment_value(
+            self.trainable.partition(":")[0], name, self.trees
+        )
 
     def where(self, place: NameUse) -> str:
         """Format the place of a name as compilers do: ``file:line``, or ``module:line`` for code that is in no file."""
@@ -158,7 +186,9 @@ class Source:
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
         found: dict[str, str] = {}
-        for one in own_models.find_idle_hyperparameters(self.trainable, self.trees, self._author_trees):
+        for one in own_models.find_idle_hyperparameters(
+            self.trainable, self.trees, self._author_trees
+        ):
             unread = []
             for name in one.names:
                 if not (one.unless_read and self._may_be_read_by_author(name)):
@@ -191,7 +221,9 @@ class Source:
         ().
         """
         if self.derives_from(KERAS_TRAINABLE):
-            return tuple(f"{prefix}{name}" for name in (LOSS, *DEFAULT_METRICS) for prefix in ("val_", ""))
+            return tuple(
+                f"{prefix}{name}" for name in (LOSS, *DEFAULT_METRICS) for prefix in ("val_", "")
+            )
         definition = unconditional.find_definition(self.trainable, self.trees)
         if definition is None or isinstance(definition, ast.ClassDef):
             return ()
@@ -205,9 +237,13 @@ class Source:
         if self.unseen:
             return None
         if self.derives_from(KERAS_TRAINABLE):
-            module = self.trainable.partition(":")[0]  # also if it is one of those that come with sweep
+            module = self.trainable.partition(":")[
+                0
+            ]  # also if it is one of those that come with sweep
             theirs = {**self._author_trees, module: self.trees[module]}
-            return reported_metrics.list_possible_metrics_of_class(self.trainable, self.trees, theirs)
+            return reported_metrics.list_possible_metrics_of_class(
+                self.trainable, self.trees, theirs
+            )
         definition = unconditional.find_definition(self.trainable, self.trees)
         if definition is None or isinstance(definition, ast.ClassDef):
             return None

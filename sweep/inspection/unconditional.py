@@ -16,7 +16,9 @@ from sweep.inspection.hyperparameter_reads import Function, list_positional
 _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without relevant methods
 
 
-def list_lacking_methods(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
+def list_lacking_methods(
+    trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]
+) -> tuple[str, ...]:
     """Return those of the methods ``names`` that ``module:Name`` certainly lacks; all if it is a plain function.
 
     Names that the body of a class assigns count as methods. Returns () if the definition or a base class is not in
@@ -35,7 +37,9 @@ def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     return isinstance(find_definition(trainable, trees), Function)
 
 
-def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
+def find_definition(
+    trainable: str, trees: Mapping[str, ast.Module]
+) -> Function | ast.ClassDef | None:
     """Return the definition of the function or class ``module:Name``, following imports.
 
     Returns None if the name is something else, if ``trees`` lacks it, or if it is uncertain which definition applies.
@@ -47,7 +51,9 @@ def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function
     return None
 
 
-def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+def find_method(
+    trainable: str, name: str, trees: Mapping[str, ast.Module]
+) -> tuple[str, ast.stmt | None]:
     """Return the module and the definition of a method of ``module:Name``, its own or inherited.
 
     The definition may also be an assignment in the body of the class. It is None if there is no such method, if a class
@@ -87,7 +93,9 @@ def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> 
     return False
 
 
-def resolve_name(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+def resolve_name(
+    module: str, name: str, trees: Mapping[str, ast.Module]
+) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, following imports, and the statement that defines it.
 
     Only imports from modules in ``trees`` are followed. If the last module reached is not in ``trees``, or binds the
@@ -103,19 +111,27 @@ def list_methods(module: str, name: str, trees: Mapping[str, ast.Module]) -> set
     return methods
 
 
-def _find_base_class(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
+def _find_base_class(
+    module: str, base: ast.expr, trees: Mapping[str, ast.Module]
+) -> tuple[str, str]:
     """Return the module and the name of a base class, as the derived class in ``module`` refers to it.
 
     Only an ``import`` of the base's module is resolved; a plain name is taken to be in ``module``, imported or not.
     """
     owner, _, name = ast.unparse(base).rpartition(".")
     if owner:
-        owner = next((full for alias, full in _list_imported_modules(trees[module]) if alias == owner), owner)
+        owner = next(
+            (full for alias, full in _list_imported_modules(trees[module]) if alias == owner), owner
+        )
     return owner or module, name
 
 
 def _collect_methods(
-    module: str, name: str, trees: Mapping[str, ast.Module], names: set[str], seen: set[tuple[str, str]]
+    module: str,
+    name: str,
+    trees: Mapping[str, ast.Module],
+    names: set[str],
+    seen: set[tuple[str, str]],
 ) -> bool:
     """Add the methods and attributes of a class and its bases to ``names``; return False if there may be more.
 
@@ -126,7 +142,9 @@ def _collect_methods(
         return not node.decorator_list  # a decorator may turn it into anything
     if not isinstance(node, ast.ClassDef):
         return False
-    sure = not node.decorator_list and not node.keywords  # a decorator or a metaclass may add methods
+    sure = (
+        not node.decorator_list and not node.keywords
+    )  # a decorator or a metaclass may add methods
     for one in node.body:
         match one:
             case ast.FunctionDef(name=method) | ast.AsyncFunctionDef(name=method):
@@ -205,10 +223,15 @@ def _list_imported_modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+            yield from (
+                (alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names
+            )
 
 
-METHODS = ("data", "model")  # of a KerasTrainable; every trial calls them with the hyperparameters only
+METHODS = (
+    "data",
+    "model",
+)  # of a KerasTrainable; every trial calls them with the hyperparameters only
 
 _NO_NAMES = frozenset(dir(Hyperparameters)) | frozenset(dir(dict))
 # readers without a default if a name is their only argument
@@ -228,7 +251,9 @@ class NameUse:
     line: int
 
 
-def list_certain_reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool) -> Iterator[NameUse]:
+def list_certain_reads(
+    trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool
+) -> Iterator[NameUse]:
     """Yield the parameters that every trial certainly reads without a default, once for each read.
 
     Only the function's body counts, or the bodies of the class's methods `data` and `model`; none counts that has a
@@ -275,12 +300,18 @@ def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Modul
     """
     for node in trees[module].body if module in trees else ():
         match node:
-            case ast.Assign(targets=[ast.Subscript(value=owner, slice=ast.Constant(value=key))], value=value):
-                if key == name and ast.unparse(owner).endswith("environ"):  # ``environ`` or ``os.environ``
+            case ast.Assign(
+                targets=[ast.Subscript(value=owner, slice=ast.Constant(value=key))], value=value
+            ):
+                if key == name and ast.unparse(owner).endswith(
+                    "environ"
+                ):  # ``environ`` or ``os.environ``
                     if isinstance(value, ast.Constant) and isinstance(value.value, str):
                         return value.value
                     raise ValueError(name)
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "update"))):
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "update"))
+            ):
                 if name in ast.unparse(node) and ast.unparse(owner).endswith("environ"):
                     raise ValueError(name)
     return None
@@ -309,13 +340,18 @@ def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterat
 def _get_name_read(node: ast.AST, hp: str) -> str | None:
     """Return the parameter that an expression reads from ``hp`` without a default; None if it reads none."""
     match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=reader), args=[ast.Constant(value=str(name))]):
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=owner), attr=reader),
+            args=[ast.Constant(value=str(name))],
+        ):
             if owner == hp and reader in _READERS and not node.keywords:
                 return name
         case ast.Attribute(value=ast.Name(id=owner), attr=name, ctx=ast.Load()):
             if owner == hp and name not in _NO_NAMES and not name.startswith("_"):
                 return name
-        case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+        case ast.Subscript(
+            value=ast.Name(id=owner), slice=ast.Constant(value=str(name)), ctx=ast.Load()
+        ):
             if owner == hp:
                 return name
     return None
@@ -341,7 +377,9 @@ def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
             yield from _walk_evaluated(statement)
         # After a statement that may leave the function or the loop, nothing is certain; in ``try``, an error may be
         # handled.
-        if isinstance(statement, _TRIES) or any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
+        if isinstance(statement, _TRIES) or any(
+            isinstance(one, _LEAVES) for one in ast.walk(statement)
+        ):
             return
 
 

@@ -35,7 +35,9 @@ ANSWER_S = 20.0
 """Seconds that a keeper may take to say whether it runs a command."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from sweep.keeper_process import main; main()"
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from sweep.keeper_process import main; main()"
+)
 """Code that runs the keeper. The working folder is not in its search path, because a module of the author may have the
 same name as a library there. The folder that contains sweep comes last, in case sweep is not installed."""
 
@@ -68,7 +70,9 @@ def _run_in_keeper(arguments: Sequence[str]) -> int | None:
     place = places.find_place()
     if place is None:
         if _asks_to_be_kept(arguments):
-            _print_line("nothing is kept warm: there is no folder that only you can enter for the keeper's socket")
+            _print_line(
+                "nothing is kept warm: there is no folder that only you can enter for the keeper's socket"
+            )
         return None
     wants_keeper = _asks_to_be_kept(arguments) or places.is_page_open(place)
     keeper = Keeper.find(place)
@@ -110,7 +114,9 @@ def stop_keeper() -> str:
     from sweep.keeper import place as places
 
     place = places.find_place()
-    keeper = None if place is None else Keeper.find(place)  # without a place, there can be no keeper
+    keeper = (
+        None if place is None else Keeper.find(place)
+    )  # without a place, there can be no keeper
     if keeper is None:
         return "nothing is kept warm for this folder"
     answer = keeper.ask("end")
@@ -172,10 +178,20 @@ class Keeper:
         listens after `START_S` seconds, in which case the process is killed, or if the process ends and no other
         command has started a keeper meanwhile. Raises OSError if the file cannot be written.
         """
-        home = os.fspath(Path(__file__).parents[2])  # the folder that contains sweep, see `_PROGRAM`
+        home = os.fspath(
+            Path(__file__).parents[2]
+        )  # the folder that contains sweep, see `_PROGRAM`
         with place.with_suffix(".log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, *_list_interpreter_options(), "-P", "-c", _PROGRAM, home, os.fspath(place)],
+                [
+                    sys.executable,
+                    *_list_interpreter_options(),
+                    "-P",
+                    "-c",
+                    _PROGRAM,
+                    home,
+                    os.fspath(place),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -185,7 +201,9 @@ class Keeper:
         while time.monotonic() < deadline:
             keeper = cls.find(place)
             if keeper is not None:
-                process.returncode = 0  # it outlives this process, which must not wait for it or warn about it
+                process.returncode = (
+                    0  # it outlives this process, which must not wait for it or warn about it
+                )
                 return keeper
             if process.poll() is not None:
                 return cls.find(place)  # another command may have started a keeper first
@@ -239,7 +257,9 @@ class Keeper:
 
         self._connection.settimeout(ANSWER_S)
         try:
-            messages.send_request(self._connection, {"question": question}, (0, 1, 2))  # every request has streams
+            messages.send_request(
+                self._connection, {"question": question}, (0, 1, 2)
+            )  # every request has streams
             return self._read_answer()
         except OSError:
             return None
@@ -311,7 +331,9 @@ def _list_interpreter_options() -> list[str]:
     words = iter(sys.orig_argv[1:])
     options = []
     for word in words:
-        if word in ("-m", "-c") or not word.startswith("-"):  # the program, whose own arguments follow
+        if word in ("-m", "-c") or not word.startswith(
+            "-"
+        ):  # the program, whose own arguments follow
             break
         options.append(word)
         if word in ("-X", "-W"):  # their value is the next word

@@ -19,7 +19,9 @@ _STREAMS = 3
 _LARGEST = 64 * 1024 * 1024
 
 
-def send_request(connection: socket.socket, request: dict[str, Any], streams: Sequence[int]) -> None:
+def send_request(
+    connection: socket.socket, request: dict[str, Any], streams: Sequence[int]
+) -> None:
     """Send ``request`` as JSON, together with ``streams``: the descriptors of standard input, output and error.
 
     Raises OSError if the connection is closed, and TypeError if the request is not of JSON types.

@@ -16,10 +16,43 @@ from typing import Any
 
 TERMINAL = frozenset(
     {
-        *("_", "COLORTERM", "COLUMNS", "DISPLAY", "FORCE_COLOR", "LINES", "NO_COLOR", "OLDPWD", "PWD", "SHLVL"),
-        *("GNOME_TERMINAL_SCREEN", "GPG_TTY", "ITERM_SESSION_ID", "KITTY_PID", "KITTY_WINDOW_ID", "SSH_AUTH_SOCK"),
-        *("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "STY", "TERM", "TERMINATOR_UUID", "TERM_PROGRAM"),
-        *("TERM_SESSION_ID", "TMUX", "TMUX_PANE", "VSCODE_GIT_IPC_HANDLE", "VSCODE_IPC_HOOK_CLI", "VTE_VERSION"),
+        *(
+            "_",
+            "COLORTERM",
+            "COLUMNS",
+            "DISPLAY",
+            "FORCE_COLOR",
+            "LINES",
+            "NO_COLOR",
+            "OLDPWD",
+            "PWD",
+            "SHLVL",
+        ),
+        *(
+            "GNOME_TERMINAL_SCREEN",
+            "GPG_TTY",
+            "ITERM_SESSION_ID",
+            "KITTY_PID",
+            "KITTY_WINDOW_ID",
+            "SSH_AUTH_SOCK",
+        ),
+        *(
+            "SSH_CLIENT",
+            "SSH_CONNECTION",
+            "SSH_TTY",
+            "STY",
+            "TERM",
+            "TERMINATOR_UUID",
+            "TERM_PROGRAM",
+        ),
+        *(
+            "TERM_SESSION_ID",
+            "TMUX",
+            "TMUX_PANE",
+            "VSCODE_GIT_IPC_HANDLE",
+            "VSCODE_IPC_HOOK_CLI",
+            "VTE_VERSION",
+        ),
         *("WINDOW", "WINDOWID", "WT_SESSION", "XDG_SESSION_ID"),
     }
 )
@@ -42,7 +75,9 @@ def find_place(folder: Path | None = None) -> Path | None:
     home = Path(tempfile.gettempdir()) / f"sweep-keepers-{os.getuid()}"
     try:
         home.mkdir(mode=0o700, exist_ok=True)
-        about = home.lstat()  # of a link itself, because anybody can make one in the temporary folder
+        about = (
+            home.lstat()
+        )  # of a link itself, because anybody can make one in the temporary folder
     except OSError:
         return None
     if about.st_uid != os.getuid() or about.st_mode & 0o077 or home.is_symlink():
@@ -68,7 +103,10 @@ def describe_installation() -> dict[str, int]:
     """
     changed = {}
     home = Path(__file__).parents[2]
-    modules = [*(home / "sweep").rglob("*.py"), *(home / "trainables").rglob("*.py")]  # they change in a checkout
+    modules = [
+        *(home / "sweep").rglob("*.py"),
+        *(home / "trainables").rglob("*.py"),
+    ]  # they change in a checkout
     for path in [*map(Path, sys.path[1:]), *modules]:
         if path.is_absolute() and path != Path.cwd():
             try:
@@ -89,7 +127,10 @@ def describe_process() -> dict[str, Any]:
     mask = os.umask(0)  # the umask can only be read by setting it
     os.umask(mask)
     folder = Path.cwd().stat()
-    limits = [resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)]
+    limits = [
+        resource.getrlimit(kind)
+        for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
+    ]
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return {
         "the umask": mask,

@@ -36,7 +36,14 @@ def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool 
     width. With ``draws=False`` it writes plain lines, as to a file, whatever the terminal supports.
     """
     terminal = None if draws else False
-    return _Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False, force_terminal=terminal)
+    return _Console(
+        file=file,
+        soft_wrap=soft_wrap,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_terminal=terminal,
+    )
 
 
 def has_blocks(encoding: str) -> bool:

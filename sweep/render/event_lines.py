@@ -18,7 +18,9 @@ class EventLines(Closing):
     Events of earlier sessions are not written. If the reader has closed the pipe, the sweep continues.
     """
 
-    def __init__(self, outline: Outline, file: IO[str] | None = None, messages: IO[str] | None = None) -> None:
+    def __init__(
+        self, outline: Outline, file: IO[str] | None = None, messages: IO[str] | None = None
+    ) -> None:
         self.standing = Standing(outline)
         self._file: IO[str] | None = file or sys.stdout
         self._messages = messages

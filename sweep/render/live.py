@@ -273,7 +273,9 @@ class LiveView(Closing):
         """
         if self._screen is None or self._thread is not None or self._over.is_set():
             return
-        self._thread = threading.Thread(target=self._draw, args=(self._screen,), name="sweep-view", daemon=True)
+        self._thread = threading.Thread(
+            target=self._draw, args=(self._screen,), name="sweep-view", daemon=True
+        )
         self._stdout.take_over()
         self._thread.start()
 

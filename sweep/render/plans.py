@@ -45,7 +45,12 @@ def rates_lines(curve: RateCurve) -> list[str]:
     """
     title = f"{RATE} of {format_settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
-        return [title, f"  it diverged at {curve.diverged:.2g} already" if curve.diverged else "  nothing was tried"]
+        return [
+            title,
+            f"  it diverged at {curve.diverged:.2g} already"
+            if curve.diverged
+            else "  nothing was tried",
+        ]
     return [title, *_draw_curve(curve), *_describe_suggestions(curve)]
 
 
@@ -74,7 +79,12 @@ def _draw_curve(curve: RateCurve) -> list[str]:
     left_end = f"{curve.rates[0]:.0e}".ljust(WIDTH - 8)
     right_end = f"{10**last:.0e}".rjust(8)
     indent = " " * 12
-    return [*rows, f"{'':>10} └{axis}", indent + "".join(marks).rstrip(), f"{indent}{left_end}{right_end}"]
+    return [
+        *rows,
+        f"{'':>10} └{axis}",
+        indent + "".join(marks).rstrip(),
+        f"{indent}{left_end}{right_end}",
+    ]
 
 
 def _compute_chart_column(rate: float, first: float, last: float) -> int:
@@ -107,12 +117,18 @@ def throughput_as_dict(found: Throughput) -> dict[str, Value]:
 
     The keys are ``tried`` and ``fastest``.
     """
-    return {"tried": [_measured_as_dict(one) for one in found.tried], "fastest": _measured_as_dict(found.fastest)}
+    return {
+        "tried": [_measured_as_dict(one) for one in found.tried],
+        "fastest": _measured_as_dict(found.fastest),
+    }
 
 
 def _measured_as_dict(one: Measured) -> dict[str, Value]:
     memory = one.memory_bytes
-    numbers: dict[str, Value] = {"examples_per_s": one.examples_per_s if one.fits else None, "memory_bytes": memory}
+    numbers: dict[str, Value] = {
+        "examples_per_s": one.examples_per_s if one.fits else None,
+        "memory_bytes": memory,
+    }
     return {**asdict(one.way), **numbers, "failed": one.failed}
 
 
@@ -123,7 +139,15 @@ def show_throughput(found: Throughput, params: Params, target: Console) -> None:
     """
     file, fastest = found.tried[0], found.fastest  # the setting of the sweep file is measured first
     target.print("examples a second, from what the file says, changed step by step", soft_wrap=True)
-    names = ("batch_size", "precision", "micro_batches", "replicas", "examples_per_s", "times", "memory")
+    names = (
+        "batch_size",
+        "precision",
+        "micro_batches",
+        "replicas",
+        "examples_per_s",
+        "times",
+        "memory",
+    )
     print_table(Grid(names, tuple(_make_measured_row(one, file) for one in found.tried)), target)
     for line in _list_advice(file.way, fastest.way, found.times, params):
         target.print(line, soft_wrap=True)
@@ -144,7 +168,15 @@ def _make_measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
         memory = ""
     else:
         memory = f"{measured.memory_bytes / 1e6:,.0f} MB"
-    return (str(way.batch_size), way.precision, str(way.micro_batches), str(way.replicas), speed, times, memory)
+    return (
+        str(way.batch_size),
+        way.precision,
+        str(way.micro_batches),
+        str(way.replicas),
+        speed,
+        times,
+        memory,
+    )
 
 
 def _list_advice(
@@ -191,7 +223,9 @@ def show_plan(plan: Plan, target: Console) -> None:
         "epochs": _describe_epochs(plan),
         "rungs": _describe_rungs(plan),
         "resources": _describe_resources(plan),
-        "numbers": "never the same twice: workers train asynchronously" if spec.resources.servers else "",
+        "numbers": "never the same twice: workers train asynchronously"
+        if spec.resources.servers
+        else "",
         f"at once {'there' if plan.on_cluster else 'here'}": _describe_concurrency(plan),
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
         "prior": _describe_prior(spec),
@@ -215,7 +249,9 @@ def show_plan(plan: Plan, target: Console) -> None:
     if plan.histograms:
         target.print(f"values in {plan.looked_at}")
         ascii_only = not has_blocks(target.encoding)
-        for line in _histogram_lines(plan.histograms, counts=spec.search_method.enumerates, ascii_only=ascii_only):
+        for line in _histogram_lines(
+            plan.histograms, counts=spec.search_method.enumerates, ascii_only=ascii_only
+        ):
             target.print(line, soft_wrap=True)
 
 
@@ -357,7 +393,9 @@ def _describe_prior(spec: Spec) -> str:
     for parameter in spec.space.parameters:
         belief = parameter.belief
         if belief is not None:
-            described.append(f"{parameter.name} {format_setting(belief.value)} ({belief.confidence})")
+            described.append(
+                f"{parameter.name} {format_setting(belief.value)} ({belief.confidence})"
+            )
     return ", ".join(described)
 
 
@@ -510,7 +548,14 @@ def _offer_row(offer: Offer) -> tuple[str, ...]:
         costs = "not known"
     else:
         costs = money(offer.cost)
-    return (machine.name, f"{machine.gpus:g}", str(offer.at_once), score(machine.epoch_s), takes, costs)
+    return (
+        machine.name,
+        f"{machine.gpus:g}",
+        str(offer.at_once),
+        score(machine.epoch_s),
+        takes,
+        costs,
+    )
 
 
 def _describe_baseline(plan: Plan) -> str:
@@ -557,7 +602,9 @@ def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
     if not plan.trials:
         return f"{name}: nothing to train: {plan.over}"
     if plan.minutes is None:
-        what = f"{counted(plan.trials, 'training')} with fresh seeds, {counted(plan.epochs, 'epoch')}"
+        what = (
+            f"{counted(plan.trials, 'training')} with fresh seeds, {counted(plan.epochs, 'epoch')}"
+        )
     else:
         what = f"{counted(plan.trials, 'training')} of {plan.minutes:g} minutes with fresh seeds"
     if plan.hours is not None:
@@ -596,7 +643,9 @@ def _describe_detectable(one: Detectable) -> str:
     else:
         seeds = f"{one.seeds} seeds each"
     if one.by_seeds is None or one.known is None:
-        return f"differences of unknown size, by {seeds}: no earlier sweep shows the spread over seeds"
+        return (
+            f"differences of unknown size, by {seeds}: no earlier sweep shows the spread over seeds"
+        )
     spread = f"a spread of {score(one.known.spread or 0.0)} (sweep {one.known.sweep})"
     return f"differences from {one.by_seeds:.2g} on, by {seeds} and {spread}"
 
@@ -619,7 +668,9 @@ def _describe_held_out(one: Detectable) -> str:
     return f"{text}; about {more:,} examples would match what the seeds can detect"
 
 
-def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool) -> Iterator[str]:
+def _histogram_lines(
+    found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool
+) -> Iterator[str]:
     """Yield a line for each parameter: bars for a range, shares for a choice.
 
     With ``counts``, choices have counts instead of percentages; with ``ascii_only``, bars are drawn with ASCII
@@ -643,7 +694,9 @@ def _draw_bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
     heights = _BARS[ascii_only]
     bars = ""
     for bin in bins:
-        height = -(-bin.count * (len(heights) - 1) // highest)  # rounded up, so that only an empty bin has no bar
+        height = -(
+            -bin.count * (len(heights) - 1) // highest
+        )  # rounded up, so that only an empty bin has no bar
         bars += heights[height]
     return f"{format_setting(bins[0].low)} {bars} {format_setting(bins[-1].high)}"
 

@@ -97,7 +97,9 @@ class Frame:
     ascii_only: bool = False
 
 
-def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", running: bool = True) -> list[Text]:
+def picture(
+    standing: Standing, now: float, frame: Frame, *, state: str = "", running: bool = True
+) -> list[Text]:
     """Return the lines that show the status of a sweep; if they do not all fit, the most important ones.
 
     ``now`` is in seconds since 1970. ``state`` replaces the state that follows from the events, unless it is empty. For
@@ -137,7 +139,9 @@ def _format_title(standing: Standing, state: str) -> list[list[_Part]]:
     return [[(name, "bold"), (f"{GAP}{state}", STYLES.get(state, ""))]]
 
 
-def _format_progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
+def _format_progress(
+    standing: Standing, now: float, frame: Frame, *, running: bool
+) -> list[list[_Part]]:
     """Return the line with the bar, the number of ended trials and the times.
 
     The times are that spent and, if the sweep is ``running``, an estimate of the remaining one. There are two lines if
@@ -154,14 +158,18 @@ def _format_progress(standing: Standing, now: float, frame: Frame, *, running: b
         times.append(f"{roughly(left_s)} left")
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
-    trials_done = standing.trained_trials  # with the trained shares of open trials, so that the bar moves evenly
+    trials_done = (
+        standing.trained_trials
+    )  # with the trained shares of open trials, so that the bar moves evenly
     text = f"{done:,}/{counted(total, 'trial')}"
     text_with_times = GAP.join([text, *times])
     one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
     if one_line:
         text = text_with_times
     room = frame.width - len(text) - len(GAP)
-    filled, empty = bar(trials_done / max(total, 1), min(max(room, 0), LONGEST_BAR), ascii_only=frame.ascii_only)
+    filled, empty = bar(
+        trials_done / max(total, 1), min(max(room, 0), LONGEST_BAR), ascii_only=frame.ascii_only
+    )
     first: list[_Part] = [(filled, STYLES[Status.RUNNING]), (empty, "dim"), (f"{GAP}{text}", "")]
     if one_line:
         return [first]
@@ -178,7 +186,9 @@ def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Pa
     for status, count in standing.ended.items():
         if count:
             counts.append((f"{count:,} {status}", STYLES.get(status, "")))
-    waiting = len(standing.open) - at_work - standing.paused  # interrupted ones, or all if the sweep does not run
+    waiting = (
+        len(standing.open) - at_work - standing.paused
+    )  # interrupted ones, or all if the sweep does not run
     if standing.paused:
         counts.append((f"{standing.paused:,} paused", ""))
     if standing.queued:
@@ -272,7 +282,9 @@ def _arrange_parts(label: str, parts: Sequence[_Part], frame: Frame) -> list[lis
     used = len(indent)
     first = True
     for text, style in parts:
-        needed = cell_len(_make_printable(text, ascii_only=frame.ascii_only)) + (0 if first else len(GAP))
+        needed = cell_len(_make_printable(text, ascii_only=frame.ascii_only)) + (
+            0 if first else len(GAP)
+        )
         if used + needed > frame.width and not first and len(lines) == 1 and frame.height >= TALL:
             lines.append([(" " * len(indent), "")])
             used = len(indent)
@@ -283,7 +295,9 @@ def _arrange_parts(label: str, parts: Sequence[_Part], frame: Frame) -> list[lis
     return lines
 
 
-def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
+def _format_lower_lines(
+    standing: Standing, frame: Frame, room: int, *, running: bool
+) -> list[list[_Part]]:
     """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room`` lines.
 
     An empty line comes first. If the sweep is not ``running``, it has no running trials.
@@ -300,7 +314,9 @@ def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running:
     room -= 1  # an empty line between; small terminals have it too
     if room < 1:
         return []
-    least = 1 if room > 2 or not at_work else 0  # with two lines or fewer, running trials come first
+    least = (
+        1 if room > 2 or not at_work else 0
+    )  # with two lines or fewer, running trials come first
     of_failures = failures[: min(FAILURES, max(room // 3, least))]
     room -= len(of_failures)
     of_running = min(len(at_work), room)
@@ -311,7 +327,9 @@ def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running:
     return blank + lines if lines else []
 
 
-def _format_running_trials(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
+def _format_running_trials(
+    standing: Standing, running: Sequence[Open], frame: Frame, room: int
+) -> list[list[_Part]]:
     """Return at most ``room`` lines, one for each running trial.
 
     If there are more trials and room for two lines, the last line says how many are hidden.
@@ -324,7 +342,9 @@ def _format_running_trials(standing: Standing, running: Sequence[Open], frame: F
     numbers = max((len(str(trial.state.number)) for trial in shown), default=0)
     epochs = max((len(trial.position) for trial in shown), default=0)
     values = max((len(score(trial.value)) for trial in shown), default=0)
-    sparks = max(min((frame.width - 20) // 3, 24), 0)  # columns of a curve; a narrow terminal needs all for numbers
+    sparks = max(
+        min((frame.width - 20) // 3, 24), 0
+    )  # columns of a curve; a narrow terminal needs all for numbers
     lines = []
     for trial in shown:
         if sparks:
@@ -394,7 +414,11 @@ def _make_printable(text: str, *, ascii_only: bool) -> str:
 
     With ``ascii_only``, characters outside of ASCII become "?".
     """
-    plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
+    plain = (
+        printable(" ".join(text.splitlines()) if "\n" in text else text)
+        .replace("\t", " ")
+        .replace("\n", " ")
+    )
     if ascii_only:
         return plain.encode("ascii", "replace").decode()
     return plain

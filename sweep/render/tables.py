@@ -159,7 +159,9 @@ def ranking_grid(
     else:
         rows = tuple(only)
     sweeps = [row.sweep for row in rows]
-    if len({row.sweep for row in ranking.rows}) == 1:  # `print_table` leaves out columns without text
+    if (
+        len({row.sweep for row in ranking.rows}) == 1
+    ):  # `print_table` leaves out columns without text
         sweeps = [""] * len(rows)
     ranks = [""] * len(rows)
     for place, row in enumerate(rows):
@@ -184,7 +186,9 @@ def ranking_grid(
             interval_column = "95 %"
         columns[interval_column] = [_format_interval(one) for one in scores]
     return _add_parameter_columns(
-        columns | _collect_verdict_columns(rows, ranking), [row.params for row in rows], ranking.varying
+        columns | _collect_verdict_columns(rows, ranking),
+        [row.params for row in rows],
+        ranking.varying,
     )
 
 
@@ -192,7 +196,9 @@ NOTE_LENGTH = 40
 """Number of characters of a note in a table."""
 
 
-def _collect_mark_columns(rows: Sequence[Sequence[Trial]], *, whole_notes: bool = False) -> dict[str, list[str]]:
+def _collect_mark_columns(
+    rows: Sequence[Sequence[Trial]], *, whole_notes: bool = False
+) -> dict[str, list[str]]:
     """Return the columns "star", "added by", "space" and "note", with a cell for each configuration in ``rows``.
 
     A configuration is given by its trials. Notes are shortened unless ``whole_notes`` is set. Columns whose cells are
@@ -249,7 +255,9 @@ def answered(ranking: Ranking, answer: str) -> Iterator[str]:
     yield f"answer   {answer}"
 
 
-def _collect_verdict_columns(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str, list[str]]:
+def _collect_verdict_columns(
+    rows: Sequence[RankedConfiguration], ranking: Ranking
+) -> dict[str, list[str]]:
     """Return the columns "to the best", "p" and "verdict" for ``rows``.
 
     Returns {} if each configuration of the ranking was trained only once.
@@ -533,7 +541,9 @@ def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
         known = []
         for one in ranks:
             if one.metric == metric and one.value is not None and one.trials >= FEW:
-                known.append(f"{one.value:.2f} at {_name_rung(one)} ({counted(one.trials, 'trial')})")
+                known.append(
+                    f"{one.value:.2f} at {_name_rung(one)} ({counted(one.trials, 'trial')})"
+                )
         if known:
             yield f"rank correlation of {metric} with the last epoch: {', '.join(known)}"
     poor = [one for one in ranks if one.is_poor]
@@ -586,7 +596,9 @@ def _describe_rung(rung: RungPrediction) -> str:
 
     The correlation is left out if it is of fewer than `FEW` configurations.
     """
-    place = f"{_format_ordinal(rung.of_best or 0)} of {rung.configurations} after epoch {rung.epoch}"
+    place = (
+        f"{_format_ordinal(rung.of_best or 0)} of {rung.configurations} after epoch {rung.epoch}"
+    )
     if rung.correlation is None or rung.correlation.count < FEW:
         return place
     return f"{place} (rank correlation with the end {rung.correlation.value:.2f})"
@@ -606,7 +618,9 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
     ``metric`` is the name of the objective.
     """
     # all parameters of the winner: compared with a configuration that has none, each of them varies
-    named = format_settings(replay.winner_params, list_varying_parameters([replay.winner_params, {}]))
+    named = format_settings(
+        replay.winner_params, list_varying_parameters([replay.winner_params, {}])
+    )
     if replay.run_cap is None:
         capped = ""
     else:
@@ -621,12 +635,16 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
             same = "the same"
         else:
             same = "NOT the same"
-        lines.append(f"check    in the log's order its {replay.live_decisions} decisions are {same} as when it ran")
+        lines.append(
+            f"check    in the log's order its {replay.live_decisions} decisions are {same} as when it ran"
+        )
     if replay.log_order_kept:
         kept = "kept"
     else:
         kept = "stopped or left out"
-    lines.append(f"in the log's order  {replay.log_order_epochs} of the log's epochs, the winner {kept}")
+    lines.append(
+        f"in the log's order  {replay.log_order_epochs} of the log's epochs, the winner {kept}"
+    )
     over = f"over {replay.orderings} orderings, {replay.at_once} trials at a time"
     if replay.if_worse == replay.if_better:
         return [*lines, f"{over}: {_describe_extreme(replay.if_better, replay, metric)}"]

@@ -55,14 +55,20 @@ def read_file(path: Path) -> list[dict[str, Value]]:
     if isinstance(content, dict):
         content = [content]
     if not isinstance(content, list) or not content:
-        raise InputError.one(str(path), f"{describe_value(content)}, expected a list of configurations")
+        raise InputError.one(
+            str(path), f"{describe_value(content)}, expected a list of configurations"
+        )
     found: list[dict[str, Value]] = []
     problems = []
     for index, one in enumerate(content):
         if isinstance(one, dict):
             found.append(one)
         else:
-            problems.append(Problem(f"{path}: [{index}]", f"{describe_value(one)}, expected a mapping of parameters"))
+            problems.append(
+                Problem(
+                    f"{path}: [{index}]", f"{describe_value(one)}, expected a mapping of parameters"
+                )
+            )
     refuse(problems)
     return found
 
@@ -75,15 +81,21 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
     """
     # Spreadsheets begin their files with a byte order mark, which would become a part of the first name.
     lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # all line ends become \n
-    reader = csv.DictReader(lines, strict=True)  # or else a quotation that is not closed would be accepted
+    reader = csv.DictReader(
+        lines, strict=True
+    )  # or else a quotation that is not closed would be accepted
     configurations = []
     try:
         for row in reader:
             configurations.append(_read_row(row, f"{source}, line {reader.line_num}"))
     except csv.Error as error:
-        raise InputError.one(source, f"is no valid CSV after line {reader.line_num}: {error}") from error
+        raise InputError.one(
+            source, f"is no valid CSV after line {reader.line_num}: {error}"
+        ) from error
     if not configurations:
-        raise InputError.one(source, "no line below the names, expected a line for each configuration")
+        raise InputError.one(
+            source, "no line below the names, expected a line for each configuration"
+        )
     return configurations
 
 
@@ -98,11 +110,17 @@ def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> d
         raise InputError.one(where, "has more cells than there are names")
     cells = {}
     for name, cell in row.items():
-        if isinstance(cell, str) and cell != "":  # a line with too few cells has None in place of the missing ones
+        if (
+            isinstance(cell, str) and cell != ""
+        ):  # a line with too few cells has None in place of the missing ones
             cells[str(name)] = cell
     # by the names, not by the cells that are filled, so that all rows of a table are read alike
     if any(str(name).startswith(PREFIX) for name in row):
-        cells = {name.removeprefix(PREFIX): cell for name, cell in cells.items() if name.startswith(PREFIX)}
+        cells = {
+            name.removeprefix(PREFIX): cell
+            for name, cell in cells.items()
+            if name.startswith(PREFIX)
+        }
     configuration = {}
     for name, cell in cells.items():
         configuration[name] = read_value(cell, f"{where}, {name}")

@@ -27,7 +27,9 @@ from sweep.text import did_you_mean, guess, printable
 READ_BY_SWEEP = frozenset({"epochs"})
 
 
-def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
+def check_trainable(
+    spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True
+) -> Source:
     """Check the sweep file against the source of its trainable, without importing it, and return the source.
 
     ``where`` names the sweep file in messages. The trainable is searched in ``folders``, then among the installed
@@ -38,7 +40,9 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
     try:
         source = inspect(spec.trainable, folders, list_own_optimizers(spec))
     except InputError as error:
-        raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
+        raise InputError(
+            Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems
+        ) from error
     check_source(spec, where, source, here=here)
     return source
 
@@ -51,7 +55,9 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
     Otherwise return ``spec`` itself.
     """
     rule = spec.early_terminate
-    was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])  # its lines: on the method, then on the rule
+    was_chosen = len(spec.chosen) > 1 and bool(
+        spec.chosen[1]
+    )  # its lines: on the method, then on the rule
     if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
         return spec
     if "restored" not in source.list_unread_trial_facts(["restored"]):
@@ -66,7 +72,11 @@ def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
     for parameter in spec.space.parameters:
         if parameter.name == "optimizer":
             optimizer_domains.append(parameter.domain)
-    values = [value for optimizer_domain in optimizer_domains for value in list_choices(optimizer_domain) or ()]
+    values = [
+        value
+        for optimizer_domain in optimizer_domains
+        for value in list_choices(optimizer_domain) or ()
+    ]
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
 
 
@@ -76,7 +86,10 @@ def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -
     ``where`` names the sweep file in messages; `check_trainable` explains ``here``.
     """
     if here:
-        missing = [*find_uninstalled_modules(source), *without_effect.find_other_backend(where, source)]
+        missing = [
+            *find_uninstalled_modules(source),
+            *without_effect.find_other_backend(where, source),
+        ]
     else:
         missing = []
     wrong = [
@@ -105,7 +118,9 @@ def _find_unreported_metrics(spec: Spec, where: str, source: Source) -> Iterator
     for path, name in asked:
         if not possible.may_report(name):
             what = f"{spec.trainable} reports no metric {name!r}"
-            yield Problem(spec.places.get(path, f"{where}: {path}"), what, did_you_mean(name, possible.known))
+            yield Problem(
+                spec.places.get(path, f"{where}: {path}"), what, did_you_mean(name, possible.known)
+            )
 
 
 def _find_unread_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
@@ -128,10 +143,11 @@ def check_inline(spec: Spec, where: str) -> None:
     workers = spec.resources.workers
     servers = spec.resources.servers
     if servers:  # first, because servers are further processes even if a trial has one worker
-        what = (
-            f"trains in a single process, but a trial has {servers} servers and {workers} workers (resources.servers)"
+        processes = f"{servers} servers and {workers} workers (resources.servers)"
+        what = f"trains in a single process, but a trial has {processes}"
+        raise InputError.one(
+            where, what, "leave it out, or the servers and strategy: parameter_server"
         )
-        raise InputError.one(where, what, "leave it out, or the servers and strategy: parameter_server")
     if workers > 1:
         what = f"trains in a single process, but a trial has {workers} workers (resources.workers)"
         raise InputError.one(where, what, "leave it out, or set resources.workers to 1")
@@ -139,7 +155,11 @@ def check_inline(spec: Spec, where: str) -> None:
 
 def list_unseen_reads(spec: Spec, source: Source) -> tuple[str, ...]:
     """Return the parameters, except ``epochs``, for which no read was found in the source; they may be read even so."""
-    return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
+    return tuple(
+        name
+        for name in spec.space.names
+        if name not in READ_BY_SWEEP and not source.reads_parameter(name)
+    )
 
 
 def list_notes(spec: Spec, source: Source) -> list[str]:
@@ -153,7 +173,9 @@ def list_notes(spec: Spec, source: Source) -> list[str]:
         found.append(f"{', '.join(spec.ignored_keys)}: without effect here")
     found += spec.notes
     if unseen:
-        found.append(f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check")
+        found.append(
+            f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check"
+        )
     return [printable(f"note: {note}") for note in found]
 
 
@@ -199,7 +221,9 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
             and (what := _describe_values_outside(parameter.domain, bound[name]))
         ):
             place = spec.places.get(name, f"{where}: parameters.{name}")
-            yield Problem(place, f"{what}, expected {standard_hyperparameters.expected(bound[name])}")
+            yield Problem(
+                place, f"{what}, expected {standard_hyperparameters.expected(bound[name])}"
+            )
     given: list[tuple[str, Params]] = []
     for index, one in enumerate(spec.start_with):
         given.append((f"start_with[{index}]", one))
@@ -259,14 +283,22 @@ def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bo
             return None
         case Constant() | Categorical():
             return next(
-                (describe_value(value) for value in domains.list_choices(domain) or () if not bounds.accepts(value)),
+                (
+                    describe_value(value)
+                    for value in domains.list_choices(domain) or ()
+                    if not bounds.accepts(value)
+                ),
                 None,
             )
     low, high = (domains.snap(domain, end) for end in domains.get_finite_bounds(domain, SIGMAS))
     # the values of a range are numbers, and of `Names`, which take a name or a number, only the number matters here
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.get_quantum(domain)
-    if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):
+    if (
+        isinstance(number, standard_hyperparameters.Number)
+        and number.whole
+        and (step is None or step != int(step))
+    ):
         return "numbers that are not whole"
     if bounds.accepts(low) and bounds.accepts(high):  # then all numbers in between are accepted too
         return None
@@ -299,6 +331,8 @@ def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
     if source.is_function:
         what += "is a function, which trains in one process"
     else:
-        what += f"trains in one process: it has no {' and no '.join(f'{name}()' for name in missing)}"
+        what += (
+            f"trains in one process: it has no {' and no '.join(f'{name}()' for name in missing)}"
+        )
     hint = "derive it from trainables.keras_trainable.KerasTrainable, give it the methods of sweep.contract.Ranked, "
     yield Problem("resources.workers", what, f"{hint}or leave workers out")

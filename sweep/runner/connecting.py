@@ -42,7 +42,9 @@ def connect_to_ray(
     say = view.say
     if options.address is None:
         view.step("starting Ray")
-        connected = _connect_locally(options, job, spec, source, say, partial(leave, "Ray has died"))
+        connected = _connect_locally(
+            options, job, spec, source, say, partial(leave, "Ray has died")
+        )
     else:
         view.step(f"connecting to Ray at {options.address}")
         connected = _join_cluster(options.address, options, job, say)
@@ -62,16 +64,25 @@ def connect_to_ray(
             notice=say_once(say),
             sweep_status=lambda: sweep_status(view.standing),
         )
-        if job.workers + job.aside > 1:  # the processes of a trial talk to one another over the network
+        if (
+            job.workers + job.aside > 1
+        ):  # the processes of a trial talk to one another over the network
             say(OPEN_PORT)
         with found.shared(job, devices), features.sending_messages(job):
-            view.step("starting workers: they import the code, load the data, and build the first model")
+            view.step(
+                "starting workers: they import the code, load the data, and build the first model"
+            )
             yield trains
 
 
 @contextmanager
 def _connect_locally(
-    options: Options, job: Job, spec: Spec, source: Source, say: Callable[[str], None], lost: Callable[[], None]
+    options: Options,
+    job: Job,
+    spec: Spec,
+    source: Source,
+    say: Callable[[str], None],
+    lost: Callable[[], None],
 ) -> Iterator[Cluster]:
     """Start a Ray on this machine, or use the one that this process keeps warm; yield the connection.
 
@@ -114,7 +125,10 @@ def _start_ray(
         make_metadata: returns the metadata of the sweep's page in Ray's dashboard.
     """
     with forking.serving(devices.cpus, devices.real_gpus, first_imports, say) as fork_server:
-        from sweep.backends.ray_tune import cluster, local_ray  # imports Ray, while the fork server imports as well
+        from sweep.backends.ray_tune import (
+            cluster,
+            local_ray,
+        )  # imports Ray, while the fork server imports as well
 
         start = cluster.Start(
             lost=lost,
@@ -127,7 +141,9 @@ def _start_ray(
 
 
 @contextmanager
-def _join_cluster(address: str, options: Options, job: Job, say: Callable[[str], None]) -> Iterator[Cluster]:
+def _join_cluster(
+    address: str, options: Options, job: Job, say: Callable[[str], None]
+) -> Iterator[Cluster]:
     """Connect to the running Ray cluster at an address; yield the connection, which ends with the block.
 
     ``say`` prints a line for the user. Raises `InputError` if no cluster is at the address.
@@ -161,7 +177,9 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
 
     workers = asked.workers
     aside = asked.processes - asked.workers
-    with cluster.connect(address, None, lambda text: None) as found:  # real GPUs, and no lines for the user
+    with cluster.connect(
+        address, None, lambda text: None
+    ) as found:  # real GPUs, and no lines for the user
         found.require(devices, workers, aside)  # raises the error if not even one trial fits
         return cluster.count_allowed_trials(found.fits(devices, workers, aside), asked.max_share)
 

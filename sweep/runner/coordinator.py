@@ -19,7 +19,17 @@ from msgspec import structs
 
 from sweep.analysis.numbering import Numbering
 from sweep.analysis.present_spec import Position, PresentSpec
-from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrown, Progress, SameData
+from sweep.backends import (
+    Continues,
+    Crowded,
+    Ends,
+    Lost,
+    Moves,
+    Order,
+    Outgrown,
+    Progress,
+    SameData,
+)
 from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import (
@@ -83,19 +93,39 @@ MAX_LOST_NODES = 20  # per trial, since the trial itself may be bringing nodes d
 class Hooks:
     """Callbacks by which a coordinator reaches its session; by default, they do nothing."""
 
-    listen: Callable[[Change], None] = lambda change: None  # called with each change after it is logged
-    stop: Callable[[], None] = lambda: None  # called when no more trials start and the running ones must end
-    look: Callable[[Coordinator], None] = lambda coordinator: None  # called often; may stop the sweep
-    tick: Callable[[Coordinator], None] = lambda coordinator: None  # called from time to time; may stop the sweep
+    listen: Callable[[Change], None] = lambda change: (
+        None
+    )  # called with each change after it is logged
+    stop: Callable[[], None] = lambda: (
+        None
+    )  # called when no more trials start and the running ones must end
+    look: Callable[[Coordinator], None] = lambda coordinator: (
+        None
+    )  # called often; may stop the sweep
+    tick: Callable[[Coordinator], None] = lambda coordinator: (
+        None
+    )  # called from time to time; may stop the sweep
     say: Callable[[str], None] = lambda text: None  # print a line for the user
-    share: Callable[[Mapping[int, float]], None] = lambda wanted: None  # new GPU shares of running trials
-    at_once: Callable[[float], int] = lambda gpus: count_parts(1.0, gpus)  # trials at once with so many GPUs each
+    share: Callable[[Mapping[int, float]], None] = lambda wanted: (
+        None
+    )  # new GPU shares of running trials
+    at_once: Callable[[float], int] = lambda gpus: count_parts(
+        1.0, gpus
+    )  # trials at once with so many GPUs each
     to_beat: Callable[[], float | None] = lambda: None  # return what workers get as `Order.to_beat`
-    kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # checkpoint of a trial's epoch, for `Facts`
-    changed: Callable[[Spec], None] = lambda spec: None  # called when a person has changed the sweep
-    inherit: Callable[[TrialStarted], str] = lambda started: ""  # copy the parent's checkpoint; return why it failed
+    kept: Callable[[int, int], str | None] = lambda trial, epoch: (
+        None
+    )  # checkpoint of a trial's epoch, for `Facts`
+    changed: Callable[[Spec], None] = lambda spec: (
+        None
+    )  # called when a person has changed the sweep
+    inherit: Callable[[TrialStarted], str] = lambda started: (
+        ""
+    )  # copy the parent's checkpoint; return why it failed
     # return a new searcher over configurations that has observed nothing of this sweep
-    make_searcher: Callable[[], Searcher] | None = None  # by default, that of the first spec's method
+    make_searcher: Callable[[], Searcher] | None = (
+        None  # by default, that of the first spec's method
+    )
     memo: EarlierResults | None = None  # results of earlier sweeps
     clock: Callable[[], float] = time.monotonic
 
@@ -139,9 +169,13 @@ class Coordinator:
         self._timeouts = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
         self._workers_to_kill: list[int] = []  # ended trials whose workers must be killed
-        self._to_resume_later: set[int] = set()  # interrupted trials to resume once their last workers are gone
+        self._to_resume_later: set[int] = (
+            set()
+        )  # interrupted trials to resume once their last workers are gone
         self._to_resume: deque[int] = deque()  # interrupted trials to resume
-        self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
+        self._known_data: set[str] = (
+            set()
+        )  # fingerprints of the data that workers have loaded in this session
         # after `_limits` and `_numbering`, by which the end of the places is found
         self._upcoming = Upcoming(searcher, self._find_end_of_places(), self._present.is_added)
         self._population = searcher if isinstance(searcher, CopyingSearcher) else None
@@ -156,7 +190,9 @@ class Coordinator:
         self.stopping: str | None = None
         self._stop_asked = False  # by the user
         self.error: TrainableError | None = None
-        self.fault: str | None = None  # why the sweep cannot continue now, through no fault of its own
+        self.fault: str | None = (
+            None  # why the sweep cannot continue now, through no fault of its own
+        )
 
     @property
     def spec(self) -> Spec:
@@ -166,7 +202,9 @@ class Coordinator:
     @property
     def exhausted(self) -> bool:
         """Whether the searcher has said that it has no further configuration, now or later; limits do not matter."""
-        return self._upcoming.exhausted  # whether the searcher ran out of trials, regardless of any cap
+        return (
+            self._upcoming.exhausted
+        )  # whether the searcher ran out of trials, regardless of any cap
 
     @property
     def enough(self) -> str | None:
@@ -239,7 +277,9 @@ class Coordinator:
         # checked while `_spec_at_start` is None: no session runs yet, so keys that it reads once may change
         change = self._make_change(settings or {})
         self._is_replayed = True  # the events from here on are new
-        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION), *change])
+        self._emit(
+            [SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION), *change]
+        )
         self._spec_at_start = self._spec
         ends = []  # all are computed before the first is logged, which takes its trial out of `_open`
         for trial in self._open.values():
@@ -255,7 +295,13 @@ class Coordinator:
 
     def _reopen_failed_trials(self) -> int:
         """Log for each failed trial that it is tried again, which opens it; return the number of failed trials."""
-        again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
+        again = partial(
+            TrialEnded,
+            status=Status.INTERRUPTED,
+            reason="tried again",
+            time=time.time(),
+            again=True,
+        )
         events = []
         for state in self._ledger.trials.values():
             if state.status is Status.FAILED:
@@ -268,8 +314,12 @@ class Coordinator:
 
         With ``confirming``, only the trials of the confirmation and the baseline are queued.
         """
-        numbers = [number for number in self._open if self._auxiliary.contains(number) or not confirming]
-        self._to_resume += sorted(numbers, key=lambda number: (self._pauses.position(number), number))
+        numbers = [
+            number for number in self._open if self._auxiliary.contains(number) or not confirming
+        ]
+        self._to_resume += sorted(
+            numbers, key=lambda number: (self._pauses.position(number), number)
+        )
 
     def next(self, worker: str = "") -> Order | None:
         """Choose the next trial for the free worker named ``worker``, log its start, and return the order to train it.
@@ -332,7 +382,9 @@ class Coordinator:
             return ResumeTrial(last)
         if not self._end_given_up_trials(rest=True):
             return None
-        return self._choose_new(worker)  # the search may be over now, so that the confirmation begins
+        return self._choose_new(
+            worker
+        )  # the search may be over now, so that the confirmation begins
 
     def _choose_new(self, worker: str) -> StartTrial | None:
         """Return the next new trial; None if there is none to start now.
@@ -343,9 +395,13 @@ class Coordinator:
         started = self._auxiliary.start_baseline_trial()
         if started is None and not self._confirming:
             started = self._choose_from_search(worker)
-        self._all_started = started is None  # before a trial of the confirmation, which does not belong to these
+        self._all_started = (
+            started is None
+        )  # before a trial of the confirmation, which does not belong to these
         # open trials also wait or pause; only once all have ended is it known which configurations are the best
-        searching = not self._confirming and any(not self._auxiliary.contains(trial) for trial in self._open)
+        searching = not self._confirming and any(
+            not self._auxiliary.contains(trial) for trial in self._open
+        )
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
             started = self._auxiliary.start_confirmation_trial()
@@ -405,7 +461,9 @@ class Coordinator:
         """
         if isinstance(event, SweepChanged):
             self._apply_change(event, self._present.spec)
-        elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):  # the spec stays as it is
+        elif _pass_to_searcher(
+            event, self._searcher, self._spec, self._spec
+        ):  # the spec stays as it is
             self._upcoming.forget()  # what was suggested before may come later now
 
     def _apply_change(self, event: SweepChanged, after: Spec) -> None:
@@ -420,7 +478,9 @@ class Coordinator:
         if self._target != before.metrics[0].target:
             for trial in self._open.values():
                 self._terms.decide_about_target(trial)
-        if after.trials_each != before.trials_each:  # first, as all of the following use the new numbering
+        if (
+            after.trials_each != before.trials_each
+        ):  # first, as all of the following use the new numbering
             self._change_numbering(after.trials_each)
         self._auxiliary.change(after, self._terms, self._numbering)
         self._limits.change(after)
@@ -447,15 +507,19 @@ class Coordinator:
             searcher = self._make_changeable_searcher()
         searcher.change_numbering(self._numbering)
         self._searcher = searcher
-        self._upcoming.renumber(searcher, self._numbering.first)
+        self._upcoming.replace_searcher(searcher, self._numbering.first)
         total = self._present.all_trials
         ended = sum(one.ended is not None for one in self._ledger.trials.values())
         self._sharing.set_remaining_trials(None if total is None else total - ended)
 
     def _make_changeable_searcher(self) -> Repeated:
         """Return a new `Repeated` searcher, whose number of repeats can change, that has observed all events so far."""
-        searcher = Repeated(self._make_searcher(), Numbering.of(self._first_spec), self._make_searcher)
-        present = PresentSpec(self._first_spec)  # follows the replayed changes; `_present` is past all of them
+        searcher = Repeated(
+            self._make_searcher(), Numbering.of(self._first_spec), self._make_searcher
+        )
+        present = PresentSpec(
+            self._first_spec
+        )  # follows the replayed changes; `_present` is past all of them
         for change, events in self._iterate_changes():
             for event in events:
                 searcher.observe(event)
@@ -473,7 +537,9 @@ class Coordinator:
         self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
         for event in self._iterate_search():
             self._scheduler.observe(event)
-        self._pauses = self._make_pauses()  # no pause is forgotten: only rules without pauses can be changed
+        self._pauses = (
+            self._make_pauses()
+        )  # no pause is forgotten: only rules without pauses can be changed
         for trial in self._open.values():
             # the scheduler does not decide about reopened trials, and not about those outside of the search
             if trial.state.place is not None and not trial.state.reopened:
@@ -487,7 +553,9 @@ class Coordinator:
         self._gain_rule = features.build_gain_rule(after, self._searcher, self._numbering)
         if self._gain_rule is None:
             return
-        self._gain_rule.asks = False  # it decides again when the next trial ends, not about the past
+        self._gain_rule.asks = (
+            False  # it decides again when the next trial ends, not about the past
+        )
         for event in self._iterate_search():
             self._gain_rule.observe(event)
         self._gain_rule.asks = True
@@ -503,7 +571,9 @@ class Coordinator:
         if self._spec.minutes is None:
             units = None
         else:
-            units = UnitReports(self._spec.length)  # it remembers what it has converted, so not `_unit_reports`
+            units = UnitReports(
+                self._spec.length
+            )  # it remembers what it has converted, so not `_unit_reports`
         # events are logged before they are processed, so the log may have later ones than those observed so far
         for event in islice(store_log.read(self._log.path), self._observed):
             change = ledger.observe(event)
@@ -533,7 +603,10 @@ class Coordinator:
     def _is_searching(self) -> bool:
         """Return whether a trial of the search has a worker, or waits for its last worker to end."""
         with_worker = (number for number, trial in self._open.items() if trial.has_worker)
-        return any(not self._auxiliary.contains(number) for number in (*with_worker, *self._to_resume_later))
+        return any(
+            not self._auxiliary.contains(number)
+            for number in (*with_worker, *self._to_resume_later)
+        )
 
     def _has_worker(self, trial: int) -> bool:
         """Return whether a trial is open and has a worker."""
@@ -567,7 +640,11 @@ class Coordinator:
         If the checkpoint cannot be copied, end the trial as failed and return False; otherwise return True.
         """
         started = trial.started
-        if started.parent is None or started.parent_epoch is None or trial.state.epoch >= started.parent_epoch:
+        if (
+            started.parent is None
+            or started.parent_epoch is None
+            or trial.state.epoch >= started.parent_epoch
+        ):
             return True
         why = self._hooks.inherit(started)
         if why:
@@ -587,10 +664,14 @@ class Coordinator:
         self._hooks.look(self)
         if self._timeouts.is_due():
             self._hooks.tick(self)
-            self._limits.set_times(self._timeouts.session_s, self._timeouts.under_way_s)  # no event tells of these
+            self._limits.set_times(
+                self._timeouts.session_s, self._timeouts.under_way_s
+            )  # no event tells of these
             self._check_limits()
             for trial, reason in self._timeouts.list_overdue():
-                self._end_now(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
+                self._end_now(
+                    self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts())
+                )
         trials = self._workers_to_kill
         self._workers_to_kill = []
         return trials
@@ -603,7 +684,9 @@ class Coordinator:
         """
         self._hooks.look(self)
         open_trial = self._open.get(trial)
-        if open_trial is None or not open_trial.has_worker:  # a worker that was considered lost has come back
+        if (
+            open_trial is None or not open_trial.has_worker
+        ):  # a worker that was considered lost has come back
             return False
         self._timeouts.record_step(trial, len(progress.epochs), progress.together)
         self._limits.set_times(
@@ -672,9 +755,13 @@ class Coordinator:
             trial.stage = Stage.WAITING  # its worker is released, and the sweep stops
             return False
         number = trial.started.trial
-        if self._has_worker(number):  # neither an end nor a pause was logged, either of which changes its stage
+        if self._has_worker(
+            number
+        ):  # neither an end nor a pause was logged, either of which changes its stage
             return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(epochs))
-        if trial.stop_requested and number in self._open:  # it was interrupted, but a user wants it to end for good
+        if (
+            trial.stop_requested and number in self._open
+        ):  # it was interrupted, but a user wants it to end for good
             self._end_on_request(trial, progress.facts)
         elif end is not None and end.again:
             self._queue_again(number, spoilt=progress.spoilt is not None)
@@ -707,7 +794,9 @@ class Coordinator:
         if answer is None:
             return
         self._known_data.add(answer.data)
-        if self._use_earlier_result(open_trial, answer) and self._has_worker(open_trial.started.trial):
+        if self._use_earlier_result(open_trial, answer) and self._has_worker(
+            open_trial.started.trial
+        ):
             self._queue_first(open_trial)  # its worker has begun it without the checkpoint
 
     def _record_output(self, trial: int, output: str) -> None:
@@ -746,7 +835,9 @@ class Coordinator:
         open_trial.restarts += lost == "worker"
         open_trial.lost_nodes += lost == "node"
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
-            return self._end_after_restarts(open_trial, reason)  # with `retries` left, it is tried again
+            return self._end_after_restarts(
+                open_trial, reason
+            )  # with `retries` left, it is tried again
         self._queue_first(open_trial)
         return True
 
@@ -803,7 +894,9 @@ class Coordinator:
         name = self._spec.name
         address = self._log.path.parent.name
         changes_space = can_change_space(self._searcher)
-        return Position(name, address, self._ledger, self._present, changes_space, self._spec_at_start)
+        return Position(
+            name, address, self._ledger, self._present, changes_space, self._spec_at_start
+        )
 
     def _make_change(self, settings: Mapping[str, Value]) -> Sequence[Event]:
         """Return a sequence with the event that changes ``settings``; empty if they change nothing.
@@ -812,7 +905,9 @@ class Coordinator:
         """
         if not settings:
             return []
-        return features.make_change(changes.apply_settings(self._spec, settings), self._make_position())
+        return features.make_change(
+            changes.apply_settings(self._spec, settings), self._make_position()
+        )
 
     def close(self) -> bool:
         """End the session in the log, interrupt unfinished trials, and return whether the session ended by itself.
@@ -823,7 +918,9 @@ class Coordinator:
         """
         asked = self._stop_asked
         total = self._present.all_trials
-        late = asked and self._auxiliary.is_complete(total)  # the request came too late: nothing was left to stop
+        late = asked and self._auxiliary.is_complete(
+            total
+        )  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
         unfinished = []
         for trial in self._open:
@@ -831,7 +928,9 @@ class Coordinator:
             if self._auxiliary.contains(trial) or not self._confirming:
                 unfinished.append(trial)
         finished = late or (not self.stopping and not unfinished and self._all_started)
-        reason = self.stopping or "the backend gave up"  # a backend may return while trials are left
+        reason = (
+            self.stopping or "the backend gave up"
+        )  # a backend may return while trials are left
         if finished:
             reason = self.enough or "finished"
         running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
@@ -839,7 +938,9 @@ class Coordinator:
         ends = [trial.end(Status.INTERRUPTED, why, Facts()) for trial in running]
         # stopped, but not by a user or a problem: a limit of the sweep file was reached, which is a regular end
         at_limit = self.stopping is not None and not (asked or self.fault or self.error)
-        self._emit([*ends, SessionEnded(time=time.time(), reason=reason, finished=finished or at_limit)])
+        self._emit(
+            [*ends, SessionEnded(time=time.time(), reason=reason, finished=finished or at_limit)]
+        )
         return finished or not (asked or self.stopping is None)
 
     def crash(self, error: BaseException) -> None:
@@ -870,7 +971,9 @@ class Coordinator:
         if number in self._to_resume:
             self._to_resume.remove(number)
         if self._emit([end]) and end.again:
-            self._queue_again(number, spoilt=had_worker)  # a worker that it had must be gone before it resumes
+            self._queue_again(
+                number, spoilt=had_worker
+            )  # a worker that it had must be gone before it resumes
         if trial.has_worker:  # the log could not be written
             trial.stage = Stage.WAITING
         self._timeouts.end(number)
@@ -910,7 +1013,9 @@ class Coordinator:
             return True
         return self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
-    def _log_result(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
+    def _log_result(
+        self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None
+    ) -> bool:
         """Log a trial's epochs up to the one at which it stops or pauses, and ``end`` if it gets there.
 
         Return False if they were not logged: the log cannot be written, or ``end`` is a failure that stops the whole
@@ -918,7 +1023,9 @@ class Coordinator:
         """
         return self._check_first(epochs, end) and self._log_epochs(trial, epochs, end)
 
-    def _log_epochs(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
+    def _log_epochs(
+        self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None
+    ) -> bool:
         """Log epochs as `_log_result` does, without its check.
 
         They are logged in parts, up to the next epoch that may stop the trial: only once that is logged do scheduler
@@ -932,12 +1039,16 @@ class Coordinator:
                 return True
         return self._emit(last if end is None else [*last, end])
 
-    def _split_epochs(self, trial: OpenTrial, epochs: Sequence[EpochReported]) -> list[list[EpochReported]]:
+    def _split_epochs(
+        self, trial: OpenTrial, epochs: Sequence[EpochReported]
+    ) -> list[list[EpochReported]]:
         """Split a trial's next epochs after each of them that may stop it; return at least one part, perhaps empty."""
         parts: list[list[EpochReported]] = [[]]
         for epoch, decided in trial.find_decisions(epochs):
             parts[-1].append(epoch)
-            is_last = epoch is epochs[-1]  # no part begins after it, so that the end is logged together with it
+            is_last = (
+                epoch is epochs[-1]
+            )  # no part begins after it, so that the end is logged together with it
             if not is_last and (decided or self._ends_trial(epoch)):
                 parts.append([])
         return parts
@@ -1006,7 +1117,9 @@ class Coordinator:
         change = self._ledger.observe(event)
         self._present.observe(change)
         self._auxiliary.observe(change)
-        event_in_search = renumber_for_search(change)  # None for baseline, confirmation and what persons do
+        event_in_search = renumber_for_search(
+            change
+        )  # None for baseline, confirmation and what persons do
         verdict = self._inform_search(change, event_in_search)
         if event_in_search is not None:
             self._limits.observe(change)
@@ -1030,14 +1143,18 @@ class Coordinator:
         verdict = None
         for event in _translate_for_search(change, event_in_search, self._unit_reports):
             self._searcher.observe(event)
-            verdict = self._scheduler.observe(event) or verdict  # with minutes, a report may be several events
+            verdict = (
+                self._scheduler.observe(event) or verdict
+            )  # with minutes, a report may be several events
             if self._gain_rule is not None:
                 self._gain_rule.observe(event)
         if verdict and self._unit_reports is not None:
             return self._unit_reports.reword(verdict)
         return verdict
 
-    def _update_after_epoch(self, change: Reported, verdict: str | None, *, in_search: bool) -> None:
+    def _update_after_epoch(
+        self, change: Reported, verdict: str | None, *, in_search: bool
+    ) -> None:
         """Update an open trial with an epoch that it has reported.
 
         ``verdict`` is why the scheduler prunes the trial, None if it does not. Only with ``in_search`` may the target
@@ -1047,7 +1164,9 @@ class Coordinator:
         trial = self._open[state.number]
         trial.note_epoch()
         trial.early_end = self._terms.find_early_end(report, verdict, in_search=in_search)
-        if trial.stage is Stage.INTERRUPTED:  # an epoch that follows an interruption resumes the trial in the log
+        if (
+            trial.stage is Stage.INTERRUPTED
+        ):  # an epoch that follows an interruption resumes the trial in the log
             trial.stage = Stage.WAITING
         self._pauses.record(state.number, paused=False)
         if not self._is_replayed:  # epochs of this session are timed as they are trained
@@ -1058,7 +1177,9 @@ class Coordinator:
         match change:
             case Started(state):
                 epochs = self._spec.trial_length(state.params)
-                if state.place is None:  # of the baseline or the confirmation, which no rule stops or pauses
+                if (
+                    state.place is None
+                ):  # of the baseline or the confirmation, which no rule stops or pauses
                     self._open[state.number] = OpenTrial(state, epochs, ())
                 else:
                     self._upcoming.record_start(state.place)
@@ -1089,7 +1210,9 @@ class Coordinator:
             return False
         if end is None or not end.incompatible or epochs:
             return True
-        if any(one.reported for one in self._ledger.trials.values()):  # so it can train other configurations
+        if any(
+            one.reported for one in self._ledger.trials.values()
+        ):  # so it can train other configurations
             return True
         self.error = TrainableError(end.reason)
         self.stop(f"{FAILED}{end.reason}")
@@ -1123,7 +1246,9 @@ class Coordinator:
         return end
 
 
-def _translate_for_search(change: Change, event_in_search: Event | None, units: UnitReports | None) -> Iterator[Event]:
+def _translate_for_search(
+    change: Change, event_in_search: Event | None, units: UnitReports | None
+) -> Iterator[Event]:
     """Yield the events that searcher and scheduler observe because of a change; none for a trial that was reopened.
 
     Arguments:

@@ -21,9 +21,13 @@ def redirected(path: Path) -> Iterator[TextIO]:
     """
     sys.stderr.flush()  # what was written before the block does not belong in the file
     kept = os.dup(2)
-    encoding = getattr(sys.stderr, "encoding", None)  # what it cannot encode is escaped, as Python does
+    encoding = getattr(
+        sys.stderr, "encoding", None
+    )  # what it cannot encode is escaped, as Python does
     # a duplicate of its own, because closing the stream closes its descriptor, and ``kept`` is restored at the end
-    terminal = os.fdopen(os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace")
+    terminal = os.fdopen(
+        os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace"
+    )
     with path.open("a", encoding="utf-8") as log, redirect_stderr(_to_file_descriptor_2()):
         os.dup2(log.fileno(), 2)
         try:

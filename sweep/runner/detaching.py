@@ -25,7 +25,11 @@ class NotStarted(InputError):
             if line.startswith("error: "):
                 lines.append(line.removeprefix("error: "))
         # the last line of a traceback says what has happened; a process that was killed may have printed nothing
-        lines = lines or output.strip().splitlines()[-1:] or [f"the driver ended with exit code {exit_code}"]
+        lines = (
+            lines
+            or output.strip().splitlines()[-1:]
+            or [f"the driver ended with exit code {exit_code}"]
+        )
         super().__init__(Problem("", line) for line in lines)
         self.exit_code = exit_code
 
@@ -69,7 +73,9 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
             # a short session may have begun and ended since the size was read above, so that is read again
             if code is not None and _find_size(folder.log) <= earlier_bytes:
                 # below 0: a signal has killed it; 0: it has ended without a session, which is an error here
-                raise NotStarted(output.read_text(encoding="utf-8", errors="replace"), code if code > 0 else 2)
+                raise NotStarted(
+                    output.read_text(encoding="utf-8", errors="replace"), code if code > 0 else 2
+                )
             time.sleep(LOOK_S)
     except BaseException:  # also Ctrl-C
         if driver.poll() is None:
@@ -79,7 +85,9 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
         raise
     kept = folder.path / "driver.log"
     output.rename(kept)  # the process goes on writing into it
-    driver.returncode = 0  # it is meant to outlive this process, which must not wait for it or warn about it
+    driver.returncode = (
+        0  # it is meant to outlive this process, which must not wait for it or warn about it
+    )
     return Detached(driver.pid, kept)
 
 

@@ -83,7 +83,9 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
     if setting is None:
         return None
     method = spec.search_method
-    return GainRule(setting, None if method.learns else searcher, numbering, enumerates=method.enumerates)
+    return GainRule(
+        setting, None if method.learns else searcher, numbering, enumerates=method.enumerates
+    )
 
 
 def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> ExpectedGain | None:
@@ -139,7 +141,12 @@ class GainRule:
     """
 
     def __init__(
-        self, setting: GainSetting, searcher: Searcher | None, numbering: Numbering = ONCE, *, enumerates: bool = False
+        self,
+        setting: GainSetting,
+        searcher: Searcher | None,
+        numbering: Numbering = ONCE,
+        *,
+        enumerates: bool = False,
     ) -> None:
         self._setting = setting
         self._searcher = searcher
@@ -148,7 +155,9 @@ class GainRule:
         self._model = GaussianProcessSearcher(setting.space, (setting.objective,), setting.seed)
         self._configurations = _Configurations(self._model)
         self._listener: Searcher = self._configurations
-        if not numbering.is_plain:  # the model then sees each configuration as one trial, with mean metrics
+        if (
+            not numbering.is_plain
+        ):  # the model then sees each configuration as one trial, with mean metrics
             self._listener = Repeated(self._configurations, numbering)
         self._fewest = FEWEST_ENDED + len(setting.space.varying)
         self._asked = 0  # configurations that had ended when the model was asked last
@@ -245,7 +254,9 @@ class _Configurations:
     def observe(self, event: Event) -> None:
         """Let the model observe an event of a configuration, and count the configuration if it has ended or pauses."""
         self._model.observe(event)
-        if isinstance(event, TrialEnded) and (event.status is not Status.INTERRUPTED or event.waits):
+        if isinstance(event, TrialEnded) and (
+            event.status is not Status.INTERRUPTED or event.waits
+        ):
             self._over.add(event.trial)
 
 
@@ -280,7 +291,9 @@ class _Records:
             loss = None
         else:
             loss = self._setting.objective.loss(last.metrics)
-        if loss is None or last is None:  # the second is for the type checker: without ``last`` there is no loss
+        if (
+            loss is None or last is None
+        ):  # the second is for the type checker: without ``last`` there is no loss
             return
         self._scores.setdefault(self._numbering.find(event.trial).configuration, []).append(loss)
         if loss < self._best_loss:
@@ -300,7 +313,12 @@ class _Records:
         if wanted.gain_per_hour is not None:
             # the next configurations are taken to train as long as those before did on average
             hours = count * self._trained_s / max(len(self._trained), 1) / 3600
-            bounds.append((wanted.gain_per_hour * hours, f"stop_when.gain_per_hour, for {hours:.2g} h of training"))
+            bounds.append(
+                (
+                    wanted.gain_per_hour * hours,
+                    f"stop_when.gain_per_hour, for {hours:.2g} h of training",
+                )
+            )
         return bounds
 
     def _bound_by_seeds(self, noise: float) -> tuple[float, str]:
@@ -313,7 +331,9 @@ class _Records:
         spread = compute_spread(self._scores.values())
         spread = noise if spread is None else spread
         if seeds >= LEAST:
-            return compute_detectable_difference(spread, seeds, configurations=2), f"what {seeds} seeds can tell"
+            return compute_detectable_difference(
+                spread, seeds, configurations=2
+            ), f"what {seeds} seeds can tell"
         return spread * math.sqrt(2 / seeds), f"the standard error with {counted(seeds, 'seed')}"
 
     def _bound_by_examples(self) -> Sequence[tuple[float, str]]:

@@ -33,7 +33,15 @@ from sweep.analysis.present_spec import Position
 from sweep.backends import Backend, Job, Progress
 from sweep.contract import Devices
 from sweep.errors import Problem
-from sweep.events import EpochReported, Event, Facts, Params, SteeringEvent, SweepChanged, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    Params,
+    SteeringEvent,
+    SweepChanged,
+    TrialStarted,
+)
 from sweep.inspection import Source
 from sweep.runner.interface import Options, View, say_once
 from sweep.searchers import Searcher
@@ -97,7 +105,9 @@ class DeviceShares(Protocol):
     def room(self) -> int | None:
         """Number of trials that can run at once at present; None if the shares are fixed."""
 
-    def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
+    def connect(
+        self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]
+    ) -> None:
         """Begin to announce decisions with ``say``, and to call ``share`` with the new GPU shares of running trials.
 
         Called after the log has been replayed; before that, nothing is announced.
@@ -127,7 +137,9 @@ class FixedShares:
         """None, because the shares are fixed."""
         return None
 
-    def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
+    def connect(
+        self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]
+    ) -> None:
         """Do nothing: no share changes."""
 
     def devices(self, trial: int, params: Params) -> Devices:
@@ -198,7 +210,11 @@ class EarlierResults(Protocol):
 
 
 def find_earlier_results(
-    spec: Spec, options: Options, folder: ResultsFolder, info: SweepInfo, notice: Callable[[str], None]
+    spec: Spec,
+    options: Options,
+    folder: ResultsFolder,
+    info: SweepInfo,
+    notice: Callable[[str], None],
 ) -> EarlierResults | None:
     """Return the results of other sweeps in the same folder; None if there are none, or they are not to be used.
 
@@ -207,7 +223,11 @@ def find_earlier_results(
     """
     if not options.memo or spec.population is not None or spec.minutes is not None:
         return None
-    others = [other for other in folders(folder.path.parent) if other.path != folder.path and other.log.exists()]
+    others = [
+        other
+        for other in folders(folder.path.parent)
+        if other.path != folder.path and other.log.exists()
+    ]
     if not others:
         return None
     from sweep.runner.memo import Memo
@@ -286,7 +306,9 @@ def find_race(ledger: Ledger, spec: Spec) -> Race:
     return confirmation.find_race(ledger, spec)
 
 
-def evaluate_tests(folder: ResultsFolder, spec: Spec, given: object, is_over: Callable[[], bool]) -> None:
+def evaluate_tests(
+    folder: ResultsFolder, spec: Spec, given: object, is_over: Callable[[], bool]
+) -> None:
     """Evaluate the models of the confirmation on the test data, each once, and log the results.
 
     ``given`` is the trainable itself if no module contains it, else None. ``is_over`` returns whether no further

@@ -35,7 +35,9 @@ class Level:
 
     trials: int
     at_once: int  # trials that then run on all GPUs together
-    speeds: Mapping[str, float]  # examples per second of one trial, by structure; empty: not measured
+    speeds: Mapping[
+        str, float
+    ]  # examples per second of one trial, by structure; empty: not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Decision:
 
     trials: int  # per GPU
     settled: bool  # nothing is left to measure
-    compared: tuple[Level, Level] | None = None  # the last two levels measured; the better one is used
+    compared: tuple[Level, Level] | None = (
+        None  # the last two levels measured; the better one is used
+    )
 
     @property
     def gain(self) -> float | None:
@@ -136,7 +140,9 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
     second = after.ended - after.begun
     examples = before.examples_per_s * first + after.examples_per_s * second
     # the time between the two epochs counts as well, and the merged one covers it
-    return replace(after, begun=before.begun, examples_per_s=examples / (after.ended - before.begun))
+    return replace(
+        after, begun=before.begun, examples_per_s=examples / (after.ended - before.begun)
+    )
 
 
 def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
@@ -155,7 +161,9 @@ def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -
     for epoch in own:
         if _average_gpus_in_use(epoch, epochs) >= full:
             counted.append(epoch)
-    seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)  # in total; below, of one epoch
+    seconds = math.fsum(
+        epoch.ended - epoch.begun for epoch in counted
+    )  # in total; below, of one epoch
     if len(counted) < at_once or seconds < MEASURED_S * at_once:
         return {}
     examples: dict[str, list[tuple[float, float]]] = {}
@@ -205,7 +213,9 @@ class _SharedTrial:
 class Sharing:
     """Decides by measurements which share of a GPU each trial gets; see `features.DeviceShares`."""
 
-    def __init__(self, devices: Devices, at_once: Callable[[float], int], total: int | None = None) -> None:
+    def __init__(
+        self, devices: Devices, at_once: Callable[[float], int], total: int | None = None
+    ) -> None:
         """Initialize with ``devices``, those of a trial that has its GPU to itself.
 
         ``at_once(gpus)`` returns how many trials fit at once if each has ``gpus`` GPUs. ``total`` is the number of all
@@ -215,7 +225,9 @@ class Sharing:
         self._left = total
         self._trials: dict[int, _SharedTrial] = {}
         self._out: dict[int, float] = {}  # trials that workers have, and their shares
-        self._peaks: dict[str, float] = {}  # smallest of ended trials, by structure: others hold larger programs too
+        self._peaks: dict[
+            str, float
+        ] = {}  # smallest of ended trials, by structure: others hold larger programs too
         self._memory_bytes: float | None = None  # of one GPU
         self._epochs: deque[EpochsOnShare] = deque(maxlen=REMEMBERED)
         self._speeds: dict[int, Mapping[str, float]] = {}  # by trials per GPU
@@ -225,7 +237,9 @@ class Sharing:
         self._say: Callable[[str], None] = lambda text: None
         self._share_anew: Callable[[Mapping[int, float]], None] = lambda wanted: None
 
-    def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
+    def connect(
+        self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]
+    ) -> None:
         """Start announcing decisions with ``say`` and new shares with ``share``, after the log has been replayed."""
         self._say, self._share_anew = say, share
 
@@ -239,9 +253,13 @@ class Sharing:
 
         If the trial was sent a new share before, that message is withdrawn.
         """
-        share = self._out[trial] = self._compute_share(self._trials.setdefault(trial, _SharedTrial(params)))
+        share = self._out[trial] = self._compute_share(
+            self._trials.setdefault(trial, _SharedTrial(params))
+        )
         if trial in self._told:  # its new share is in effect, or impossible
-            self._announce_shares({number: wanted for number, wanted in self._told.items() if number != trial})
+            self._announce_shares(
+                {number: wanted for number, wanted in self._told.items() if number != trial}
+            )
         return replace(self._devices, gpus=share)
 
     def observe(self, change: Change) -> None:
@@ -249,7 +267,9 @@ class Sharing:
         match change:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
-                self._change_remaining(trial.reopened)  # 1 more if it had ended before; new trials count already
+                self._change_remaining(
+                    trial.reopened
+                )  # 1 more if it had ended before; new trials count already
             # with ``memo``, another sweep has trained the epoch, perhaps on other GPUs
             case Reported(trial, event) if event.memo is None and "gpus" in event.measures:
                 self._record_epoch(event, self._trials[trial.number])
@@ -314,7 +334,9 @@ class Sharing:
         is_warm = gpus in trial.seen or (event.epoch == 1 and measures.get("compile_s") == 0.0)
         if is_warm and event.examples_per_s:
             begun = event.time - event.time_s
-            epoch = EpochsOnShare(event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s)
+            epoch = EpochsOnShare(
+                event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s
+            )
             trial.begun = epoch = merge_epochs(trial.begun, epoch)
             if epoch.ended - epoch.begun >= LEAST_S:
                 trial.begun = None
@@ -333,7 +355,9 @@ class Sharing:
         found = dict(self._peaks)
         for trial in self._trials.values():
             if trial.peak_bytes:
-                found[trial.structure] = min(found.get(trial.structure, trial.peak_bytes), trial.peak_bytes)
+                found[trial.structure] = min(
+                    found.get(trial.structure, trial.peak_bytes), trial.peak_bytes
+                )
         return found
 
     def _decide(self) -> None:
@@ -348,15 +372,21 @@ class Sharing:
         if before.settled or self._memory_bytes is None or not peaks:
             return
         at_once = {trials: self._at_once(1 / trials) for trials in TRIALS}
-        enough = math.inf if self._left is None else self._left  # a level that is never full cannot be measured
+        enough = (
+            math.inf if self._left is None else self._left
+        )  # a level that is never full cannot be measured
         tried = {}
         for trials, count in at_once.items():
-            if trials <= now or count <= enough:  # also the levels up to now, which were measured before
+            if (
+                trials <= now or count <= enough
+            ):  # also the levels up to now, which were measured before
                 tried[trials] = count
         if now not in self._speeds and (found := measure_speeds(self._epochs, now, at_once[now])):
             self._speeds[now] = found
         # as many as the smallest structure allows: trials of larger ones get more than the decided share
-        most = max(count_fitting_trials(peak, self._compute_memory_shares()) for peak in peaks.values())
+        most = max(
+            count_fitting_trials(peak, self._compute_memory_shares()) for peak in peaks.values()
+        )
         levels = []
         for trials in list_levels_to_try(tried, most):
             levels.append(Level(trials, at_once[trials], self._speeds.get(trials, {})))
@@ -365,8 +395,12 @@ class Sharing:
             self._epochs.clear()  # the next speeds are measured from new epochs alone
             for trial in self._trials.values():
                 trial.begun = None
-            if self._decision.compared or self._decision.trials != now:  # else only one number is possible: no news
-                self._say(describe_decision(self._decision, max(peaks.values()), self._memory_bytes))
+            if (
+                self._decision.compared or self._decision.trials != now
+            ):  # else only one number is possible: no news
+                self._say(
+                    describe_decision(self._decision, max(peaks.values()), self._memory_bytes)
+                )
         if self._decision.trials != now:
             self._announce_shares(dict(self._list_changed_shares()))
 
@@ -421,7 +455,9 @@ def describe_decision(decision: Decision, peak_bytes: float, memory_bytes: float
     if decision.compared is None:
         return f"{_format_trials_per_gpu(decision.trials)} from now on: {peak}"
     before, after = decision.compared
-    told = f"{after.trials} trials per GPU were {decision.gain:.2f} times as fast as {before.trials}"
+    told = (
+        f"{after.trials} trials per GPU were {decision.gain:.2f} times as fast as {before.trials}"
+    )
     if not decision.settled:
         return f"{told}; {_format_trials_per_gpu(decision.trials)} from now on, {peak}"
     return f"{told}; it stays at {_format_trials_per_gpu(decision.trials)}, {peak}"

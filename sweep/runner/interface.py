@@ -30,7 +30,9 @@ class Options:
     profile: bool = False
     quiet: bool = False  # show no progress
     verbose: bool = False  # print where the output of Ray and TensorFlow goes
-    followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # further readers of the log
+    followers: Sequence[
+        Callable[[ResultsFolder], AbstractContextManager[object]]
+    ] = ()  # further readers of the log
     events: bool = False  # write events as lines of JSON instead of progress
     embedded: bool = False  # the process belongs to the user and must survive the sweep
 

@@ -57,7 +57,9 @@ class RateCurve:
         return self.diverged / 10
 
 
-def list_rising_rates(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES) -> list[float]:
+def list_rising_rates(
+    lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES
+) -> list[float]:
     """Return ``updates`` rates, two or more, from ``lowest`` to ``highest``, each larger by the same factor."""
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
@@ -101,7 +103,9 @@ def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateC
     for rate, loss in tried:
         if math.isfinite(loss):
             moving_mean = MEMORY * moving_mean + (1 - MEMORY) * loss
-            corrected = moving_mean / (1 - MEMORY ** (len(losses) + 1))  # corrects for the start at 0, which is no loss
+            corrected = moving_mean / (
+                1 - MEMORY ** (len(losses) + 1)
+            )  # corrects for the start at 0, which is no loss
             rates.append(rate)
             losses.append(loss)
             smoothed.append(corrected)
@@ -112,7 +116,14 @@ def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateC
         if not math.isfinite(loss) or corrected - lowest > limit:
             diverged = rate
             break
-    return RateCurve(params, tuple(rates), tuple(losses), tuple(smoothed), _find_steepest(rates, smoothed), diverged)
+    return RateCurve(
+        params,
+        tuple(rates),
+        tuple(losses),
+        tuple(smoothed),
+        _find_steepest(rates, smoothed),
+        diverged,
+    )
 
 
 def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
@@ -135,7 +146,9 @@ def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float |
     return rates[place] if slope < 0 else None
 
 
-def _measure_curve(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> RateCurve:
+def _measure_curve(
+    trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params
+) -> RateCurve:
     """Begin trial ``number`` with ``params`` and train it at rising rates until the loss diverges; return the curve.
 
     Raises TrainableError if the user's code fails.
@@ -143,7 +156,9 @@ def _measure_curve(trainable: Tries, spec: Spec, devices: Devices, number: int, 
     rates = list_rising_rates()
     with _raising_trainable_error():
         trainable.begin(Terms(spec).trial(number, dict(params), devices))
-        return compute_curve(_drop_rate(params), zip(rates, trainable.try_rates(rates), strict=False))
+        return compute_curve(
+            _drop_rate(params), zip(rates, trainable.try_rates(rates), strict=False)
+        )
 
 
 @contextmanager

@@ -40,7 +40,9 @@ class _TrialLocation:
     sweep: str
     trial: int
     length: int = 0  # epochs that it was meant to train
-    epochs: array[int] = field(default_factory=lambda: array("q"))  # byte offset of each epoch in the log
+    epochs: array[int] = field(
+        default_factory=lambda: array("q")
+    )  # byte offset of each epoch in the log
     end: int = 0
 
     def read_end(self) -> TrialEnded:
@@ -56,7 +58,9 @@ class _TrialLocation:
         ``end`` is the event that ended the trial.
         """
         kept = self.log.parent / (end.facts.checkpoint or "")
-        there = end.facts.checkpoint and kept.name in checkpoints.list_names(self.log.parent, self.trial)
+        there = end.facts.checkpoint and kept.name in checkpoints.list_names(
+            self.log.parent, self.trial
+        )
         return kept if there else None
 
 
@@ -73,7 +77,9 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
         if isinstance(event, EpochReported) and event.trial == parent and event.epoch <= epoch:
             source_of_epoch = event.memo or f"{folder.name}/{parent}"
             # ``driven_s`` is the time in the session that trained the epoch
-            epochs.append(structs.replace(event, trial=started.trial, memo=source_of_epoch, driven_s=None))
+            epochs.append(
+                structs.replace(event, trial=started.trial, memo=source_of_epoch, driven_s=None)
+            )
     try:
         if checkpoints.list_names(folder.path, started.trial):
             return ""
@@ -112,12 +118,17 @@ def _take_over_checkpoint(
         if is_last:
             raise
         return
-    if (manifest.epoch == len(epochs)) is not is_last:  # the last one is of the last epoch, and no other one is
+    if (
+        manifest.epoch == len(epochs)
+    ) is not is_last:  # the last one is of the last epoch, and no other one is
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranking_loss(taken[-1].metrics), reports=taken)
     checkpoints.begin_checkpoint(
-        checkpoints.get_trial_folder(folder.path, trial), known, partial(_copy_checkpoint_files, path), keep=1
+        checkpoints.get_trial_folder(folder.path, trial),
+        known,
+        partial(_copy_checkpoint_files, path),
+        keep=1,
     )()
 
 
@@ -147,7 +158,9 @@ class Memo:
         self._notice = notice
         self._working_folder = info.working_folder
         self._import_folders = info.import_folders or ()
-        self._entries: dict[_Key, list[_TrialLocation]] = {}  # trials that differ only in their number of epochs
+        self._entries: dict[
+            _Key, list[_TrialLocation]
+        ] = {}  # trials that differ only in their number of epochs
         self._unusable: set[Path] = set()  # checkpoints that could not be copied
         self._told: set[tuple[str, str]] = set()
         for other in others:
@@ -157,13 +170,21 @@ class Memo:
                     continue
                 if about.spec.get("minutes") is not None:
                     text = "their minutes ended them, and how far these lead depends on the machine"
-                    self._notify_once(other.name, "minutes", f"no results of {other.name} are reused: {text}")
+                    self._notify_once(
+                        other.name, "minutes", f"no results of {other.name} are reused: {text}"
+                    )
                     continue
-                if doubt := info.doubt:  # told only if there are results of the same code that could be used
-                    self._notify_once("", doubt, f"no results of earlier sweeps are reused: {doubt}")
+                if (
+                    doubt := info.doubt
+                ):  # told only if there are results of the same code that could be used
+                    self._notify_once(
+                        "", doubt, f"no results of earlier sweeps are reused: {doubt}"
+                    )
                     continue
                 if doubt := about.doubt:
-                    self._notify_once(other.name, doubt, f"no results of {other.name} are reused: {doubt}")
+                    self._notify_once(
+                        other.name, doubt, f"no results of {other.name} are reused: {doubt}"
+                    )
                     continue
                 self._index(other, about, comparable=about.objectives[:1] == info.objectives[:1])
             except StoreError as error:
@@ -179,10 +200,15 @@ class Memo:
             epochs: number of epochs that the trial is to train.
             done: number of epochs that the trial already has; a shorter result must have more.
         """
-        hindrances: list[tuple[_TrialLocation, str]] = []  # reasons not to continue, of the longest shorter trial first
+        hindrances: list[
+            tuple[_TrialLocation, str]
+        ] = []  # reasons not to continue, of the longest shorter trial first
         entries = self._entries.get(_make_memo_key(started, self._folds), [])
         # first those of the same length, then shorter ones, the longest first, then longer ones, which only explain
-        for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
+        for entry in sorted(
+            entries,
+            key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length),
+        ):
             if entry.length != epochs and done and not done < entry.length < epochs:
                 continue  # a trial that has begun gains only by a shorter result with more epochs than it has
             try:
@@ -190,29 +216,45 @@ class Memo:
                 if end.facts.data is None:
                     says = "set Facts(data=...) in a trainable, or train.data = ... for a function train"
                     text = f"their training data is unknown; {says}"
-                    self._notify_once(entry.sweep, "data", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(
+                        entry.sweep, "data", f"trials of {entry.sweep} are not reused: {text}"
+                    )
                     continue
                 if not end.facts.reproducible:
                     text = "its workers train asynchronously, so its results are not reproducible"
-                    self._notify_once(entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(
+                        entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}"
+                    )
                     continue
                 if end.facts.other_code:
                     text = f"their code ({', '.join(end.facts.other_code)}) was changed while the sweep ran"
-                    self._notify_once(entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(
+                        entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}"
+                    )
                     continue
-                if changed := inputs.find_hindrance(end.facts.inputs, self._working_folder, self._import_folders):
-                    self._notify_once(entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}")
+                if changed := inputs.find_hindrance(
+                    end.facts.inputs, self._working_folder, self._import_folders
+                ):
+                    self._notify_once(
+                        entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}"
+                    )
                     continue
                 hindrance = self._find_hindrance(entry, end, started.params, epochs)
                 if hindrance is None:
-                    return self._make_answer(started.trial, entry, end, whole=entry.length == epochs)
+                    return self._make_answer(
+                        started.trial, entry, end, whole=entry.length == epochs
+                    )
                 hindrances.append((entry, hindrance))
             except StoreError as error:  # the sweep has been deleted since
-                self._notify_once(entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}")
+                self._notify_once(
+                    entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}"
+                )
         for entry, hindrance in hindrances[:1]:
             but = f"trials of {entry.sweep} that differ only in their number of epochs ({entry.length})"
             self._notify_once(
-                entry.sweep, hindrance, f"{but} cannot be continued to {epochs} and are trained again: {hindrance}"
+                entry.sweep,
+                hindrance,
+                f"{but} cannot be continued to {epochs} and are trained again: {hindrance}",
             )
         return None
 
@@ -228,9 +270,18 @@ class Memo:
             return None
         try:
             # the path is FOLDER/checkpoints/TRIAL/epoch-N
-            kept = checkpoints.fetch_checkpoints(source.parent.parent.parent, int(source.parent.name))
+            kept = checkpoints.fetch_checkpoints(
+                source.parent.parent.parent, int(source.parent.name)
+            )
             for path in sorted({*kept, source}):
-                _take_over_checkpoint(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
+                _take_over_checkpoint(
+                    self._folder,
+                    self._objective,
+                    path,
+                    answer.epochs,
+                    trial,
+                    is_last=path == source,
+                )
             checkpoints.upload(self._folder.path, trial)
             return checkpoints.find_epoch_checkpoint(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:
@@ -242,7 +293,9 @@ class Memo:
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
 
-    def _find_hindrance(self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int) -> str | None:
+    def _find_hindrance(
+        self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int
+    ) -> str | None:
         """Return why a result with another number of epochs cannot be continued to ``epochs``; None if it can be used.
 
         ``end`` is the end of the earlier trial. A result of as many epochs can always be used.
@@ -250,7 +303,9 @@ class Memo:
         if entry.length == epochs:
             return None
         if entry.length > epochs:
-            return "they went on after that epoch, and a schedule may depend on the number of epochs"
+            return (
+                "they went on after that epoch, and a schedule may depend on the number of epochs"
+            )
         if len(entry.epochs) < entry.length:  # completed all the same, as by `training.patience`
             return "they ended early"
         if not end.facts.extends:
@@ -262,7 +317,9 @@ class Memo:
             return "their checkpoints were deleted; a sweep keeps only those of its best trials (checkpoint.trials)"
         return None
 
-    def _make_answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
+    def _make_answer(
+        self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool
+    ) -> Answer:
         """Read a trial's epochs from its log; return them as the result of trial number ``trial`` of this sweep.
 
         ``whole`` says whether they are all epochs of that trial. Raises `StoreError` if the log cannot be read.
@@ -271,9 +328,13 @@ class Memo:
         epochs = []
         for epoch in store_log.read_at(entry.log, entry.epochs):
             if isinstance(epoch, EpochReported):
-                epochs.append(structs.replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None))
+                epochs.append(
+                    structs.replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None)
+                )
         # this sweep has spent no time on it, and `hand_over` has yet to copy the checkpoint
-        facts = structs.replace(end.facts, started=None, lived_s=None, train_s=0.0, overhead_s={}, checkpoint=None)
+        facts = structs.replace(
+            end.facts, started=None, lived_s=None, train_s=0.0, overhead_s={}, checkpoint=None
+        )
         return Answer(source, tuple(epochs), facts, entry.checkpoint(end), whole)
 
     def _notify_once(self, sweep: str, reason: str, text: str) -> None:
@@ -294,18 +355,26 @@ class Memo:
         for change, end in ledger.follow(folder.log):
             start, begun = end, start  # an event begins where the one before it ends
             match change:
-                case Started(trial) if trial.start.parent is None:  # a copy began with other parameters
+                case Started(trial) if (
+                    trial.start.parent is None
+                ):  # a copy began with other parameters
                     entries[trial.number] = _TrialLocation(folder.log, folder.name, trial.number)
                 case Reported(trial) if trial.number in entries:
                     entries[trial.number].epochs.append(begun)
-                case Ended(trial, last) if trial.status in WHOLE and trial.number in entries and not last.at_target:
+                case Ended(trial, last) if (
+                    trial.status in WHOLE and trial.number in entries and not last.at_target
+                ):
                     entry = entries.pop(trial.number)
                     judged = trial.params.get("lr_schedule") == "plateau"
-                    whole = trial.reported == trial.epoch  # false if a repair of the log dropped some epochs
+                    whole = (
+                        trial.reported == trial.epoch
+                    )  # false if a repair of the log dropped some epochs
                     if whole and isinstance(info.epochs, int) and (comparable or not judged):
                         entry.end = begun
                         entry.length = trial_epochs(trial.params, info.epochs)
-                        self._entries.setdefault(_make_memo_key(trial.start, info.folds), []).append(entry)
+                        self._entries.setdefault(
+                            _make_memo_key(trial.start, info.folds), []
+                        ).append(entry)
                 case _:
                     pass
 

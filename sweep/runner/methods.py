@@ -68,8 +68,13 @@ class PlannedPoints:
         if number in self._planned:
             return self._planned[number]
         before = 0
-        if self.inner.foresees:  # its suggestions are moved back by what was added, so that none is left out
-            before = sum(trial < number and key(self._planned[trial]) in self._added for trial in self._planned)
+        if (
+            self.inner.foresees
+        ):  # its suggestions are moved back by what was added, so that none is left out
+            before = sum(
+                trial < number and key(self._planned[trial]) in self._added
+                for trial in self._planned
+            )
         return self.inner.suggest(number - before)
 
     def observe(self, event: Event) -> None:
@@ -115,7 +120,9 @@ class PlannedPoints:
 
     def _plan_next(self, points: Iterable[Params]) -> None:
         """Plan ``points``, in order, for the next trials that have not started and have no planned configuration."""
-        free = (trial for trial in count() if trial not in self._started and trial not in self._planned)
+        free = (
+            trial for trial in count() if trial not in self._started and trial not in self._planned
+        )
         for trial, point in zip(free, list(points), strict=False):  # ``free`` never ends
             self._planned[trial] = point
 
@@ -138,7 +145,14 @@ def complete_starting_points(space: Space, starts: Sequence[Params], seed: int) 
     return complete_starts(space, starts, draw_point)
 
 
-_WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)
+_WORST_FIRST = (
+    Status.DIVERGED,
+    Status.OOM,
+    Status.INFEASIBLE,
+    Status.PRUNED,
+    Status.COMPLETED,
+    Status.FAILED,
+)
 
 
 Observed: TypeAlias = "list[Event] | tuple[Params, ...] | Space"
@@ -178,7 +192,9 @@ class Repeated:
     again.
     """
 
-    def __init__(self, inner: Searcher, repeats: Numbering | int, make: Callable[[], Searcher] | None = None) -> None:
+    def __init__(
+        self, inner: Searcher, repeats: Numbering | int, make: Callable[[], Searcher] | None = None
+    ) -> None:
         """Initialize with ``inner``, the searcher that suggests the configurations.
 
         Arguments:
@@ -190,8 +206,12 @@ class Repeated:
         self._numbering = Numbering(trials_each=repeats) if isinstance(repeats, int) else repeats
         self._ledger = Ledger()
         self._members: dict[int, list[TrialState]] = {}  # trials of each configuration
-        self._results: dict[int, _Result] = {}  # what the inner searcher has observed of each configuration
-        self._history: list[Observed] = []  # all that the inner searcher has observed; empty without ``make``
+        self._results: dict[
+            int, _Result
+        ] = {}  # what the inner searcher has observed of each configuration
+        self._history: list[
+            Observed
+        ] = []  # all that the inner searcher has observed; empty without ``make``
 
     @property
     def inner(self) -> Searcher:
@@ -201,7 +221,9 @@ class Repeated:
         """
         if self._inner is None:
             if self._make is None:
-                raise TypeError("this searcher was made without a way to make its inner searcher again")
+                raise TypeError(
+                    "this searcher was made without a way to make its inner searcher again"
+                )
             self._inner = self._make()
             for entry in self._history:
                 _let_observe(entry, self._inner)
@@ -245,12 +267,18 @@ class Repeated:
         The inner searcher observes the configurations that are complete only with the new number. Call it only if
         `can_change_numbering`.
         """
-        were_whole = {configuration for configuration in self._members if self._is_whole(configuration)}
+        were_whole = {
+            configuration for configuration in self._members if self._is_whole(configuration)
+        }
         self._numbering = numbering
         for configuration, trials in self._members.items():
             end = trials[-1].end
             # whole only because fewer trials are asked for now; the results of the others are observed already
-            if configuration not in were_whole and self._is_whole(configuration) and end is not None:
+            if (
+                configuration not in were_whole
+                and self._is_whole(configuration)
+                and end is not None
+            ):
                 self._observe_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
@@ -314,7 +342,9 @@ class Repeated:
         if self._inner is not None:
             _let_observe(entry, self._inner)
 
-    def _replace_result(self, configuration: int, trials: Sequence[TrialState], end: TrialEnded) -> None:
+    def _replace_result(
+        self, configuration: int, trials: Sequence[TrialState], end: TrialEnded
+    ) -> None:
         """Replace a configuration's result in the history by the means over ``trials``, which are more than before.
 
         ``end`` is the last event of the trials. A searcher that learns is made again at its next use, and observes the
@@ -323,7 +353,9 @@ class Repeated:
         events = list(_summarize_repeats(configuration, trials, end, 0))
         first, *others = self._results[configuration].places
         for place in others:
-            self._history[place] = []  # emptied, not removed: the other results know their places by index
+            self._history[
+                place
+            ] = []  # emptied, not removed: the other results know their places by index
         self._history[first] = events
         self._results[configuration] = _Result(places=[first])
         self._results[configuration].record(trials, events)
@@ -362,7 +394,9 @@ def _summarize_repeats(
     for epoch in sorted(common):
         if epoch > after:
             metrics = _average_metrics([trial.epochs[epoch] for trial in counted])
-            yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
+            yield EpochReported(
+                trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0
+            )
     if any(trial.paused for trial in trials):
         yield structs.replace(last, trial=configuration, status=Status.INTERRUPTED, waits=True)
         return
@@ -408,11 +442,17 @@ def build_searcher(
 
 
 def _build_without_repeats(
-    method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
+    method: str | Factory,
+    space: Space,
+    objectives: tuple[Objective, ...],
+    seed: int,
+    start_with: Sequence[Params],
 ) -> Searcher:
     """Return a searcher that suggests each configuration once; see `build_searcher`, also for errors."""
     if not isinstance(method, str):
-        return PlannedPoints(method(space, objectives, seed), complete_starting_points(space, start_with, seed))
+        return PlannedPoints(
+            method(space, objectives, seed), complete_starting_points(space, start_with, seed)
+        )
     used = METHODS.get(method)
     if used is None or not used.is_standalone:
         known = []
@@ -425,9 +465,13 @@ def _build_without_repeats(
         for one in STANDALONE:
             if one.learns and one.several_objectives:
                 others.append(one.name)
-        raise InputError.one("method", f"{used.name} optimizes one objective only", f"method: {', or '.join(others)}")
+        raise InputError.one(
+            "method", f"{used.name} optimizes one objective only", f"method: {', or '.join(others)}"
+        )
     make_searcher = used.load_searcher()
-    if used.learns:  # such a method takes no starting points, so they are suggested before it is asked
+    if (
+        used.learns
+    ):  # such a method takes no starting points, so they are suggested before it is asked
         inner: Searcher = make_searcher(space, objectives, seed)
         return PlannedPoints(inner, complete_starting_points(space, start_with, seed))
     if used.enumerates:
@@ -469,12 +513,16 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) 
     if spec.population is not None:
         first = complete_starting_points(spec.space, spec.start_with, spec.seed)
         make_population = spec.search_method.load_searcher()
-        population: Searcher = make_population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
+        population: Searcher = make_population(
+            spec.space, spec.objectives[0], spec.seed, spec.population, first
+        )
         return population
     method: str | Factory = spec.method
     if ":" in spec.method:
         contract = "sweep.searchers.Searcher"
-        own = load_extension(spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract)
+        own = load_extension(
+            spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract
+        )
         method = _wrap_factory("method", spec.method, own)
     return build_searcher(method, spec.space, spec.objectives, spec.seed, repeats, spec.start_with)
 
@@ -487,7 +535,9 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
         contract = "sweep.schedulers.Scheduler"
-        found = load_extension(rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract)
+        found = load_extension(
+            rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract
+        )
         own = _wrap_factory("early_terminate", rule.target, found)
     return build_scheduler(rule, spec.objectives[0], spec.length, own)
 
@@ -561,7 +611,9 @@ def learn_warm_start(
         else:
             folder = ResultsFolder(Path(path))
         log = folder.log
-        if log_bytes and not log.exists():  # with 0, the earlier sweep had no log yet when this one began
+        if (
+            log_bytes and not log.exists()
+        ):  # with 0, the earlier sweep had no log yet when this one began
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
         with ledger.naming(log):
             events = _read_first_events(log, log_bytes)

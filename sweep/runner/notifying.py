@@ -74,14 +74,18 @@ def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
 class Notifier(Follower):
     """Follower of a log that sends notices: one thread reads the log, and another for each receiver sends."""
 
-    def __init__(self, spec: Spec, folder: ResultsFolder, *, is_confirmed_next: bool = False) -> None:
+    def __init__(
+        self, spec: Spec, folder: ResultsFolder, *, is_confirmed_next: bool = False
+    ) -> None:
         self._folder = folder
         self._watch = NoticeWatch(Outline.of(spec), is_confirmed_next=is_confirmed_next)
         self._offset = 0
         self._skip_bytes = folder.log.stat().st_size if folder.log.exists() else 0
         self._receivers = [Receiver(receiver) for receiver in spec.notify]
         self._asks_for_verdict = any("verdict" in receiver.kinds for receiver in spec.notify)
-        super().__init__("notices", PERIOD_S)  # last, because it starts the thread that calls `update`
+        super().__init__(
+            "notices", PERIOD_S
+        )  # last, because it starts the thread that calls `update`
 
     def update(self) -> None:
         """Read the new events of the log, and queue the notices that follow from them for the receivers.
@@ -97,7 +101,9 @@ class Notifier(Follower):
                 self._watch.skip(event)
             else:
                 new.append(event)
-        for notice in self._watch.observe(new, self._has_verdict if self._asks_for_verdict else None):
+        for notice in self._watch.observe(
+            new, self._has_verdict if self._asks_for_verdict else None
+        ):
             for receiver in self._receivers:
                 receiver.put(notice)
 
@@ -128,7 +134,9 @@ class Receiver:
         self._send = make_sender(asked)
         self._name = describe_receiver(asked)
         self._queue: queue.Queue[Notice | None] = queue.Queue(MOST_WAITING)
-        self._thread = threading.Thread(target=self._work, name=f"sweep notify {self._name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name=f"sweep notify {self._name}", daemon=True
+        )
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
@@ -192,7 +200,9 @@ def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> S
         return partial(_post_notice, asked.webhook, headers)
     if asked.slack is not None:
         return partial(_post_to_slack, environment.get(asked.slack, ""))
-    return partial(_send_mail, asked, environment.get(asked.password or "", ""))  # the only kind that is left
+    return partial(
+        _send_mail, asked, environment.get(asked.password or "", "")
+    )  # the only kind that is left
 
 
 def _log(text: str) -> None:
@@ -243,7 +253,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
     """Send a POST request with JSON. Raises an exception for a redirect, a server's error, or after `TIMEOUT_S`."""
-    request = urllib.request.Request(url, content, {"Content-Type": "application/json", **headers}, method="POST")
+    request = urllib.request.Request(
+        url, content, {"Content-Type": "application/json", **headers}, method="POST"
+    )
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
         answer.read(1)
 

@@ -27,7 +27,9 @@ from sweep.spec import Spec
 from sweep.store import sweep_info
 
 LOOKED_AT = 200  # configurations whose values a plan shows as histograms
-LOOKED_AT_THIN = 20  # fewer if hardly any draw meets the constraints, as finding each then takes a while
+LOOKED_AT_THIN = (
+    20  # fewer if hardly any draw meets the constraints, as finding each then takes a while
+)
 THIN = 0.01
 MOST_GRID = 10_000
 ENDLESS = 50  # number of configurations priced for a sweep without an end
@@ -40,9 +42,13 @@ class Plan:
     spec: Spec
     devices: Devices
     trials: int | None  # None: bounded by time or epochs alone, or unbounded
-    lengths: tuple[int, int]  # epochs, or hundredths of minutes, of the shortest and of the longest trial
+    lengths: tuple[
+        int, int
+    ]  # epochs, or hundredths of minutes, of the shortest and of the longest trial
     epochs: int | None  # of all trials, at most; None if not known exactly
-    concurrent: int | None  # trials at once on this machine or a cluster; None if not even one trial fits
+    concurrent: (
+        int | None
+    )  # trials at once on this machine or a cluster; None if not even one trial fits
     on_cluster: bool
     sample: tuple[Params, ...]
     rungs: tuple[pricing.ExpectedRung, ...]
@@ -51,7 +57,9 @@ class Plan:
     looked_at: str  # describes the configurations in the histograms
     timing: pricing.Timing | None
     price: pricing.Price
-    confirming: pricing.Confirming | None  # cost of the confirmation, which is not part of the price
+    confirming: (
+        pricing.Confirming | None
+    )  # cost of the confirmation, which is not part of the price
     allowed: float | None  # share of random points that meet the constraints; None if not estimated
     choosing_s: float  # seconds to choose each configuration of the sample
     telling: Detectable
@@ -74,8 +82,12 @@ class Plan:
 class Basis:
     """What a plan needs besides the sweep file."""
 
-    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None  # times the first configurations
-    learn: Callable[[Searcher], None] = lambda searcher: None  # called with the searcher before it suggests anything
+    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: (
+        None
+    )  # times the first configurations
+    learn: Callable[[Searcher], None] = lambda searcher: (
+        None
+    )  # called with the searcher before it suggests anything
     folders: Sequence[Path] = ()  # searched for the user's own searcher or scheduler
     known: Known | None = None  # the metric's noise in an earlier sweep
     room: int | None = None  # trials at once on a cluster; None: on this machine
@@ -91,7 +103,9 @@ def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | 
     if room is None:
         share = spec.resources.devices(simulated_gpus)
         gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
-        room = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus).fits(cpus(), gpus)
+        room = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus).fits(
+            cpus(), gpus
+        )
     if spec.resources.max_concurrent == "auto":
         return room
     return min(room, spec.resources.max_concurrent)
@@ -110,7 +124,9 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     searcher = methods.searcher(spec, basis.folders)
     basis.learn(searcher)
     began = time.monotonic()
-    first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))  # None: without a limit
+    first = tuple(
+        _iterate_suggestions(searcher, min(sample, configurations or sample))
+    )  # None: without a limit
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
     feasible_share = _estimate_feasible_share(spec)
     is_thin = feasible_share is not None and feasible_share < THIN
@@ -126,7 +142,9 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
         spec,
         basis.folders,
         max(lengths),
-        trials_priced if alike else None,  # with several lengths, there is no telling how many reach a rung
+        trials_priced
+        if alike
+        else None,  # with several lengths, there is no telling how many reach a rung
         max(concurrent, 1),
         _find_epoch_s(spec, timing),
     )
@@ -165,7 +183,9 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
         allowed=feasible_share,
         choosing_s=choosing_s,
         telling=detectable(spec, configurations, basis.known, confirming),
-        offers=tuple(pricing.list_offers(spec, trials_priced, epochs_per_trial, timing, basis.machines)),
+        offers=tuple(
+            pricing.list_offers(spec, trials_priced, epochs_per_trial, timing, basis.machines)
+        ),
     )
 
 
@@ -180,9 +200,10 @@ def _estimate_feasible_share(spec: Spec) -> float | None:
 
 
 def _find_epoch_s(spec: Spec, measured: pricing.Timing | None) -> float | None:
-    """Return the seconds of an epoch; None if they are not known.
+    """Return the seconds of an epoch or, if trials end by `minutes`, of a unit of `Spec.length`; None if not known.
 
-    If the sweep file has ``minutes``, return those of a unit of `Spec.length` (see `pricing.time_units`) instead.
+    A unit is a hundredth of the minutes or, if the epochs are limited too, an epoch; its seconds are known even if
+    ``measured`` is None.
     """
     if spec.minutes is not None:
         return pricing.time_units(spec, measured).epoch_s
@@ -223,10 +244,14 @@ def rehearse_course(
     def method(number: int) -> tuple[Searcher, Sequence[Landscape]]:
         # another seed and another landscape for each rehearsal, since their results are averaged
         searcher = methods.searcher(replace(rehearsed, seed=number), folders, spec.trials_each)
-        return searcher, [Landscape(spec.space, f"{number} {metric.name}") for metric in spec.metrics]
+        return searcher, [
+            Landscape(spec.space, f"{number} {metric.name}") for metric in spec.metrics
+        ]
 
     objective = rehearsed.objectives[0]
-    own = isinstance(spec.early_terminate, Own)  # may look at every epoch, and fail where built-in rules cannot
+    own = isinstance(
+        spec.early_terminate, Own
+    )  # may look at every epoch, and fail where built-in rules cannot
     used = spec.search_method
     if used.learns and not used.is_own:  # a user's own method may be slow
         learning = method
@@ -235,12 +260,23 @@ def rehearse_course(
 
     def rehearse(epoch_s: float) -> pricing.Course:
         return pricing.rehearse_scheduler(
-            build, objective, epochs, trials, whole=own, method=learning, workers=workers, epoch_s=epoch_s
+            build,
+            objective,
+            epochs,
+            trials,
+            whole=own,
+            method=learning,
+            workers=workers,
+            epoch_s=epoch_s,
         )
 
     def expect_all_epochs(*, lacks_times: bool) -> pricing.Course:
-        rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs  # without trials, none is rehearsed
-        return pricing.Course(rungs, trials and float(trials * epochs), lacks_times)  # None without ``trials``
+        rungs = pricing.rehearse_scheduler(
+            build, objective, epochs, None
+        ).rungs  # without trials, none is rehearsed
+        return pricing.Course(
+            rungs, trials and float(trials * epochs), lacks_times
+        )  # None without ``trials``
 
     if not own:
         return rehearse(epoch_s or SHORT_EPOCH_S)
@@ -290,7 +326,9 @@ def _sample_configurations(
         points = _iterate_suggestions(random_search(spec.space, spec.seed), enough)
     else:
         draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
-        points = (point for draw in draws if (point := spec.space.complete_if_feasible(draw)) is not None)
+        points = (
+            point for draw in draws if (point := spec.space.complete_if_feasible(draw)) is not None
+        )
     seen = list(islice(points, enough))
     return f"{len(seen)} draws of the space", seen or list(_iterate_suggestions(searcher, 1))
 
@@ -387,7 +425,13 @@ def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
         inner_edges.append(scaled[0] + (scaled[1] - scaled[0]) * step / BINS)
     if log:
         inner_edges = [math.exp(edge) for edge in inner_edges]
-    edges = [low, *inner_edges, high]  # the ends as they are, without rounding, so that both numbers are in a bin
+    edges = [
+        low,
+        *inner_edges,
+        high,
+    ]  # the ends as they are, without rounding, so that both numbers are in a bin
     for index, (left, right) in enumerate(pairwise(edges)):
         last = index == BINS - 1
-        yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))
+        yield Bin(
+            left, right, sum(left <= number and (number < right or last) for number in numbers)
+        )

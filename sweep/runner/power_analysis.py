@@ -11,7 +11,12 @@ from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.runner.pricing import Confirming
 from sweep.spec import Spec
-from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread, count_seeds_needed
+from sweep.statistics.power import (
+    LEAST,
+    compute_detectable_difference,
+    compute_spread,
+    count_seeds_needed,
+)
 from sweep.statistics.racing import FIRST_SEEDS, compute_race_level
 from sweep.store.folder import ResultsFolder, list_begun_sweeps
 
@@ -26,7 +31,9 @@ class Known:
     level: float  # mean of the metric over the trials of its best configuration
     spread: float | None  # standard deviation over seeds, pooled over configurations
     examples: int  # validation examples; 0 if not counted
-    loss_deviation: float | None = None  # of the validation loss over examples, for that configuration
+    loss_deviation: float | None = (
+        None  # of the validation loss over examples, for that configuration
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +44,21 @@ class Detectable:
     seeds: int  # trainings of each configuration
     needed: int  # fewest seeds that can distinguish so many configurations
     confirmed: bool  # only finalists are compared, by fresh seeds
-    by_seeds: float | None  # difference detected about half the time; None with too few seeds or an unknown spread
+    by_seeds: (
+        float | None
+    )  # difference detected about half the time; None with too few seeds or an unknown spread
     examples: ranking.SamplingError | None
-    examples_needed: int | None  # examples needed to detect the difference that seeds can, if there are fewer
+    examples_needed: (
+        int | None
+    )  # examples needed to detect the difference that seeds can, if there are fewer
     known: Known | None
 
 
 def detectable(
-    spec: Spec, configurations: int | None, known: Known | None, confirming: Confirming | None = None
+    spec: Spec,
+    configurations: int | None,
+    known: Known | None,
+    confirming: Confirming | None = None,
 ) -> Detectable:
     """Return the smallest differences of the first metric that a sweep can tell from noise.
 
@@ -60,7 +74,9 @@ def detectable(
         needed = LEAST
     else:  # each pair is compared by a p-value of its own, which is adjusted for the number of pairs
         needed = count_seeds_needed(count * (count - 1) // 2)
-    if spec.confirm is not None and count > 1:  # then only finalists are compared, by a test of the race
+    if (
+        spec.confirm is not None and count > 1
+    ):  # then only finalists are compared, by a test of the race
         configurations = count = min(spec.confirm.finalists, count)
         seeds = spec.confirm.seeds
         needed = FIRST_SEEDS
@@ -70,19 +86,32 @@ def detectable(
             count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
-        compute_difference = compute_detectable_difference if spec.confirm is None else _compute_race_difference
+        compute_difference = (
+            compute_detectable_difference if spec.confirm is None else _compute_race_difference
+        )
         by_seeds = compute_difference(known.spread, seeds, count)
     examples = needed_examples = None
     if spec.metrics:
         metric = spec.metrics[0].name
     else:
-        metric = ""  # not used: without a metric, no earlier sweep is known (`find_earlier_results`)
+        metric = (
+            ""  # not used: without a metric, no earlier sweep is known (`find_earlier_results`)
+        )
     if known is not None:
-        examples = ranking.compute_sampling_error(metric, known.level, known.examples, known.loss_deviation)
+        examples = ranking.compute_sampling_error(
+            metric, known.level, known.examples, known.loss_deviation
+        )
         if examples and by_seeds and by_seeds < examples.difference:
             needed_examples = ranking.count_needed_examples(by_seeds, examples.deviation)
     return Detectable(
-        configurations, seeds, needed, spec.confirm is not None, by_seeds, examples, needed_examples, known
+        configurations,
+        seeds,
+        needed,
+        spec.confirm is not None,
+        by_seeds,
+        examples,
+        needed_examples,
+        known,
     )
 
 
@@ -122,10 +151,14 @@ def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
     ranked = ranking.rank([analysis.make_sweep(folder, read)])
     if not ranked.best:
         return None
-    spread = compute_spread(row.scores[0].values for row in ranked.rows if row.completed and row.scores)
+    spread = compute_spread(
+        row.scores[0].values for row in ranked.rows if row.completed and row.scores
+    )
     best = ranked.best[0]
     loss_deviation = ranking.read_deviation(read, {trial.trial for trial in best.trials})
-    return Known(folder.name, best.scores[0].mean, spread, ranking.count_examples(read), loss_deviation)
+    return Known(
+        folder.name, best.scores[0].mean, spread, ranking.count_examples(read), loss_deviation
+    )
 
 
 def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float:

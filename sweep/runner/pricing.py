@@ -111,7 +111,8 @@ def rehearse_scheduler(
     decisions = build().decision_epochs(epochs)
     if trials is None or not decisions:  # nothing to count, or no trial is ever stopped
         return Course(
-            tuple(ExpectedRung(epoch, None) for epoch in decisions), None if trials is None else trials * epochs
+            tuple(ExpectedRung(epoch, None) for epoch in decisions),
+            None if trials is None else trials * epochs,
         )
     if whole:
         reported = tuple(range(1, epochs + 1))
@@ -132,7 +133,9 @@ def rehearse_scheduler(
         workers=min(workers, tried),
         epoch_s=epoch_s,
     )
-    numbers = random.Random(0)  # of all rehearsals; the seed is fixed, so that a plan is always the same
+    numbers = random.Random(
+        0
+    )  # of all rehearsals; the seed is fixed, so that a plan is always the same
     reached = Counter[int]()
     begun = 0  # fewer than ``tried`` times ``rehearsals`` if the space has no more configurations
     for number in range(rehearsals):
@@ -143,11 +146,14 @@ def rehearse_scheduler(
     lengths = zip(reported, (0, *reported), strict=False)  # each report with the one before it
     trained = sum((epoch - before) * reached[epoch] for epoch, before in lengths)
     return Course(
-        tuple(ExpectedRung(epoch, reached[epoch] * trials / begun) for epoch in decisions), trained * trials / begun
+        tuple(ExpectedRung(epoch, reached[epoch] * trials / begun) for epoch in decisions),
+        trained * trials / begun,
     )
 
 
-def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:
+def confirming(
+    spec: Spec, configurations: int | None, epochs: float | None, longest: int
+) -> Confirming | None:
     """Return the largest possible cost of the confirmation; None if the sweep file has no ``confirm``.
 
     Finalists are dropped until the budget allows enough seeds for each.
@@ -178,7 +184,9 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
     return Confirming(racers, seeds, racers * seeds * (spec.folds or 1), racers * seeds * each)
 
 
-def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:
+def price(
+    spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int
+) -> Price:
     """Return the expected cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget.
 
     ``concurrent`` is the number of trials at once, at least 1. Without ``timing``, the hours are None, and budgets of
@@ -201,7 +209,9 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
     seconds, at_once = math.inf, float(concurrent)
     if trials_left is not None:
         at_once = max(min(concurrent, trials_left), 1)
-        seconds = timing.start_s + max(trials_left * each_s / at_once, each_s)  # a whole trial at least
+        seconds = timing.start_s + max(
+            trials_left * each_s / at_once, each_s
+        )  # a whole trial at least
     # budgets as seconds of the sweep; those of GPU hours and money are spent by all concurrent trials together
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
@@ -238,7 +248,9 @@ def time_units(spec: Spec, measured: Timing | None) -> Timing:
     return Timing(unit_s, measured.trial_s, measured.start_s, measured.source)
 
 
-def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timing | None, concurrent: int) -> Price:
+def price_units(
+    spec: Spec, trials: int | None, per_trial: float, measured: Timing | None, concurrent: int
+) -> Price:
     """Return the expected cost of trials that end after `minutes`, as `price` does for trials that end after epochs.
 
     ``per_trial`` is in the units of `Spec.length`, and ``measured`` has the seconds of epochs. The epochs of the result
@@ -247,7 +259,9 @@ def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timi
     timing = time_units(spec, measured)
     epochs = None
     if measured is not None and spec.budget.epochs is not None:
-        epochs = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)  # the budget in units
+        epochs = max(
+            round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1
+        )  # the budget in units
     in_units = replace(spec, budget=spec.budget.model_copy(update={"epochs": epochs}))
     found = price(in_units, trials, per_trial, timing, concurrent)
     if measured is None or found.trained_s is None:
@@ -288,7 +302,11 @@ class Offer:
 
 
 def list_offers(
-    spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, machines: Sequence[Machine]
+    spec: Spec,
+    trials: int | None,
+    per_trial: float,
+    timing: Timing | None,
+    machines: Sequence[Machine],
 ) -> list[Offer]:
     """Return the expected hours and cost of a sweep on each machine, all of whose GPUs are paid for all the time.
 
@@ -323,7 +341,9 @@ def find_earlier_times(
     Only sweeps with the same number of simulated GPUs are considered, and only epochs whose ``steps_per_epoch`` occurs
     in ``sample``. Damaged sweeps are skipped.
     """
-    lengths = [params.get(EPOCH_LENGTH) for params in sample]  # with other lengths, epochs take other times
+    lengths = [
+        params.get(EPOCH_LENGTH) for params in sample
+    ]  # with other lengths, epochs take other times
     for folder in list_begun_sweeps(results):
         try:
             info = folder.read_info()
@@ -341,7 +361,9 @@ MEASURED_EVENTS = 3_000
 """Events of a log after which `measure_sweep` has read enough, once a trial has ended."""
 
 
-def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None = None) -> Timing | None:
+def measure_sweep(
+    folder: ResultsFolder, lengths: Sequence[Value | None] | None = None
+) -> Timing | None:
     """Return the median seconds of an epoch and of a trial besides its epochs; None if no epoch is used.
 
     The log is read up to the first end of a trial after `MEASURED_EVENTS` events. The start of a worker is the largest
@@ -353,11 +375,17 @@ def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None 
         events.append(event)
         if len(events) >= MEASURED_EVENTS and isinstance(event, TrialEnded):
             break
-    length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}
+    length = {
+        event.trial: event.params.get(EPOCH_LENGTH)
+        for event in events
+        if isinstance(event, TrialStarted)
+    }
     epochs = []
     overheads = {}
     for event in events:
-        if isinstance(event, EpochReported) and (lengths is None or length.get(event.trial) in lengths):
+        if isinstance(event, EpochReported) and (
+            lengths is None or length.get(event.trial) in lengths
+        ):
             epochs.append(event.time_s)
         if isinstance(event, TrialEnded) and event.facts.overhead_s:
             overheads[event.trial] = sum(event.facts.overhead_s.values())
@@ -393,9 +421,13 @@ def measure_epoch_times(
         end_trial(trainable)
     except Exception as error:
         raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
-    first_s = max(spent[0][0], 0.0)  # not below 0, since the epochs count with the time of the last of their phase
+    first_s = max(
+        spent[0][0], 0.0
+    )  # not below 0, since the epochs count with the time of the last of their phase
     trial_s = max(spent[-1][0], 0.0)
-    return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
+    return Timing(
+        median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now"
+    )
 
 
 def _train_epochs(trainable: Trainable, most: int) -> list[EpochReported]:

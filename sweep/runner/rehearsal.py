@@ -15,7 +15,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.events import PAUSES, EpochReported, Facts, Params, Status, TrialEnded, TrialStarted, Value
+from sweep.events import (
+    PAUSES,
+    EpochReported,
+    Facts,
+    Params,
+    Status,
+    TrialEnded,
+    TrialStarted,
+    Value,
+)
 from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
 from sweep.space import Parameter, Space
@@ -72,14 +81,21 @@ class Landscape:
 
     def trial(self, params: Params) -> MadeUpTrial:
         """Return how good a configuration is at first, soon after and at the end; the same whenever it is asked."""
-        return MadeUpTrial(*(self._compute_height(part, weights, params) for part, weights in self._weights_of.items()))
+        return MadeUpTrial(
+            *(
+                self._compute_height(part, weights, params)
+                for part, weights in self._weights_of.items()
+            )
+        )
 
     def _weights(self, part: str) -> Mapping[str, float]:
         """Return the weights of the parameters in a part of the training: ``first``, ``soon`` or ``end``.
 
         The order of importance is random, few parameters matter, and the squares of the weights add up to 1.
         """
-        shuffled = random.Random(f"{self._name} {part}").sample(self._parameters, len(self._parameters))
+        shuffled = random.Random(f"{self._name} {part}").sample(
+            self._parameters, len(self._parameters)
+        )
         weights = {}
         for place, one in enumerate(shuffled):
             weights[one.name] = IMPORTANCE**place
@@ -95,7 +111,9 @@ class Landscape:
         for one in self._parameters:
             if one.name in params:
                 there.append(one)
-        return sum(weights[one.name] * self._compute_effect(part, one, params[one.name]) for one in there)
+        return sum(
+            weights[one.name] * self._compute_effect(part, one, params[one.name]) for one in there
+        )
 
     def _compute_effect(self, part: str, parameter: Parameter, value: Value) -> float:
         """Return what a value adds to the loss in a part of the training, before it is weighted.
@@ -106,7 +124,9 @@ class Landscape:
         name = f"{self._name} {part} {parameter.name}"
         if not isinstance(domain, Range):
             return random.Random(f"{name} {key(value)}").gauss(0.0, 1.0)
-        best = random.Random(name).uniform(0.1, 0.9)  # where the bowl has its bottom, if the range is from 0 to 1
+        best = random.Random(name).uniform(
+            0.1, 0.9
+        )  # where the bowl has its bottom, if the range is from 0 to 1
         # of (u - best)**2, if u is uniform between 0 and 1
         mean = 1 / 12 + (0.5 - best) ** 2
         variance = 1 / 180 + (0.5 - best) ** 2 / 3
@@ -129,7 +149,10 @@ class Rehearsal:
     """Trains the made-up trials of one sweep, several at once; all epochs take the same time."""
 
     def __init__(
-        self, setting: RehearsalSetting, scheduler: Scheduler, landscapes: Sequence[Landscape] | random.Random
+        self,
+        setting: RehearsalSetting,
+        scheduler: Scheduler,
+        landscapes: Sequence[Landscape] | random.Random,
     ) -> None:
         """Initialize with a new scheduler, which the rehearsal changes.
 
@@ -143,7 +166,9 @@ class Rehearsal:
         self._trials: list[Sequence[MadeUpTrial]] = []  # by trial, then by objective
         self._done: list[int] = []  # number of reports so far, by trial
         self._paused: list[int] = []
-        self._running: list[tuple[int, int, int]] = []  # when it reports next, in which order it was begun, which trial
+        self._running: list[
+            tuple[int, int, int]
+        ] = []  # when it reports next, in which order it was begun, which trial
         self._stretches = 0  # number of reports scheduled so far
         self._now = 0  # epochs that a worker could have trained since the beginning
         self._searcher: Searcher | None = None
@@ -174,7 +199,9 @@ class Rehearsal:
                 self._schedule_report(trial)
             if not self._running:
                 return self._reached
-            self._now, _, trial = heapq.heappop(self._running)  # the report that comes next in simulated time
+            self._now, _, trial = heapq.heappop(
+                self._running
+            )  # the report that comes next in simulated time
             if self._report(trial):
                 self._schedule_report(trial)
 
@@ -208,10 +235,17 @@ class Rehearsal:
             if suggested is None:
                 return False
             params = suggested
-        self._trials.append([self._make_up_trial(place, params) for place in range(len(self._objectives))])
+        self._trials.append(
+            [self._make_up_trial(place, params) for place in range(len(self._objectives))]
+        )
         self._done.append(0)
         started = TrialStarted(
-            trial=number, trial_id=str(number), params=params, seed=0, repeat=0, time=self._present_s
+            trial=number,
+            trial_id=str(number),
+            params=params,
+            seed=0,
+            repeat=0,
+            time=self._present_s,
         )
         self._let_observe(started)
         return True
@@ -241,10 +275,16 @@ class Rehearsal:
         for objective, one in both:
             metrics[objective.name] = objective.from_loss(one.loss(epoch, epochs))
         report = EpochReported(
-            trial=trial, epoch=epoch, metrics=metrics, time=self._present_s, time_s=self._setting.epoch_s
+            trial=trial,
+            epoch=epoch,
+            metrics=metrics,
+            time=self._present_s,
+            time_s=self._setting.epoch_s,
         )
         stopped = self._let_observe(report)
-        if epoch == epochs:  # first: a trial that has trained all epochs is neither pruned nor paused
+        if (
+            epoch == epochs
+        ):  # first: a trial that has trained all epochs is neither pruned nor paused
             self._end(trial, Status.COMPLETED)
             return False
         if stopped is not None:
@@ -260,7 +300,14 @@ class Rehearsal:
         """Let searcher and scheduler observe that a trial has ended, or pauses."""
         waits = status is Status.INTERRUPTED
         reason = PAUSES if waits else ""
-        ended = TrialEnded(trial=trial, status=status, reason=reason, time=self._present_s, waits=waits, facts=Facts())
+        ended = TrialEnded(
+            trial=trial,
+            status=status,
+            reason=reason,
+            time=self._present_s,
+            waits=waits,
+            facts=Facts(),
+        )
         self._let_observe(ended)
 
     def _let_observe(self, event: TrialStarted | EpochReported | TrialEnded) -> str | None:

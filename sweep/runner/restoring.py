@@ -109,7 +109,9 @@ def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     return sorted(completed, key=lambda trial: first.ranking_loss(trial.metrics))
 
 
-def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
+def find_checkpoint(
+    folder: ResultsFolder, trial: int | None, epoch: Which = "last"
+) -> KeptCheckpoint:
     """Return a checkpoint of a trial, or of the best trial if ``trial`` is None, with the metrics of its epoch.
 
     Without ``epoch``, it is the last one. Unknown metrics are {}. Checkpoints in an object store are downloaded.
@@ -129,7 +131,9 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
     number = _choose_epoch(epoch, kept)
     if number is None:
         what = f"has no checkpoint of epoch {epoch}"
-        raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_format_numbers(sorted(kept))}")
+        raise InputError.one(
+            f"{folder.name}, trial {trial}", what, f"kept are {_format_numbers(sorted(kept))}"
+        )
     try:
         manifest = checkpoints.read_verified_manifest(kept[number])
     except checkpoints.Damaged as error:
@@ -157,7 +161,9 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
     )
 
 
-def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None) -> Restored:
+def begin_trial(
+    kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None
+) -> Restored:
     """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError` if that fails.
 
     Arguments:
@@ -175,7 +181,9 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
     if change:
         notes.append(change)
     try:
-        kind = load_trainable(sweep.spec.trainable, sweep.import_folders, given, seed=sweep.spec.data_seed)
+        kind = load_trainable(
+            sweep.spec.trainable, sweep.import_folders, given, seed=sweep.spec.data_seed
+        )
     except Exception as error:  # whatever the user's module raises
         what = f"{sweep.spec.trainable} cannot be imported: {in_short(error)}"
         raise InputError.one(
@@ -192,7 +200,9 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
         data = trainable.facts().data
     except Exception as error:  # any error of the user's code
         what = f"{sweep.spec.trainable} cannot be restored from {kept.checkpoint.name}: {in_short(error)}"
-        raise InputError.one(kept.where, what, change) from error  # changed code, if it has, is the likely cause
+        raise InputError.one(
+            kept.where, what, change
+        ) from error  # changed code, if it has, is the likely cause
     if kept.facts.data not in (None, data):
         notes.append("the data has changed since the trial was trained")
     return Restored(kept, trainable, source, assignment, tuple(notes))
@@ -228,7 +238,11 @@ def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
     if epoch == "last":
         return max(kept)
     if epoch == "best":
-        whole = {number: manifest.loss for number, path in kept.items() if (manifest := _read_manifest(path))}
+        whole = {
+            number: manifest.loss
+            for number, path in kept.items()
+            if (manifest := _read_manifest(path))
+        }
         return min(whole, key=lambda number: (whole[number], number), default=max(kept))
     return epoch if epoch in kept else None
 
@@ -330,7 +344,10 @@ def list_due_tests(ledger: Ledger, spec: Spec) -> list[int]:
 
 
 def evaluate_tests(
-    folder: ResultsFolder, spec: Spec, given: object = None, is_over: Callable[[], bool] = lambda: False
+    folder: ResultsFolder,
+    spec: Spec,
+    given: object = None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> int:
     """Evaluate the models of `list_due_tests` on the test data, log the results and return how many were tested.
 
@@ -369,7 +386,9 @@ def evaluate_tests(
                 continue
             except SweepError:
                 raise
-            except Exception as error:  # any error of the user's code, which the next models would meet as well
+            except (
+                Exception
+            ) as error:  # any error of the user's code, which the next models would meet as well
                 say(f"no test: {in_short(error)}")
                 break
             if metrics is None:  # there is no test data, for any model

@@ -32,7 +32,9 @@ class ResumableSweep:
     working_folder: Path
     simulated_gpus: int | None
     memo: bool  # whether results of earlier sweeps are reused, as `run` was asked
-    file: Mapping[str, Value] | None = None  # the resolved file as it is now, if the sweep is resumed from it
+    file: Mapping[str, Value] | None = (
+        None  # the resolved file as it is now, if the sweep is resumed from it
+    )
 
     @property
     def settings(self) -> Mapping[str, Value]:
@@ -75,7 +77,9 @@ def open_sweep(folder: ResultsFolder) -> ResumableSweep:
     spec = changes.apply_all(first, settings, str(folder.log))
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's folders: search the current one
-    return ResumableSweep(folder, spec, spec, first, there, info.working_folder, info.simulated_gpus, info.memo)
+    return ResumableSweep(
+        folder, spec, spec, first, there, info.working_folder, info.simulated_gpus, info.memo
+    )
 
 
 def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
@@ -97,7 +101,9 @@ def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
     return info.changed(spec=now, first_spec=info.first_spec, file=info.file)
 
 
-def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[ResumableSweep, list[str]]:
+def reopen_as(
+    results: Path, file: Path, spec: Spec, simulated_gpus: int | None
+) -> tuple[ResumableSweep, list[str]]:
     """Return the sweep that a sweep file names, to be resumed with the changes in the file, and a line for each change.
 
     ``spec`` is the sweep in ``file``. A key that was changed in another way, as by `change`, keeps its value unless its
@@ -117,15 +123,21 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
         keys = ("method", "early_terminate") if spec.chosen[1] else ("method",)
         now |= {key: before[key] for key in keys}
     if not spec.names_first_rung:  # the default may have been another one when the sweep began
-        now["early_terminate"] = _with_earlier_first_rung(now["early_terminate"], before["early_terminate"])
+        now["early_terminate"] = _with_earlier_first_rung(
+            now["early_terminate"], before["early_terminate"]
+        )
     found = list(find_differences(before, now))
-    content = reopened.spec.to_json_dict()  # keeps what was changed otherwise; only the differences are put into it
+    content = (
+        reopened.spec.to_json_dict()
+    )  # keeps what was changed otherwise; only the differences are put into it
     for one in found:
         keys_to_replace, value = _find_replacement(one, now)
         first, *rest = keys_to_replace
         content[str(first)] = _replace_value(content.get(str(first)), rest, value)
     refuse(_list_problems(found, reopened, simulated_gpus, file), RefusedError)
-    wanted = parse_spec(json.dumps(_without_nulls(content)), str(file))  # None: a key that the file does not have
+    wanted = parse_spec(
+        json.dumps(_without_nulls(content)), str(file)
+    )  # None: a key that the file does not have
     changes.check_change(reopened.spec, wanted, f"{file}: ")
     lines = [f"{file}: {one.describe()}" for one in found]
     return replace(reopened, spec=wanted, file=_without_nulls(now)), lines
@@ -144,7 +156,9 @@ def _list_problems(
     return list(changes.list_fixed_keys(differences, f"{file}: "))
 
 
-def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[str | int, ...], Value]:
+def _find_replacement(
+    one: Difference, now: Mapping[str, Value]
+) -> tuple[tuple[str | int, ...], Value]:
     """Return the path of keys in a sweep file to replace in order to apply a difference, and the new value.
 
     For a difference within a parameter or in ``early_terminate``, that is the whole block, from ``now``, the content of
@@ -168,7 +182,12 @@ def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
 
     Otherwise return ``rule`` itself.
     """
-    if isinstance(rule, dict) and isinstance(before, dict) and before.get("min_iter") == 1 and "min_iter" in rule:
+    if (
+        isinstance(rule, dict)
+        and isinstance(before, dict)
+        and before.get("min_iter") == 1
+        and "min_iter" in rule
+    ):
         return {**rule, "min_iter": 1}
     return rule
 
@@ -200,7 +219,11 @@ def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> V
 
 
 def reopen_to_confirm(
-    results: Path, sweep: str, seeds: int | None = None, finalists: int | None = None, budget: str | None = None
+    results: Path,
+    sweep: str,
+    seeds: int | None = None,
+    finalists: int | None = None,
+    budget: str | None = None,
 ) -> ResumableSweep:
     """Return a sweep to be confirmed; settings that are None come from its file or the defaults.
 
@@ -208,7 +231,11 @@ def reopen_to_confirm(
     nothing is written.
     """
     known = reopen(results, sweep).spec.confirm
-    given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}
+    given = {
+        "seeds": seeds,
+        "finalists": finalists,
+        "budget": "null" if budget == "none" else budget,
+    }
     changes_of_confirm = []
     for key, value in given.items():
         if value is not None:

@@ -57,12 +57,16 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     seeds = wanted.seeds
     all_data = wanted.all_data
     if trial is None:
-        trial = min(one.trial for one in restoring.find_best_configuration(folder))  # it has the first of its seeds
+        trial = min(
+            one.trial for one in restoring.find_best_configuration(folder)
+        )  # it has the first of its seeds
     state, _ = restoring.history(folder, trial)
     started = state.start
     if started.parent is not None:
         what = f"is a copy: trial {started.parent} has trained its first {started.parent_epoch} epochs otherwise"
-        hint = f"its model is there: python -m sweep best {folder.name} --trial {trial} --export keras"
+        hint = (
+            f"its model is there: python -m sweep best {folder.name} --trial {trial} --export keras"
+        )
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint)
     if epochs is not None and epochs > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{epochs:,}, expected at most {MAX_EPOCHS:,}")
@@ -87,7 +91,9 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
         "sweep": folder.name,
         "folder": str(folder.path.absolute()) if folder.store is None else folder.place,
         "trial": trial,
-        "all_data": bool(spec.training.get("all_data")),  # of the new sweep, in which an assignment may have set it
+        "all_data": bool(
+            spec.training.get("all_data")
+        ),  # of the new sweep, in which an assignment may have set it
     }
     notes = []
     if origin["all_data"]:
@@ -95,7 +101,9 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     if left := [one.text for one in sweep.spec.constraints if one not in spec.constraints]:
         notes.append(f"nothing is held out to measure {', '.join(left)} on: left out")
     if patience := spec.training.get("patience"):
-        notes.append(f"training.patience {patience} of the sweep still ends a trial that gets no better")
+        notes.append(
+            f"training.patience {patience} of the sweep still ends a trial that gets no better"
+        )
     return Retraining(spec, text, sweep, trial, origin, tuple(notes))
 
 
@@ -123,7 +131,12 @@ def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> di
     if "epochs" not in params:
         return {"epochs": epochs}
     parameters = keys["parameters"]
-    return {"parameters": {**(parameters if isinstance(parameters, dict) else {}), "epochs": {"value": epochs}}}
+    return {
+        "parameters": {
+            **(parameters if isinstance(parameters, dict) else {}),
+            "epochs": {"value": epochs},
+        }
+    }
 
 
 def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence[str]) -> None:
@@ -138,7 +151,11 @@ def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence
         hint = "retrain without --all-data, or give --epochs and --set training.patience=null"
         raise InputError.one("--all-data", f"the sweep has training.patience: {reason}", hint)
     if params.get("lr_schedule") == "plateau":
-        raise InputError.one("--all-data", f"the trial has lr_schedule plateau: {reason}", "retrain without --all-data")
+        raise InputError.one(
+            "--all-data",
+            f"the trial has lr_schedule plateau: {reason}",
+            "retrain without --all-data",
+        )
 
 
 def check_joins(source: Source) -> None:

@@ -61,10 +61,14 @@ class SweepSource:
     spec: Spec
     source: Source  # of the trainable
     import_folders: Sequence[Path]  # searched for its modules
-    working_folder: Path = field(default_factory=Path.cwd)  # the working folder of trials at their start
+    working_folder: Path = field(
+        default_factory=Path.cwd
+    )  # the working folder of trials at their start
     given: object = None  # the class or function itself, if it cannot be imported from a module
     first: Spec | None = None  # of a sweep that is resumed: as it was before the changes in its log
-    settings: Mapping[str, Value] = field(default_factory=dict)  # what is to change when it is resumed
+    settings: Mapping[str, Value] = field(
+        default_factory=dict
+    )  # what is to change when it is resumed
     file: Mapping[str, Value] | None = None  # see `ResumableSweep`
 
 
@@ -97,7 +101,9 @@ def run_sweep(
     features.check_receivers(spec)
     _check_inline(spec, options)
     info: Fields = {
-        "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
+        "objectives": [
+            {"name": objective.name, "goal": objective.goal} for objective in spec.objectives
+        ],
         "seed": spec.seed,
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
@@ -122,7 +128,9 @@ def run_sweep(
         try:
             return Session(training, folder, options, view, ending, before).run()
         except (SweepError, OSError, KeyboardInterrupt, StoppedAtOnce):
-            if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: free the name
+            if (
+                not folder.log.exists() or not folder.log.stat().st_size
+            ):  # nothing was trained: free the name
                 with ending.making:
                     folder.remove()
             raise
@@ -138,7 +146,9 @@ def resume_sweep(
     """
     _check_inline(sweep.spec, options)
     features.check_receivers(sweep.spec)
-    options = replace(options, memo=options.memo and sweep.memo)  # as it was asked when the sweep began
+    options = replace(
+        options, memo=options.memo and sweep.memo
+    )  # as it was asked when the sweep began
     if options.embedded:
         again = ""
     else:
@@ -192,7 +202,9 @@ class Session:
         try:
             return self._confirm_and_test(outcome)
         finally:
-            features.tell_withheld_end(self.spec, self.folder)  # if the confirmation could not begin
+            features.tell_withheld_end(
+                self.spec, self.folder
+            )  # if the confirmation could not begin
 
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
         """Confirm the finalists if that is left to do, evaluate the best models on test data, return the outcome.
@@ -210,9 +222,18 @@ class Session:
             return cut
 
         if self.spec.confirm is not None and not outcome.interrupted:
-            if outcome.stopped and not outcome.is_confirmed and not self.options.confirming and not is_over():
-                present = resuming.open_sweep(self.folder)  # with all changes in its log: no settings are left to log
-                training = replace(self.training, spec=present.spec, first=present.first, settings={})
+            if (
+                outcome.stopped
+                and not outcome.is_confirmed
+                and not self.options.confirming
+                and not is_over()
+            ):
+                present = resuming.open_sweep(
+                    self.folder
+                )  # with all changes in its log: no settings are left to log
+                training = replace(
+                    self.training, spec=present.spec, first=present.first, settings={}
+                )
                 options = replace(self.options, confirming=True)
                 confirmed = replace(self, training=training, options=options)._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
@@ -230,7 +251,10 @@ class Session:
         job = self._job()
         folder = self.folder
         ending = self.ending
-        with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
+        with (
+            folder.lock(self.spec.checkpoint.sync_s) as copy,
+            runner.redirected(folder.debug_log) as terminal,
+        ):
             stop_requests.take_requests(folder)  # requests to a process that has ended
             features.forget_answers(folder)
             _delete_temporary_files(folder.path)  # left over by a killed session
@@ -258,7 +282,9 @@ class Session:
         options = self.options
         try:
             return connection.enter_context(
-                features.open_backend(options, job, self.spec, self.training.source, view, self.ending.leave)
+                features.open_backend(
+                    options, job, self.spec, self.training.source, view, self.ending.leave
+                )
             )
         except SystemExit as error:  # raised by Ray's handler of SIGTERM
             raise InterruptedByUser(self.before) from error
@@ -275,7 +301,9 @@ class Session:
             objective=spec.objectives[0],
             workers=spec.resources.workers,
             servers=spec.resources.servers,
-            together=spec.together if self.options.reuse else 1,  # without reuse, each trial has a process of its own
+            together=spec.together
+            if self.options.reuse
+            else 1,  # without reuse, each trial has a process of its own
             session=uuid.uuid4().hex[:12],
             checkpoint_every_s=spec.checkpoint.every_s,
             checkpoint_keep=spec.checkpoint.keep,
@@ -298,14 +326,20 @@ class Session:
             data_seed=spec.data_seed,
         )
 
-    def _build_and_train(self, job: Job, view: View, backend: Backend, copy: LogCopy | None) -> Outcome:
+    def _build_and_train(
+        self, job: Job, view: View, backend: Backend, copy: LogCopy | None
+    ) -> Outcome:
         """Build the coordinator, replay the log in it, train all trials, write the tables, and return the outcome.
 
         This session writes nothing into the log before `_train` is called.
         """
         spec = self.spec
-        first = self.training.first or spec  # the log, which is replayed below, has the changes since
-        folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may change the working folder
+        first = (
+            self.training.first or spec
+        )  # the log, which is replayed below, has the changes since
+        folder = ResultsFolder(
+            self.folder.path.absolute()
+        )  # trials in this process may change the working folder
         info = folder.read_info()
         searcher = methods.searcher(first, job.import_folders, first.trials_each)
         methods.learn_warm_start(searcher, info.warm_start, view.say, first)
@@ -315,7 +349,9 @@ class Session:
             hooks = self._make_hooks(job, folder, info, view, backend, listener)
             devices = spec.resources.devices(self.options.simulated_gpus)
             coordinator = Coordinator(first, devices, searcher, scheduler, log, hooks)
-            view.replay(self._replay(coordinator, listener))  # an event is replayed when the view takes it
+            view.replay(
+                self._replay(coordinator, listener)
+            )  # an event is replayed when the view takes it
             listener.keeper.begin()
             followers = ExitStack()
             try:
@@ -331,7 +367,13 @@ class Session:
         return self._conclude(coordinator, view, listener, full=full, ended=ended)
 
     def _make_hooks(
-        self, job: Job, folder: ResultsFolder, info: SweepInfo, view: View, backend: Backend, listener: _ChangeListener
+        self,
+        job: Job,
+        folder: ResultsFolder,
+        info: SweepInfo,
+        view: View,
+        backend: Backend,
+        listener: _ChangeListener,
     ) -> Hooks:
         """Return the callbacks by which the coordinator reaches the backend, the view, the checkpoints and signals."""
         first = self.training.first or self.spec
@@ -351,14 +393,18 @@ class Session:
             memo=features.find_earlier_results(self.spec, self.options, folder, info, view.say),
         )
 
-    def _train(self, coordinator: Coordinator, backend: Backend, folder: ResultsFolder, view: View) -> bool:
+    def _train(
+        self, coordinator: Coordinator, backend: Backend, folder: ResultsFolder, view: View
+    ) -> bool:
         """Start the session, train all trials and end the session; return what `Coordinator.close` returns."""
         self._open(coordinator, folder, view)
         try:
             if not coordinator.stopping:
                 backend.train(coordinator)
         except BaseException as crash:
-            if not self.ending.lost:  # Ray wraps errors of its callbacks, so a lost session is treated like a kill
+            if (
+                not self.ending.lost
+            ):  # Ray wraps errors of its callbacks, so a lost session is treated like a kill
                 coordinator.crash(crash)
             raise
         return coordinator.close()
@@ -370,12 +416,16 @@ class Session:
         """
         options = self.options
         again = coordinator.open(
-            retry_failed=options.retry_failed, confirming=options.confirming, settings=self.training.settings
+            retry_failed=options.retry_failed,
+            confirming=options.confirming,
+            settings=self.training.settings,
         )
         if self.training.first is not None:  # it is resumed, and may have been changed
             note_spec(folder, coordinator.spec, self.training.file)
         if options.retry_failed:
-            view.say(f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again")
+            view.say(
+                f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again"
+            )
         features.carry_out_requests(folder, coordinator.steer)
 
     def _take_over(self, folder: ResultsFolder, backend: Backend, spec: Spec) -> None:
@@ -399,7 +449,13 @@ class Session:
                 yield event
 
     def _conclude(
-        self, coordinator: Coordinator, view: View, listener: _ChangeListener, *, full: str | None, ended: bool
+        self,
+        coordinator: Coordinator,
+        view: View,
+        listener: _ChangeListener,
+        *,
+        full: str | None,
+        ended: bool,
     ) -> Outcome:
         """Tell the user why the session has ended, and return the outcome.
 
@@ -410,9 +466,15 @@ class Session:
         if coordinator.error:
             raise coordinator.error
         listener.reuses.print_counts(view.say)
-        ends_by_itself = spec.search_method.enumerates or spec.population or spec.space.cardinality is not None
-        if coordinator.exhausted and not ends_by_itself:  # an infinite space that ran out of points all the same
-            view.say("no other configuration was found that meets the constraints: the space is exhausted")
+        ends_by_itself = (
+            spec.search_method.enumerates or spec.population or spec.space.cardinality is not None
+        )
+        if (
+            coordinator.exhausted and not ends_by_itself
+        ):  # an infinite space that ran out of points all the same
+            view.say(
+                "no other configuration was found that meets the constraints: the space is exhausted"
+            )
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")
         fault = coordinator.fault or full
@@ -463,8 +525,12 @@ class _ReuseCounts:
     """Counts the trials that use results of other sweeps."""
 
     def __init__(self) -> None:
-        self._continued: dict[int, str] = {}  # the other sweep of each open trial that continues from one
-        self._counts: Counter[tuple[str, str]] = Counter()  # by that sweep and by how its result was used
+        self._continued: dict[
+            int, str
+        ] = {}  # the other sweep of each open trial that continues from one
+        self._counts: Counter[tuple[str, str]] = (
+            Counter()
+        )  # by that sweep and by how its result was used
 
     def count(self, change: Change) -> None:
         """Count the trial of a change if it has ended and another sweep's result answered it or was continued.
@@ -505,7 +571,9 @@ class _DataComparison:
         before = self._seen.get(event.trial)
         now = verdict.TrialData(self._sweep, event.trial, event.facts.data, event.facts.data_reads)
         self._seen[event.trial] = now
-        if before != now:  # else the trial was interrupted and resumed with the same data, and nothing is new
+        if (
+            before != now
+        ):  # else the trial was interrupted and resumed with the same data, and nothing is new
             self._warning = verdict.warn_about_different_data(self._seen.values())
         return self._warning
 
@@ -530,7 +598,11 @@ def _delete_temporary_files(folder: Path, job: Job | None = None) -> None:
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
-    for name in [backends.shared_data_prefix(folder)] if job is None else filter(None, [job.shared, job.stand_in]):
+    for name in (
+        [backends.shared_data_prefix(folder)]
+        if job is None
+        else filter(None, [job.shared, job.stand_in])
+    ):
         backends.remove_shared_data(name)
     checkpoints.finish_deletions(folder)
 
@@ -561,11 +633,17 @@ def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str
     if folder.log.exists():  # `run_sweep` has just recorded the provenance of a new sweep
         now = now.changed(provenance=sweep_info.provenance(training.import_folders[0]))
     if info.is_mixed or info.identity != now.identity:
-        now = now.changed(source={**now.source, "changed": True})  # its trials must not answer trials of other sweeps
+        now = now.changed(
+            source={**now.source, "changed": True}
+        )  # its trials must not answer trials of other sweeps
         if not info.is_mixed:
-            say("the code or a version of its packages has changed since the sweep began; what follows is new")
+            say(
+                "the code or a version of its packages has changed since the sweep began; what follows is new"
+            )
     if now.source != info.source:
-        folder.write_info(info.changed(source=now.source))  # the provenance stays that of the beginning
+        folder.write_info(
+            info.changed(source=now.source)
+        )  # the provenance stays that of the beginning
 
 
 def note_submission(folder: ResultsFolder) -> None:
@@ -573,7 +651,9 @@ def note_submission(folder: ResultsFolder) -> None:
     info = folder.read_info()
     submission = Submission.of_this_process()
     if info.submission != submission:
-        folder.write_info(info.changed(submitted=None if submission is None else submission.as_fields()))
+        folder.write_info(
+            info.changed(submitted=None if submission is None else submission.as_fields())
+        )
 
 
 def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | None) -> None:
@@ -598,4 +678,6 @@ def note_other_code(folder: ResultsFolder) -> None:
 
 def _write_configurations(folder: ResultsFolder) -> None:
     """Write ``configurations.parquet``, the table of configurations with their present ranks."""
-    tables.write_configurations(folder, ranking.make_columns(ranking.rank([analysis.read_sweep(folder)])))
+    tables.write_configurations(
+        folder, ranking.make_columns(ranking.rank([analysis.read_sweep(folder)]))
+    )

@@ -119,10 +119,14 @@ def make_event(request: Request, sweep: Position) -> SteeringEvent:
             return NoteWritten(trial=trial, text=text, request=request.id, by=request.by, time=now)
         case Star(trial, starred):
             _check_trial(trial, sweep)
-            return TrialStarred(trial=trial, starred=starred, request=request.id, by=request.by, time=now)
+            return TrialStarred(
+                trial=trial, starred=starred, request=request.id, by=request.by, time=now
+            )
         case Add(configurations, source):
             found = _read_additions(configurations, source, sweep)
-            return ConfigurationsEnqueued(configurations=found, request=request.id, by=request.by, time=now)
+            return ConfigurationsEnqueued(
+                configurations=found, request=request.id, by=request.by, time=now
+            )
         case Change(assignments):
             after = changes.with_assignments(sweep.present.spec, assignments, sweep.name)
             return make_change(after, sweep, "--set ", request.id, request.by)
@@ -144,7 +148,9 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
     before = sweep.present.spec
     changes.check_change(before, after, where, searcher_changes=sweep.searcher_changes)
     if sweep.began is not None:
-        changes.check_running(before, after, sweep.began, f"python -m sweep stop {sweep.address}", where)
+        changes.check_running(
+            before, after, sweep.began, f"python -m sweep stop {sweep.address}", where
+        )
     refuse(_list_used_seeds(after, sweep, where), RefusedError)
     settings = changes.make_settings(before, after)
     if not settings:
@@ -152,8 +158,12 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
     queue = []
     for queued in sweep.ledger.queue.values():
         queue.append(queued.params)
-    dropped = tuple(params for params in queue if not after.space.has(params))  # all others stay in the queue
-    return SweepChanged(settings=settings, dropped=dropped, request=request, by=by, time=time.time())
+    dropped = tuple(
+        params for params in queue if not after.space.has(params)
+    )  # all others stay in the queue
+    return SweepChanged(
+        settings=settings, dropped=dropped, request=request, by=by, time=time.time()
+    )
 
 
 def _list_used_seeds(after: Spec, sweep: Position, where: str) -> Iterator[Problem]:
@@ -220,7 +230,9 @@ def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tup
         if isinstance(plain, dict):
             known.append(plain)
         else:
-            document.add_mistake((index,), f"{describe_value(one)}, expected a mapping of parameters")
+            document.add_mistake(
+                (index,), f"{describe_value(one)}, expected a mapping of parameters"
+            )
     # a command line has one configuration, so its messages need no number to say which one is meant
     found = read_configurations(known, spec.space, (), document, numbered=source != COMMAND)
     document.check()
@@ -232,7 +244,9 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
     """Yield a problem for each configuration that has begun or was added already, and one if there are too many."""
     present = sweep.present
     trials = {}
-    for trial in reversed(sweep.ledger.trials.values()):  # of several with the same parameters, the first stays
+    for trial in reversed(
+        sweep.ledger.trials.values()
+    ):  # of several with the same parameters, the first stays
         trials[key(trial.params)] = trial.number
     for index, params in enumerate(found):
         if len(found) == 1:

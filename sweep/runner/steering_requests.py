@@ -16,7 +16,15 @@ from pathlib import Path
 import msgspec
 
 from sweep.analysis.present_spec import Position, PresentSpec
-from sweep.errors import InputError, Problem, RefusedError, StoreAway, StoreError, SweepError, UnknownNameError
+from sweep.errors import (
+    InputError,
+    Problem,
+    RefusedError,
+    StoreAway,
+    StoreError,
+    SweepError,
+    UnknownNameError,
+)
 from sweep.events import SteeringEvent
 from sweep.runner import methods, resuming
 from sweep.runner.steering import Act, Change, Request, make_event, make_request
@@ -57,7 +65,9 @@ def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
             if not folder.is_running():
                 with suppress(_Taken):  # a process has begun to run it since: that is asked below
                     return _carry_out_here(folder, request)
-            if not asked or not _is_pending(folder, request):  # not left yet, or taken by the process
+            if not asked or not _is_pending(
+                folder, request
+            ):  # not left yet, or taken by the process
                 event = watched.find(request)
                 refusal = _find_answer(folder, request)
                 if event is not None:
@@ -88,7 +98,9 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
     try:
         with folder.lock(brief=True) as copy:
             return _append(folder, request, copy)
-    except RefusedError as error:  # because of the lock, which another process holds, or of the request itself
+    except (
+        RefusedError
+    ) as error:  # because of the lock, which another process holds, or of the request itself
         if folder.is_running():
             raise _Taken from error
         raise
@@ -118,7 +130,9 @@ def check_act(folder: ResultsFolder, act: Act) -> None:
     make_event(request, position)
 
 
-def _read_position(folder: ResultsFolder, request: Request) -> tuple[Position, SteeringEvent | None]:
+def _read_position(
+    folder: ResultsFolder, request: Request
+) -> tuple[Position, SteeringEvent | None]:
     """Return the state of a sweep according to its log, to check a request against, and the request's event.
 
     The event is None unless the log already has it, as when a process has carried out the request and ended since. The
@@ -134,9 +148,15 @@ def _read_position(folder: ResultsFolder, request: Request) -> tuple[Position, S
         if isinstance(event, SteeringEvent) and event.request == request.id:
             done = event
     changes_space = True
-    learns_here = sweep.first.search_method.learns and not sweep.first.search_method.is_own  # all of these can
-    if isinstance(request.act, Change) and not learns_here:  # only then is the searcher built, which takes a while
-        changes_space = methods.can_change_space(methods.searcher(sweep.first, sweep.import_folders))
+    learns_here = (
+        sweep.first.search_method.learns and not sweep.first.search_method.is_own
+    )  # all of these can
+    if (
+        isinstance(request.act, Change) and not learns_here
+    ):  # only then is the searcher built, which takes a while
+        changes_space = methods.can_change_space(
+            methods.searcher(sweep.first, sweep.import_folders)
+        )
     return Position(folder.name, folder.address, ledger, present, changes_space), done
 
 
@@ -204,7 +224,9 @@ def withdraw_request(folder: ResultsFolder, request: Request) -> None:
             remote.withdraw_stored_request(store, _file_name(request))
 
 
-_ERRORS: dict[int, type[InputError]] = {kind.exit_code: kind for kind in (InputError, UnknownNameError, RefusedError)}
+_ERRORS: dict[int, type[InputError]] = {
+    kind.exit_code: kind for kind in (InputError, UnknownNameError, RefusedError)
+}
 
 
 def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
@@ -244,7 +266,9 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
                 return
         except SweepError as error:  # also a mistake in an expression
             _answer(folder, request, error)
-        with suppress(OSError):  # withdrawn; if it stays, its id keeps it from being carried out twice
+        with suppress(
+            OSError
+        ):  # withdrawn; if it stays, its id keeps it from being carried out twice
             path.unlink()
 
 
@@ -273,7 +297,9 @@ def _read(path: Path) -> Request | None:
         return msgspec.json.decode(path.read_bytes(), type=Request)
     except OSError:
         return None
-    except msgspec.DecodeError:  # not written by this release; no later attempt would read it either
+    except (
+        msgspec.DecodeError
+    ):  # not written by this release; no later attempt would read it either
         with suppress(OSError):
             path.unlink()
         return None

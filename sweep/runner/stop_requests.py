@@ -38,7 +38,9 @@ class Ending:
         self._view: View | None = None
         self._stop_file: Path | None = None
         self._wanted = False
-        self.making = threading.Lock()  # held while the folder is made or removed, for a correct last message
+        self.making = (
+            threading.Lock()
+        )  # held while the folder is made or removed, for a correct last message
         self.lost = ""  # why the session must end at once
 
     @property
@@ -58,7 +60,9 @@ class Ending:
             try:
                 yield
             finally:
-                if self._folder.info.exists():  # the sweep exists: from here on an interruption loses nothing of it
+                if (
+                    self._folder.info.exists()
+                ):  # the sweep exists: from here on an interruption loses nothing of it
                     signals.last_words = f"interrupted; {self._again}"
                 if self.lost and not self._embedded:  # another thread ends this process
                     time.sleep(_LEAVING_S)
@@ -101,7 +105,9 @@ class Ending:
         self.lost = why
         if self._embedded:
             return
-        self.making.acquire(timeout=_LEAVING_S)  # never released: until this process ends, the folder stays as it is
+        self.making.acquire(
+            timeout=_LEAVING_S
+        )  # never released: until this process ends, the folder stays as it is
         if self._folder.info.exists():
             again = self._again
         else:
@@ -190,7 +196,9 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
                 offset = end_byte
                 match change:
                     # with ``again``, the trial has failed and is retried, and the request still waits
-                    case Interrupted(one, end) | Ended(one, end) if one.number == trial and not end.again:
+                    case Interrupted(one, end) | Ended(one, end) if (
+                        one.number == trial and not end.again
+                    ):
                         return f"trial {trial} is {one.status.value}{f': {one.reason}' if one.reason else ''}"
                     case _:
                         pass
@@ -235,10 +243,14 @@ def _read_trial_states(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     offset = 0
     for _, end in ledger.follow(folder.log):
         offset = end
-    if trial > max(ledger.trials, default=-1):  # trials below the highest may start out of order, so it may still start
+    if trial > max(
+        ledger.trials, default=-1
+    ):  # trials below the highest may start out of order, so it may still start
         raise folder.make_no_trial_error(trial, ledger.trials)
     if trial in ledger.trials and ledger.trials[trial].ended is not None:
-        raise RefusedError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
+        raise RefusedError.one(
+            "--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}"
+        )
     return ledger, offset
 
 

@@ -44,9 +44,16 @@ class SettingsCombination:
     def params(self, others: Params) -> dict[str, Value]:
         """Return the hyperparameters of a trial with the combination and short epochs; the rest is from ``others``."""
         steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
-        mine = {"batch_size": self.batch_size, "micro_batches": self.micro_batches, "steps_per_epoch": steps}
+        mine = {
+            "batch_size": self.batch_size,
+            "micro_batches": self.micro_batches,
+            "steps_per_epoch": steps,
+        }
         # ``per_replica_batch_size`` would set the batch size as well
-        return {**{name: value for name, value in others.items() if name != "per_replica_batch_size"}, **mine}
+        return {
+            **{name: value for name, value in others.items() if name != "per_replica_batch_size"},
+            **mine,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,10 @@ def measure_throughput(
     else:
         parts = 1
     first = SettingsCombination(
-        memory.compute_batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas
+        memory.compute_batch_size(params, replicas) or memory.DEFAULT_BATCH,
+        precision,
+        parts,
+        replicas,
     )
     return find_fastest(first, precisions(devices), most_replicas, measure)
 
@@ -195,9 +205,13 @@ def _measure_in_process(
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         try:
-            return process.submit(_measure_here, way, trainable, tuple(folders), assignment).result()
+            return process.submit(
+                _measure_here, way, trainable, tuple(folders), assignment
+            ).result()
         except BrokenProcessPool:
-            return Measured(way, failed="its process was killed, as by a machine that is out of memory")
+            return Measured(
+                way, failed="its process was killed, as by a machine that is out of memory"
+            )
 
 
 def _measure_here(
@@ -211,7 +225,9 @@ def _measure_here(
 
     def report(epoch: EpochReported) -> bool:
         heard.append(epoch)
-        return sum(one.time_s for one in heard[1:]) < LEAST_S  # whether to train on; without the first, which compiles
+        return (
+            sum(one.time_s for one in heard[1:]) < LEAST_S
+        )  # whether to train on; without the first, which compiles
 
     try:
         made = load_trainable(trainable, folders, seed=assignment.data_seed)()
@@ -229,6 +245,10 @@ def _measure_here(
         if one.examples_per_s is not None:
             speeds.append(one.examples_per_s)
     if not speeds:
-        return Measured(way, failed=f"{trainable} reports no examples_per_s, as trainables of KerasTrainable do")
+        return Measured(
+            way, failed=f"{trainable} reports no examples_per_s, as trainables of KerasTrainable do"
+        )
     last = heard[-1].measures
-    return Measured(way, median(speeds), last.get("gpu_memory_peak_bytes", last.get("memory_peak_bytes")))
+    return Measured(
+        way, median(speeds), last.get("gpu_memory_peak_bytes", last.get("memory_peak_bytes"))
+    )

@@ -18,7 +18,6 @@ def find_problems() -> Iterator[Problem]:
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
         yield Problem("training.strategy", what, "python -m sweep doctor looks at the machine")
     elif found:
-        hint = (
-            "install a TensorFlow that was built for TPUs (tensorflow-tpu, on a machine that has some), or write auto"
-        )
+        package = "tensorflow-tpu, on a machine that has some"
+        hint = f"install a TensorFlow that was built for TPUs ({package}), or write auto"
         yield Problem("training.strategy", f"tpu, but {' and '.join(found)}", hint)

@@ -52,15 +52,21 @@ class Stage(Enum):
 
     WAITING = auto()  # no worker has it, and the log does not say that it was interrupted
     TRAINING = auto()  # a worker trains it or is about to
-    OUTGROWN = auto()  # its worker has handed it back; another process continues it once this worker is gone
-    INTERRUPTED = auto()  # the log says that it was interrupted, and no worker has had it since; it may be paused
+    OUTGROWN = (
+        auto()
+    )  # its worker has handed it back; another process continues it once this worker is gone
+    INTERRUPTED = (
+        auto()
+    )  # the log says that it was interrupted, and no worker has had it since; it may be paused
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
     """Why a trial ends after its last epoch, although it has epochs left."""
 
-    status: Status  # diverged; completed, as it reached the sweep's target; or pruned by the scheduler
+    status: (
+        Status  # diverged; completed, as it reached the sweep's target; or pruned by the scheduler
+    )
     reason: str
 
 
@@ -69,7 +75,9 @@ class OpenTrial:
     """A trial that has not ended for good, with its stage and its counts in this session."""
 
     state: TrialState
-    epochs: int  # that it is to train; with minutes alone, hundredths of these (`Spec.trial_length`)
+    epochs: (
+        int  # that it is to train; with minutes alone, hundredths of these (`Spec.trial_length`)
+    )
     decisions: tuple[int, ...]  # epochs at which it may be pruned or pause
     may_pause: bool = False  # at its decision epochs
     stage: Stage = Stage.WAITING
@@ -94,7 +102,9 @@ class OpenTrial:
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
         """Return the event, to be logged, that ends or interrupts this trial now with a status and a reason."""
-        return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
+        return TrialEnded(
+            trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts
+        )
 
     def make_requested_end(self) -> TrialEnded:
         """Return the event, to be logged, that prunes this trial now because a user has asked for that."""
@@ -118,7 +128,9 @@ class OpenTrial:
         self.units_before = self.units_after
         self.units_after = self.units
 
-    def find_decisions(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
+    def find_decisions(
+        self, epochs: Iterable[EpochReported]
+    ) -> Iterator[tuple[EpochReported, bool]]:
         """Yield (epoch, whether the trial reaches one of `decisions` with it) for each of the trial's next epochs.
 
         ``epochs`` must follow the last epoch in `state`, in order.
@@ -170,7 +182,9 @@ class Terms:
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
 
-    def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
+    def order(
+        self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None
+    ) -> Order:
         """Return the order by which a worker trains a trial.
 
         Trials of the baseline and the confirmation are ordered to train whole, without decision epochs.
@@ -183,7 +197,9 @@ class Terms:
         shares = self._spec.resources.gpus == "auto"
         assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
-            return Order(assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares)
+            return Order(
+                assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares
+            )
         return Order(
             assignment,
             trial.decisions,
@@ -194,7 +210,9 @@ class Terms:
             shares=shares,
         )
 
-    def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
+    def assignment(
+        self, started: TrialStarted, devices: Devices, accumulate: int = 1
+    ) -> Assignment:
         """Return the assignment that a trial's trainable gets: its parameters, seed, length, devices and settings.
 
         ``accumulate`` is the number of micro-batches for each batch, because the trial ran out of memory before.
@@ -211,7 +229,9 @@ class Terms:
             data_seed=spec.data_seed,
             objective=self._objective.name,
             maximize=self._objective.maximize,
-            fold=None if not spec.folds or started.fold is None else Fold(started.fold, spec.folds, started.seed),
+            fold=None
+            if not spec.folds or started.fold is None
+            else Fold(started.fold, spec.folds, started.seed),
             accumulate=accumulate,
         )
 
@@ -246,12 +266,16 @@ class Terms:
             fold=fold if self._spec.folds else None,
             time=time.time(),
             role=role,
-            index=place if place != number else None,  # None: its place is its number (`TrialState.place`)
+            index=place
+            if place != number
+            else None,  # None: its place is its number (`TrialState.place`)
             parent=None if parent is None else parent.trial,
             parent_epoch=None if parent is None else parent.epoch,
         )
 
-    def find_early_end(self, report: EpochReported, verdict: str | None, *, in_search: bool) -> EarlyEnd | None:
+    def find_early_end(
+        self, report: EpochReported, verdict: str | None, *, in_search: bool
+    ) -> EarlyEnd | None:
         """Return why a trial ends at this epoch: it diverged, reached the target, or is pruned for ``verdict``.
 
         Return None if it does not end. Only trials of the search end at the target.
@@ -275,7 +299,9 @@ class Terms:
         A trial that diverged or is pruned keeps that end.
         """
         early = trial.early_end
-        if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
+        if trial.state.place is None or (
+            early is not None and early.status is not Status.COMPLETED
+        ):
             return
         reached = self._objective.describe_reached(self._target, trial.state.last)
         if reached:
@@ -306,9 +332,13 @@ class Terms:
             wrong = []
         if not wrong:
             return end
-        names = sorted(set().union(*(one.names for one in self._spec.constraints if one.text in wrong)))
+        names = sorted(
+            set().union(*(one.names for one in self._spec.constraints if one.text in wrong))
+        )
         there = ", ".join(f"{name} {metrics.get(name, math.nan):.6g}" for name in names)
-        return structs.replace(end, status=Status.INFEASIBLE, reason=f"{' and '.join(wrong)} not met: {there}")
+        return structs.replace(
+            end, status=Status.INFEASIBLE, reason=f"{' and '.join(wrong)} not met: {there}"
+        )
 
     def fresh(
         self, trial: OpenTrial, epochs: Sequence[EpochReported], facts: Facts
@@ -366,7 +396,9 @@ class AuxiliaryTrials:
         self._baseline = 0  # number of baseline trials that have begun
         self._confirmed = False
         self._highest = -1
-        self._race: Race | None = None  # cached state of the confirmation; None if trials began or ended since
+        self._race: Race | None = (
+            None  # cached state of the confirmation; None if trials began or ended since
+        )
 
     def observe(self, change: Change) -> None:
         """Update the counts with a change of the log."""
@@ -382,7 +414,9 @@ class AuxiliaryTrials:
         """Return whether a trial, once started, is of baseline or confirmation, which no rule or target ends early."""
         return self._ledger.trials[trial].place is None
 
-    def start_search_trial(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
+    def start_search_trial(
+        self, place: int, params: Params, parent: Copied | None = None
+    ) -> TrialStarted:
         """Return the event, to be logged, that starts trial ``place`` of the search, a copy of ``parent`` if given."""
         if self._confirmed:  # trials of the confirmation may have the numbers that would follow
             number = self._highest + 1
@@ -457,7 +491,10 @@ class Upcoming:
     """
 
     def __init__(
-        self, searcher: Searcher, cap: int | None, is_added: Callable[[Params], bool] = lambda params: False
+        self,
+        searcher: Searcher,
+        cap: int | None,
+        is_added: Callable[[Params], bool] = lambda params: False,
     ) -> None:
         """Initialize.
 
@@ -472,7 +509,9 @@ class Upcoming:
         self._beyond: set[int] = set()  # later trials that have started as well
         self.exhausted = False  # the searcher has no more trials
         self._waiting: dict[int, Params] = {}  # parameters of the next trials, as far as suggested
-        self._running: dict[int, tuple[str, str | None]] = {}  # worker and structure of each running trial
+        self._running: dict[
+            int, tuple[str, str | None]
+        ] = {}  # worker and structure of each running trial
         self._held: dict[str, list[str]] = {}  # structures by worker, the most recently used last
 
     def change(self, cap: int | None) -> None:
@@ -484,10 +523,11 @@ class Upcoming:
         self._waiting.clear()
         self.exhausted = False
 
-    def renumber(self, searcher: Searcher, first: int) -> None:
-        """Ask ``searcher`` from now on, for the trials ``first`` and later; forget all suggestions.
+    def replace_searcher(self, searcher: Searcher, first: int) -> None:
+        """Take trials from number ``first`` within the search on from another searcher, and forget suggestions.
 
-        None of these trials may have started. Trials have the same numbers in the new searcher.
+        None of them may have started, and all before ``first`` count as started. The searcher is asked for trials by
+        the same numbers, so next for trial ``first``.
         """
         self._searcher = searcher
         self._first = first
@@ -544,15 +584,24 @@ class Upcoming:
         """
         first = self.find_next()
         # a searcher whose suggestions depend on events has its trials started in order
-        if first is None or not self._held or not self._searcher.foresees or self._is_added(first[1]):
+        if (
+            first is None
+            or not self._held
+            or not self._searcher.foresees
+            or self._is_added(first[1])
+        ):
             return first
         own = self._held.get(worker, [])
-        others = {structure for name, held in self._held.items() if name != worker for structure in held}
+        others = {
+            structure for name, held in self._held.items() if name != worker for structure in held
+        }
         unheld: tuple[int, Params] | None = None
         for trial, params in self._iterate_waiting():
             if any(fits_structure(params, structure) for structure in own):
                 return trial, params
-            if unheld is None and not any(fits_structure(params, structure) for structure in others):
+            if unheld is None and not any(
+                fits_structure(params, structure) for structure in others
+            ):
                 unheld = trial, params
         return unheld or first
 
@@ -585,7 +634,9 @@ class Upcoming:
             params = self._searcher.suggest(trial)
         if params is None:
             # Exhausted for good, unless the population may suggest more after trials that are running.
-            self.exhausted = not (isinstance(self._searcher, CopyingSearcher) and self._searcher.waits)
+            self.exhausted = not (
+                isinstance(self._searcher, CopyingSearcher) and self._searcher.waits
+            )
         elif self._searcher.foresees:
             self._waiting[trial] = params
         return params
@@ -629,11 +680,15 @@ class Pauses:
         self._deciding = self._rule or scheduler  # whose decision epochs count
         self._trials = trials
         self._count = 0  # pauses so far
-        self._positions: dict[int, int] = {}  # of paused trials in the order of their pauses, from 1
+        self._positions: dict[
+            int, int
+        ] = {}  # of paused trials in the order of their pauses, from 1
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
         """Return a new open trial of the search of ``epochs`` epochs, with the epochs at which its rule decides."""
-        return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None)
+        return OpenTrial(
+            state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None
+        )
 
     def explain_pause(self, trial: OpenTrial) -> str | None:
         """Return why a trial must pause after its last epoch, in words for users; None if it may continue.
@@ -677,7 +732,9 @@ class Pauses:
         place = self._rule.last() if self._rule else None
         if place is None:
             return None
-        return next((number for number, one in self._trials.items() if one.state.place == place), None)
+        return next(
+            (number for number, one in self._trials.items() if one.state.place == place), None
+        )
 
     def list_given_up(self, *, rest: bool) -> list[TrialEnded]:
         """Return the events, to be logged, that end the paused trials that their rule gives up, as pruned.
@@ -698,5 +755,7 @@ class Pauses:
         for place, reason in reasons.items():
             if place in trials_by_place:
                 end = trials_by_place[place].end(Status.PRUNED, self._reword(reason), Facts())
-                ends.append(structs.replace(end, waits=rest))  # it was paused until the search was over
+                ends.append(
+                    structs.replace(end, waits=rest)
+                )  # it was paused until the search was over
         return ends

@@ -64,7 +64,9 @@ def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Probl
             known = f"{name.partition('.')[0]}.*"
         if known in why and not (known in PLATEAUS and _may_be_a_plateau(spec)):
             place = spec.places.get(name, f"{where}: parameters.{name}")
-            yield Problem(place, f"it has no effect: {why[known]}", "leave it out, or read it there")
+            yield Problem(
+                place, f"it has no effect: {why[known]}", "leave it out, or read it there"
+            )
 
 
 def list_sometimes_read(spec: Spec, source: Source) -> tuple[str, ...]:
@@ -111,5 +113,7 @@ def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
         backend, set_by = keras_backend.find_backend(os.environ)
     if what := keras_backend.explain_wrong_backend(backend):
         yield Problem(
-            f"{where}: trainable", f"{source.trainable} is a KerasTrainable, and {what} ({set_by})", keras_backend.HINT
+            f"{where}: trainable",
+            f"{source.trainable} is a KerasTrainable, and {what} ({set_by})",
+            keras_backend.HINT,
         )

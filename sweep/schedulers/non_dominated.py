@@ -64,7 +64,10 @@ class NonDominatedOrder:
         """
         self._losses[trial] = losses
         place = 0  # becomes the first front of which no trial dominates the new one
-        while place < len(self._fronts) and find_dominating(self._get_losses(self._fronts[place]), losses).any():
+        while (
+            place < len(self._fronts)
+            and find_dominating(self._get_losses(self._fronts[place]), losses).any()
+        ):
             place += 1
         moved = [trial]
         while moved:
@@ -79,7 +82,9 @@ class NonDominatedOrder:
             for other, is_out in zip(front, is_pushed, strict=True):
                 if is_out:
                     pushed.append(other)
-            self._fronts[place] = [other for other, is_out in zip(front, is_pushed, strict=True) if not is_out] + moved
+            self._fronts[place] = [
+                other for other, is_out in zip(front, is_pushed, strict=True) if not is_out
+            ] + moved
             moved = pushed
             place += 1
 
@@ -118,7 +123,9 @@ class NonDominatedOrder:
         chosen = [0]
         distances = np.linalg.norm(points - points[0], axis=1)
         while len(chosen) < min(count, len(rest)):
-            distances[chosen] = -1.0  # those chosen are not chosen again, even if all others are equal to them
+            distances[
+                chosen
+            ] = -1.0  # those chosen are not chosen again, even if all others are equal to them
             farthest = int(np.argmax(distances))
             chosen.append(farthest)
             distances = np.minimum(distances, np.linalg.norm(points - points[farthest], axis=1))
@@ -131,7 +138,9 @@ class NonDominatedOrder:
         infinite.
         """
         losses = self._get_losses(trials)
-        if not np.isfinite(losses).all():  # trials that violate the constraints by an infinite loss are all alike
+        if not np.isfinite(
+            losses
+        ).all():  # trials that violate the constraints by an infinite loss are all alike
             return np.zeros_like(losses)
         low = losses.min(axis=0)
         high = losses.max(axis=0)
@@ -198,7 +207,10 @@ class NonDominatedPromotionScheduler(PausingScheduler):
 
     def __init__(self, rule: AshaPromotion, objective: Objective, epochs: int) -> None:
         super().__init__(
-            rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs), rule.min_completed
+            rule.type,
+            objective,
+            early_terminate.compute_decision_epochs(rule, epochs),
+            rule.min_completed,
         )
         self._eta = rule.eta
         self._capped = rule.is_capped(several=True)
@@ -209,7 +221,9 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     def observe(self, event: Event) -> None:
         if isinstance(event, EpochReported):
             losses = self._objective.constrained_losses(event.metrics)
-            if losses is None:  # the base class looks at the first objective only, and would decide by that
+            if (
+                losses is None
+            ):  # the base class looks at the first objective only, and would decide by that
                 self._paused.pop(event.trial, None)
                 return
             self._last_losses[event.trial] = losses

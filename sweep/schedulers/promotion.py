@@ -43,12 +43,16 @@ class PausingScheduler:
     have completed; then the other paused trials are pruned.
     """
 
-    def __init__(self, kind: str, objective: Objective, rungs: Sequence[int], min_completed: int = 1) -> None:
+    def __init__(
+        self, kind: str, objective: Objective, rungs: Sequence[int], min_completed: int = 1
+    ) -> None:
         self._kind, self._objective = kind, objective
         self._min_completed = min_completed
         self._rungs = tuple(rungs)
         self._paused: dict[int, _Pause] = {}  # paused trials
-        self._lasts: dict[int, float] = {}  # losses of trials that have not ended, at their last epochs
+        self._lasts: dict[
+            int, float
+        ] = {}  # losses of trials that have not ended, at their last epochs
         self._best: float | None = None  # the lowest loss of those that completed
         self._completed = 0
 
@@ -107,7 +111,9 @@ class PausingScheduler:
         """Decide after the end of a trial which paused trials may resume; by default, none."""
 
     def _pause(self, trial: int, epoch: int, loss: float) -> None:
-        self._paused[trial] = _Pause(epoch, loss, describe_standing(self._kind, self._objective, loss, epoch))
+        self._paused[trial] = _Pause(
+            epoch, loss, describe_standing(self._kind, self._objective, loss, epoch)
+        )
 
     def _describe_pause(self, pause: _Pause) -> str:
         """Return why a paused trial never continued, in one line for the user."""
@@ -127,10 +133,19 @@ class PromotionScheduler(PausingScheduler):
         if isinstance(rule, AshaPromotion):
             self._capped = rule.is_capped(several=False)
             min_completed = rule.min_completed
-        super().__init__(rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs), min_completed)
+        super().__init__(
+            rule.type,
+            objective,
+            early_terminate.compute_decision_epochs(rule, epochs),
+            min_completed,
+        )
         self._eta = rule.eta
-        self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
-        self._promoted = dict.fromkeys(self._rungs, 0)  # number of trials that have continued from each rung
+        self._scores: dict[int, list[tuple[float, int]]] = {
+            rung: [] for rung in self._rungs
+        }  # best first
+        self._promoted = dict.fromkeys(
+            self._rungs, 0
+        )  # number of trials that have continued from each rung
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         if epoch not in self._scores:
@@ -142,7 +157,10 @@ class PromotionScheduler(PausingScheduler):
         if self._capped:  # trials among the best may have ended, which leaves room for others
             places: Iterable[int] = range(self._count_promotable(epoch))
         else:  # the new trial, or the last of the best 1/eta, for which it has made room; others were promoted before
-            places = {bisect_left(self._scores[epoch], (loss, trial)), self._count_promotable(epoch) - 1}
+            places = {
+                bisect_left(self._scores[epoch], (loss, trial)),
+                self._count_promotable(epoch) - 1,
+            }
         for place in places:
             self._promote(epoch, place)
 
@@ -194,16 +212,24 @@ class PashaScheduler(PromotionScheduler):
     def __init__(self, rule: Pasha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)
         self._given = rule.epsilon
-        self._highest = 1  # index of the rung from which no trial continues; the number of rungs if all may
+        self._highest = (
+            1  # index of the rung from which no trial continues; the number of rungs if all may
+        )
         self._curves: dict[int, list[float]] = {}
         self._crossing: list[float] = []  # differences of curves that have crossed twice
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         self._curves.setdefault(trial, []).append(loss)
         if self._highest < len(self._rungs) and epoch == self._rungs[self._highest]:
-            self._compare(trial)  # before the trial is added to those of the rung, with which it is compared
+            self._compare(
+                trial
+            )  # before the trial is added to those of the rung, with which it is compared
         super()._process_epoch(trial, epoch, loss)
-        if self._highest < len(self._rungs) and epoch == self._rungs[self._highest] and not self._is_stable():
+        if (
+            self._highest < len(self._rungs)
+            and epoch == self._rungs[self._highest]
+            and not self._is_stable()
+        ):
             self._highest += 1
             # those that waited because the rung was the highest one
             for place in range(self._count_promotable(epoch)):
@@ -227,7 +253,9 @@ class PashaScheduler(PromotionScheduler):
         epsilon = self.epsilon
         then = sorted(before[trial] for trial in now)
         # ``now`` is sorted by the present ranks, so each trial meets the earlier loss of the same rank
-        return all(abs(before[trial] - loss) <= epsilon for trial, loss in zip(now, then, strict=True))
+        return all(
+            abs(before[trial] - loss) <= epsilon for trial, loss in zip(now, then, strict=True)
+        )
 
     @property
     def epsilon(self) -> float:
@@ -271,11 +299,15 @@ class FreezeThawScheduler(PausingScheduler):
     """
 
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
-        super().__init__(rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs))
+        super().__init__(
+            rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs)
+        )
         self._share = rule.share
         # not strict, because without rungs there is still the last epoch
         self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
-        self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps
+        self._waiting: dict[int, list[tuple[float, int]]] = {
+            rung: [] for rung in self._rungs
+        }  # heaps
         self._gains = {rung: _Gains() for rung in self._rungs}  # from each rung to the next
         self._came: dict[int, _Pause] = {}  # the last rung of trials, and their losses there
         self._fresh = self._thawed = 0  # epochs of new and of resumed trials
@@ -292,7 +324,11 @@ class FreezeThawScheduler(PausingScheduler):
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         before = self._came.get(trial)
         # what it has gained since the rung before; the value of a violated constraint is no loss to compute with
-        if before is not None and epoch == self._next[before.epoch] and max(loss, before.loss) < INFEASIBLE:
+        if (
+            before is not None
+            and epoch == self._next[before.epoch]
+            and max(loss, before.loss) < INFEASIBLE
+        ):
             self._gains[before.epoch].add(before.loss - loss)
         if epoch not in self._waiting:
             return

@@ -28,7 +28,9 @@ from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 _WIDTH = 1 / 6  # standard deviation of the first distribution, as a share of each range
 _SMALL = 1e-3  # a generation that spans less than this share of each range has converged
 _ATTEMPTS = 20  # draws from the distribution; random ones follow, which need not be near points that were tried
-_FEWEST_SOURCES = 10  # a warm start uses the best tenth of the past trials; fewer are repeated up to this number
+_FEWEST_SOURCES = (
+    10  # a warm start uses the best tenth of the past trials; fewer are repeated up to this number
+)
 
 Point = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -60,7 +62,9 @@ class CmaesSearcher:
         self._space = space
         self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
         self._past: list[tuple[Point, float]] = []  # where the first distribution is centered
-        self._generations: dict[int, tuple[int, int]] = {}  # by open trial: number of restarts, generation
+        self._generations: dict[
+            int, tuple[int, int]
+        ] = {}  # by open trial: number of restarts, generation
         self._solutions: list[tuple[Point, float]] = []  # of the present generation
         self._restarts = 0
         self._optimizer: cmaes.CMA | None = None
@@ -100,17 +104,27 @@ class CmaesSearcher:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
         draws = chain(self._generate_optimizer_draws(number), uniform_draws(self._seed, number))
-        return first_new(self._space, draws, self._tried, uniform_numbers(self._seed, number), walk=False)
+        return first_new(
+            self._space, draws, self._tried, uniform_numbers(self._seed, number), walk=False
+        )
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
             case Started(trial):
                 self._tried.add(key(trial.params))
                 if self._adapted and self._is_in_space(trial.params):
-                    self._generations[trial.number] = self._restarts, self._get_distribution().generation
-            case Ended(trial) | Interrupted(trial) if trial.paused or trial.ended is not None:  # a pause counts once
+                    self._generations[trial.number] = (
+                        self._restarts,
+                        self._get_distribution().generation,
+                    )
+            case Ended(trial) | Interrupted(trial) if (
+                trial.paused or trial.ended is not None
+            ):  # a pause counts once
                 generation = self._generations.pop(trial.number, None)
-                if generation is not None and generation == (self._restarts, self._get_distribution().generation):
+                if generation is not None and generation == (
+                    self._restarts,
+                    self._get_distribution().generation,
+                ):
                     self._add_to_generation(trial)
             case _:
                 pass
@@ -149,10 +163,20 @@ class CmaesSearcher:
             return
         seeds = np.random.SeedSequence([self._seed, number, self._restarts]).generate_state(2)
         optimizer = self._get_distribution()
-        others = np.random.Generator(np.random.Philox(int(seeds[0])))  # for parameters that are not adapted
-        optimizer.reseed_rng(int(seeds[1]))  # so that the draws depend on this trial, not on those made before
+        others = np.random.Generator(
+            np.random.Philox(int(seeds[0]))
+        )  # for parameters that are not adapted
+        optimizer.reseed_rng(
+            int(seeds[1])
+        )  # so that the draws depend on this trial, not on those made before
         for _ in range(_ATTEMPTS):
-            units = dict(zip((parameter.name for parameter in self._adapted), optimizer.ask().tolist(), strict=True))
+            units = dict(
+                zip(
+                    (parameter.name for parameter in self._adapted),
+                    optimizer.ask().tolist(),
+                    strict=True,
+                )
+            )
 
             # the default binds the present numbers, because `units` is another dict in the next turn
             def draw(parameter: Parameter, units: dict[str, float] = units) -> Value:
@@ -179,7 +203,9 @@ class CmaesSearcher:
         if self._restarts:
             mean = np.random.Generator(np.random.Philox(seed)).random(dimensions)
         elif self._past:
-            repeated = self._past * -(-_FEWEST_SOURCES // len(self._past))  # so that the best tenth is a trial
+            repeated = self._past * -(
+                -_FEWEST_SOURCES // len(self._past)
+            )  # so that the best tenth is a trial
             mean, width, covariance = cmaes.get_warm_start_mgd(repeated)
         return cmaes.CMA(
             mean=mean,
@@ -192,7 +218,9 @@ class CmaesSearcher:
         )
 
     def _encode_point(self, params: Params) -> Point:
-        return np.array([to_unit(parameter.domain, params[parameter.name]) for parameter in self._adapted])
+        return np.array(
+            [to_unit(parameter.domain, params[parameter.name]) for parameter in self._adapted]
+        )
 
     def _is_in_space(self, params: Params) -> bool:
         return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)

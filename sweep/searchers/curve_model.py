@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from sweep.searchers.gaussian_process import Array, GaussianProcess, KernelParameters, fit_kernel_parameters
+from sweep.searchers.gaussian_process import (
+    Array,
+    GaussianProcess,
+    KernelParameters,
+    fit_kernel_parameters,
+)
 
 FEWEST = 3
 """Minimum number of results for a rung above the first to count."""
@@ -45,7 +50,9 @@ def limit_losses(results: RungResults) -> Array:
     usable loss get the largest one.
     """
     meets = np.isfinite(results.losses) & (results.violations <= 0)
-    violates = np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
+    violates = (
+        np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
+    )
     known = results.losses[meets]
     best = float(known.min()) if len(known) else 0.0
     if len(known):
@@ -117,7 +124,9 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_RungModel]:
             slope = _fit_slope(lower, losses)
             losses = losses - slope * lower
         offset = float(losses.mean())
-        scale = max(float(losses.std()), 0.05)  # a tiny remainder, which is mostly noise, stays tiny
+        scale = max(
+            float(losses.std()), 0.05
+        )  # a tiny remainder, which is mostly noise, stays tiny
         levels.append(_RungModel(results.trials, (losses - offset) / scale, slope, offset, scale))
         below = here
     return levels
@@ -146,7 +155,9 @@ def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
     return np.sort(np.concatenate([best, rest[evenly]]))
 
 
-def fit_rungs(rungs: Sequence[RungResults], features: Array, owners: NDArray[np.intp]) -> list[KernelParameters]:
+def fit_rungs(
+    rungs: Sequence[RungResults], features: Array, owners: NDArray[np.intp]
+) -> list[KernelParameters]:
     """Fit a Gaussian process to each rung that the model uses; return the kernel parameters, lowest rung first.
 
     ``rungs`` are ascending; those from the first with fewer than `FEWEST` results above the lowest are left out.
@@ -156,7 +167,11 @@ def fit_rungs(rungs: Sequence[RungResults], features: Array, owners: NDArray[np.
     found = []
     for level in _split_rungs(rungs):
         chosen = choose_spread_indices(level.own, MOST_FITTED)
-        found.append(fit_kernel_parameters(owners, features[np.array(level.trials)[chosen]], level.own[chosen]))
+        found.append(
+            fit_kernel_parameters(
+                owners, features[np.array(level.trials)[chosen]], level.own[chosen]
+            )
+        )
     return found
 
 
@@ -177,7 +192,9 @@ class CurveModel:
         parameters: Sequence[KernelParameters],
     ) -> None:
         self._levels = _split_rungs(rungs)
-        self._unit = max(float(limit_losses(rungs[0]).std()), 1e-9)  # of losses, as in `_split_rungs`
+        self._unit = max(
+            float(limit_losses(rungs[0]).std()), 1e-9
+        )  # of losses, as in `_split_rungs`
         self._processes: list[GaussianProcess] = []
         unknown = KernelParameters.prior_center(int(owners.max()) + 1)
         self._noises: list[float] = []  # variances of the noise of each level's own part
@@ -255,7 +272,9 @@ class CurveModel:
         """
         return self._predict(self._processes, features)
 
-    def _predict(self, processes: Sequence[GaussianProcess], features: Array) -> tuple[Array, Array]:
+    def _predict(
+        self, processes: Sequence[GaussianProcess], features: Array
+    ) -> tuple[Array, Array]:
         mean = np.zeros(len(features))
         variance = np.zeros(len(features))
         for level, process in zip(self._levels, processes, strict=True):
@@ -291,7 +310,9 @@ def expected_maximum(means: Array, deviations: Array) -> float:
     It is the integral over x > 0 of the probability that at least one variable is larger than x. ``means`` must not be
     empty, and ``deviations`` must be positive.
     """
-    most = max(float((means + 8.0 * deviations).max()), 0.0)  # beyond 8 deviations, the probability is below 1e-15
+    most = max(
+        float((means + 8.0 * deviations).max()), 0.0
+    )  # beyond 8 deviations, the probability is below 1e-15
     if most == 0.0:
         return 0.0
     points = np.linspace(0.0, most, 513)

@@ -47,7 +47,9 @@ class Encoding:
                 varying.append(one)
         self._axes = tuple(_Axis.from_parameter(parameter) for parameter in varying)
         self._columns = {axis.name: column for column, axis in enumerate(self._axes)}
-        self.is_plain = not space.constraints and not any(parameter.needs for parameter in space.parameters)
+        self.is_plain = not space.constraints and not any(
+            parameter.needs for parameter in space.parameters
+        )
         """True if every row is valid; otherwise each must be checked, which takes a tenth of a millisecond."""
 
     @property
@@ -93,7 +95,9 @@ class Encoding:
         that violate a constraint are left out, so that fewer rows may be returned. ``rows`` must not have NaN. Raises
         ValueError if no parameter has several values.
         """
-        snapped = np.column_stack([axis.snap(rows[:, column]) for column, axis in enumerate(self._axes)])
+        snapped = np.column_stack(
+            [axis.snap(rows[:, column]) for column, axis in enumerate(self._axes)]
+        )
         if self.is_plain:
             return snapped
         allowed = np.zeros(len(rows), dtype=bool)
@@ -146,7 +150,9 @@ class Encoding:
 
         Parameters without a belief, and those that do not apply, add 0.
         """
-        return np.array(sum(axis.log_belief(rows[:, column]) for column, axis in enumerate(self._axes)))
+        return np.array(
+            sum(axis.log_belief(rows[:, column]) for column, axis in enumerate(self._axes))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,9 @@ class _Axis:
 
     parameter: Parameter
     values: tuple[Value, ...] | None  # None for a continuum
-    units: NDArray[np.float64]  # of the values, ascending; of a continuum, where the belief's density is tabulated
+    units: NDArray[
+        np.float64
+    ]  # of the values, ascending; of a continuum, where the belief's density is tabulated
     beliefs: NDArray[np.float64]  # log density at each of the units; empty without a belief
     middles: list[float]  # between neighboring units
 
@@ -174,7 +182,9 @@ class _Axis:
         values_at_units = values
         if values_at_units is None:
             values_at_units = tuple(from_unit(parameter.domain, float(unit)) for unit in units)
-        beliefs = np.array([parameter.belief.log_density(parameter.domain, value) for value in values_at_units])
+        beliefs = np.array(
+            [parameter.belief.log_density(parameter.domain, value) for value in values_at_units]
+        )
         return cls(parameter, values, units, beliefs, middles)
 
     @property
@@ -184,7 +194,9 @@ class _Axis:
     @property
     def is_choice(self) -> bool:
         """True if the values have no order, so that any two of them are equally far apart."""
-        return isinstance(self.parameter.domain, Categorical) and not _are_ordered(self.values or ())
+        return isinstance(self.parameter.domain, Categorical) and not _are_ordered(
+            self.values or ()
+        )
 
     @property
     def step(self) -> float:
@@ -226,7 +238,9 @@ class _Axis:
         absent = np.isnan(numbers)
         if self.is_choice:
             # a row of the unit matrix for each choice, and one for absence; any two differ by a squared distance of 1
-            place = np.where(absent, len(self.units), self._find_nearest(np.where(absent, 0.0, numbers)))
+            place = np.where(
+                absent, len(self.units), self._find_nearest(np.where(absent, 0.0, numbers))
+            )
             return np.eye(self.dimensions)[place] * math.sqrt(0.5)
         if self.dimensions == 1:
             return numbers[:, None]

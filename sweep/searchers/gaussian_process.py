@@ -73,7 +73,9 @@ class GaussianProcess:
     ``features`` are the coordinates of the points, ``owners`` the hyperparameter to which each coordinate belongs.
     """
 
-    def __init__(self, parameters: KernelParameters, owners: NDArray[np.intp], features: Array, values: Array) -> None:
+    def __init__(
+        self, parameters: KernelParameters, owners: NDArray[np.intp], features: Array, values: Array
+    ) -> None:
         self._parameters = parameters
         self._owners = owners
         self._features = features
@@ -100,15 +102,21 @@ class GaussianProcess:
         if not len(features):
             return self
         values = np.concatenate([self._values, self.predict(features)[0]])
-        return GaussianProcess(self._parameters, self._owners, np.vstack([self._features, features]), values)
+        return GaussianProcess(
+            self._parameters, self._owners, np.vstack([self._features, features]), values
+        )
 
     def _covariance(self, features: Array) -> Array:
         """Return the covariance of each point of the data with each row of ``features``."""
         scales = np.exp(self._parameters.scales)[self._owners]
-        return self._signal * matern(cdist(self._features / scales, features / scales, "sqeuclidean"))
+        return self._signal * matern(
+            cdist(self._features / scales, features / scales, "sqeuclidean")
+        )
 
 
-def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
+def fit_kernel_parameters(
+    owners: NDArray[np.intp], features: Array, values: Array
+) -> KernelParameters:
     """Fit kernel parameters to ``values`` by maximizing their posterior probability from two fixed starts.
 
     ``values`` must have mean 0 and deviation 1. ``features`` has a row for each value; ``owners`` has for each of its
@@ -124,7 +132,16 @@ def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Arr
     bounds = [(-3.0, 4.0)] * size + [(math.log(1e-6), 0.5), (-4.0, 3.0)]
     ends = []
     for start in (smooth, rough):
-        ends.append(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FIT_STEPS}))
+        ends.append(
+            minimize(
+                loss,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=bounds,
+                options={"maxiter": FIT_STEPS},
+            )
+        )
     best = min(ends, key=lambda end: float(end.fun))
     return KernelParameters.of_vector(best.x)
 
@@ -144,7 +161,9 @@ class NegativeLogPosterior:
             columns.append(features[:, owners == one])
         self._squares = np.array([cdist(column, column, "sqeuclidean") for column in columns])
         self.center = KernelParameters.prior_center(size).vector()
-        self._spread = np.array([1.0] * size + [2.0, 1.0])  # standard deviations of the priors of the logarithms
+        self._spread = np.array(
+            [1.0] * size + [2.0, 1.0]
+        )  # standard deviations of the priors of the logarithms
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         size, values = self._size, self._values

@@ -21,7 +21,14 @@ from sweep.events import JUDGED, LOST, UNFINISHED, WHOLE, Event, Params, Status
 from sweep.searchers.curve_model import FEWEST, CurveModel, RungResults, fit_rungs
 from sweep.searchers.encoding import Encoding, Rows
 from sweep.searchers.gaussian_process import KernelParameters
-from sweep.searchers.points import Draw, first_new, independent_draws, random_search, sobol_search, uniform_numbers
+from sweep.searchers.points import (
+    Draw,
+    first_new,
+    independent_draws,
+    random_search,
+    sobol_search,
+    uniform_numbers,
+)
 from sweep.space import Space
 from sweep.space.domains import contains, key
 from sweep.space.objectives import Objective
@@ -101,7 +108,9 @@ class GaussianProcessSearcher:
 
     foresees = False
 
-    def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int, *, starts: int = 0) -> None:
+    def __init__(
+        self, space: Space, objectives: tuple[Objective, ...], seed: int, *, starts: int = 0
+    ) -> None:
         self._objective = objectives[0]
         self._seed = seed
         self._fewest_starts = starts
@@ -130,7 +139,10 @@ class GaussianProcessSearcher:
         self._rungs: tuple[Rung, ...] = (END,)
         self.results: list[RungResult] = []
         """All results from which the model learns, in the order in which they came."""
-        self._fit: tuple[int, list[KernelParameters]] = (0, [])  # fitted on this many results; reset with the rungs
+        self._fit: tuple[int, list[KernelParameters]] = (
+            0,
+            [],
+        )  # fitted on this many results; reset with the rungs
 
     def learn(self, past: Iterable[TrialState]) -> int:
         records = list(past)
@@ -155,7 +167,9 @@ class GaussianProcessSearcher:
         before = len(self._known)
         for record in past:
             params = self._space.adopt(record.params)
-            if params is None or (record.status in JUDGED and self._objective.loss(record.last) is None):
+            if params is None or (
+                record.status in JUDGED and self._objective.loss(record.last) is None
+            ):
                 continue
             self._add_trial(params, record)
             self._count_stop(record)
@@ -170,7 +184,13 @@ class GaussianProcessSearcher:
             draws = self._generate_design_draws(number)
         else:
             draws = self._generate_model_draws(number)
-        return first_new(self._space, chain(draws, rest), self._tried, uniform_numbers(self._seed, number), walk=False)
+        return first_new(
+            self._space,
+            chain(draws, rest),
+            self._tried,
+            uniform_numbers(self._seed, number),
+            walk=False,
+        )
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
@@ -189,7 +209,9 @@ class GaussianProcessSearcher:
             case _:
                 pass
 
-    def expected_gain(self, count: int, upcoming: Sequence[Params] = (), *, chosen: bool = True) -> ModelledGain | None:
+    def expected_gain(
+        self, count: int, upcoming: Sequence[Params] = (), *, chosen: bool = True
+    ) -> ModelledGain | None:
         """Return by how much the next ``count`` configurations are expected to improve on the best trial.
 
         With ``chosen``, the next ones are the most promising of ``upcoming`` or, if it is empty, of the whole space.
@@ -247,18 +269,26 @@ class GaussianProcessSearcher:
         count = len(self.results)
 
         def gains(rows: Rows) -> NDArray[np.float64]:
-            return model.log_gains(encoding.features(rows)) + BETA / count * encoding.log_belief(rows)
+            return model.log_gains(encoding.features(rows)) + BETA / count * encoding.log_belief(
+                rows
+            )
 
-        share = 1 if encoding.is_plain else 4  # fewer rows if each must be checked, which takes long
+        share = (
+            1 if encoding.is_plain else 4
+        )  # fewer rows if each must be checked, which takes long
         candidates = CANDIDATES // share
         neighbors = NEIGHBORS // share
-        best_trials = encoding.encode_all([self._known[place].record.params for place in model.ranked[:5]])
+        best_trials = encoding.encode_all(
+            [self._known[place].record.params for place in model.ranked[:5]]
+        )
         around = encoding.perturb(np.repeat(best_trials, neighbors, axis=0), 0.1, rng)
         rows = encoding.snap_to_valid(np.vstack([rng.random((candidates, encoding.size)), around]))
         values = gains(rows)
         for scale in (0.1, 0.03, 0.01):
             centers = rows[np.argsort(-values, kind="stable")[:6]]
-            more = encoding.snap_to_valid(encoding.perturb(np.repeat(centers, neighbors, axis=0), scale, rng))
+            more = encoding.snap_to_valid(
+                encoding.perturb(np.repeat(centers, neighbors, axis=0), scale, rng)
+            )
             rows, values = np.vstack([rows, more]), np.concatenate([values, gains(more)])
         return rows[np.argsort(-values, kind="stable")]
 
@@ -292,7 +322,9 @@ class GaussianProcessSearcher:
             pending[rung] = []
         for number, place in self._places.items():
             if self._ledger.trials[number].status is Status.RUNNING:
-                following = next((rung for rung in self._rungs if rung not in self._known[place].counted), None)
+                following = next(
+                    (rung for rung in self._rungs if rung not in self._known[place].counted), None
+                )
                 if following is not None:
                     pending[following].append(place)
         return list(pending.values())
@@ -334,7 +366,9 @@ class GaussianProcessSearcher:
         chosen: list[int] = []
         # those with the most stops first; of equal ones, the earliest
         for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
-            is_apart = all(max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen)
+            is_apart = all(
+                max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen
+            )
             if count >= FEWEST_STOPS and is_apart:
                 chosen.append(epoch)
         rungs = (*sorted(chosen[:MOST_RUNGS]), END)
@@ -394,7 +428,9 @@ class GaussianProcessSearcher:
                 continue
             loss = self._objective.loss(record.epochs[epoch])
             if loss is not None:
-                return RungResult(place, rung, loss, self._objective.measure_violation(record.epochs[epoch]))
+                return RungResult(
+                    place, rung, loss, self._objective.measure_violation(record.epochs[epoch])
+                )
         if record.status in UNFINISHED:
             return None
         return RungResult(place, rung, math.inf, 0.0)

@@ -21,7 +21,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import optuna
 from optuna import samplers
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -31,7 +36,17 @@ from sweep.searchers import optuna_storage
 from sweep.searchers.optuna_storage import SearcherStorage, silence_optuna
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, contains, key, list_choices, snap
+from sweep.space.domains import (
+    Categorical,
+    Domain,
+    IntUniform,
+    LogUniform,
+    Uniform,
+    contains,
+    key,
+    list_choices,
+    snap,
+)
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
@@ -102,7 +117,9 @@ Outcome: TypeAlias = tuple[TrialState, list[float] | None, Mapping[int, Mapping[
 """The state of a trial in the study, its final values, and its metrics by epoch."""
 
 
-def build_sampler(method: SamplerName, space: Space, seed: int, *, objectives: int, trials: int = 0) -> BaseSampler:
+def build_sampler(
+    method: SamplerName, space: Space, seed: int, *, objectives: int, trials: int = 0
+) -> BaseSampler:
     """Return a new sampler of ``method`` for one trial, seeded by ``seed``.
 
     ``objectives`` is the number of objectives, ``trials`` the number of trials in the study.
@@ -110,7 +127,13 @@ def build_sampler(method: SamplerName, space: Space, seed: int, *, objectives: i
     match method:
         case "tpe":
             conditional = any(parameter.when for parameter in space.parameters)
-            return TPESampler(space, seed, trials, multivariate=objectives == 1, group=objectives == 1 and conditional)
+            return TPESampler(
+                space,
+                seed,
+                trials,
+                multivariate=objectives == 1,
+                group=objectives == 1 and conditional,
+            )
         case "nsga2":
             return NSGAIISampler(space, seed)
 
@@ -129,7 +152,9 @@ class TPESampler(samplers.TPESampler):
     to TPE's ratio of densities.
     """
 
-    def __init__(self, space: Space, seed: int, trials: int, *, multivariate: bool, group: bool) -> None:
+    def __init__(
+        self, space: Space, seed: int, trials: int, *, multivariate: bool, group: bool
+    ) -> None:
         super().__init__(
             seed=seed,
             n_startup_trials=STARTUP,
@@ -142,12 +167,16 @@ class TPESampler(samplers.TPESampler):
         self._believed = {one.name: one for one in space.parameters if one.belief is not None}
         self._trials = trials
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
         if self._common is None:
             return super().infer_relative_search_space(study, trial)
         return self._common
 
-    def _compute_acquisition_func(self, samples: dict[str, Any], mpe_below: Any, mpe_above: Any) -> Any:
+    def _compute_acquisition_func(
+        self, samples: dict[str, Any], mpe_below: Any, mpe_above: Any
+    ) -> Any:
         found = super()._compute_acquisition_func(samples, mpe_below, mpe_above)
         for name, numbers in samples.items() if self._believed else ():
             parameter = self._believed.get(name)
@@ -173,7 +202,9 @@ def _decode_value(domain: Domain, known: BaseDistribution, number: float) -> Val
     """
     if isinstance(known, CategoricalDistribution):
         return (list_choices(domain) or ())[int(number)]
-    if known == UNIT and not isinstance(domain, Uniform):  # a uniform domain from 0 to 1 has `UNIT` as well
+    if known == UNIT and not isinstance(
+        domain, Uniform
+    ):  # a uniform domain from 0 to 1 has `UNIT` as well
         return from_unit(domain, number)
     if isinstance(known, IntDistribution):
         return int(number)
@@ -187,10 +218,14 @@ class NSGAIISampler(samplers.NSGAIISampler):
     """
 
     def __init__(self, space: Space, seed: int) -> None:
-        super().__init__(seed=seed, population_size=50, mutation_prob=None, crossover_prob=0.9, swapping_prob=0.5)
+        super().__init__(
+            seed=seed, population_size=50, mutation_prob=None, crossover_prob=0.9, swapping_prob=0.5
+        )
         self._common = list_common_distributions(space)
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
         return self._common
 
 
@@ -203,7 +238,11 @@ def list_common_distributions(space: Space) -> dict[str, BaseDistribution]:
     for p in space.parameters:
         if p.drawn and not p.when:
             known[p.name] = make_distribution(p.domain)
-    return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
+    return {
+        name: distribution
+        for name, distribution in sorted(known.items())
+        if not distribution.single()
+    }
 
 
 _SAMPLER_ATTEMPTS = 20  # random draws follow, at a hundredth of the cost
@@ -222,7 +261,9 @@ class OptunaSearcher:
 
     foresees = False
 
-    def __init__(self, method: SamplerName, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
+    def __init__(
+        self, method: SamplerName, space: Space, objectives: tuple[Objective, ...], seed: int
+    ) -> None:
         self._method = method
         self._space = space
         self._objectives = objectives
@@ -235,11 +276,21 @@ class OptunaSearcher:
     def _reset_study(self) -> None:
         """Replace the study by an empty one; trials of other sweeps must be added again."""
         objectives = self._objectives
-        self._storage = SearcherStorage([StudyDirection[objective.goal.upper()] for objective in objectives])
-        self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study; those of other sweeps come first
-        self._numbers: dict[int, int] = {}  # in the study, by trial; trials of another space have none
-        self._stale: set[int] = set()  # numbers in the study of trials that have changed since its last update
-        self._bad: set[int] = set()  # numbers in the study of trials whose values depend on the worst trial
+        self._storage = SearcherStorage(
+            [StudyDirection[objective.goal.upper()] for objective in objectives]
+        )
+        self._known: list[
+            tuple[_AskedPoint, Record]
+        ] = []  # by number in the study; those of other sweeps come first
+        self._numbers: dict[
+            int, int
+        ] = {}  # in the study, by trial; trials of another space have none
+        self._stale: set[int] = (
+            set()
+        )  # numbers in the study of trials that have changed since its last update
+        self._bad: set[int] = (
+            set()
+        )  # numbers in the study of trials whose values depend on the worst trial
         self._ranges = [_Range(objective) for objective in objectives]
 
     def learn(self, past: Iterable[Record]) -> int:
@@ -251,7 +302,9 @@ class OptunaSearcher:
         before = len(self._known)
         for record in past:
             params = self._space.adopt(record.params)
-            if params is not None and (record.status not in JUDGED or self._get_final_values(record)):
+            if params is not None and (
+                record.status not in JUDGED or self._get_final_values(record)
+            ):
                 self._add(self._encode_past_trial(params), record)
         return len(self._known) - before
 
@@ -273,7 +326,9 @@ class OptunaSearcher:
         # closing the draws removes the trial that the last one has created in the study
         with silence_optuna(), closing(self._generate_sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
-            believes = self._space.has_beliefs and len(self._known) < STARTUP  # the sampler would still draw at random
+            believes = (
+                self._space.has_beliefs and len(self._known) < STARTUP
+            )  # the sampler would still draw at random
             either = rest if believes else chain(draws, rest)
             return first_new(self._space, either, self._tried, numbers, walk=False)
 
@@ -282,7 +337,9 @@ class OptunaSearcher:
             case Started(trial):
                 self._tried.add(key(trial.params))
                 self._add_started(trial)
-            case Reported(trial) | Interrupted(trial) | Ended(trial) if trial.number in self._numbers:
+            case Reported(trial) | Interrupted(trial) | Ended(trial) if (
+                trial.number in self._numbers
+            ):
                 self._mark_changed(self._numbers[trial.number])
             case _:
                 pass
@@ -330,7 +387,9 @@ class OptunaSearcher:
                 yield partial(draw_value, trial)
             finally:
                 self._storage.remove_trials_from(trial.number)
-                self._storage.notes = notes  # the storage replaces this mapping instead of changing it
+                self._storage.notes = (
+                    notes  # the storage replaces this mapping instead of changing it
+                )
 
     def _update_study(self, number: int) -> optuna.Study:
         """Update the marked trials in the study, and return the study with a sampler for trial ``number``."""
@@ -343,9 +402,15 @@ class OptunaSearcher:
         self._stale.clear()
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         sampler = build_sampler(
-            self._method, self._space, seed, objectives=len(self._objectives), trials=len(self._known)
+            self._method,
+            self._space,
+            seed,
+            objectives=len(self._objectives),
+            trials=len(self._known),
         )
-        return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
+        return optuna.load_study(
+            study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler
+        )
 
     def _encode_trial(self, event: TrialStarted) -> _AskedPoint | None:
         """Return a started trial's parameters in Optuna's representation; None if they are from another space."""
@@ -376,7 +441,9 @@ class OptunaSearcher:
             if parameter.name in params and parameter.drawn:
                 point.add(parameter, params[parameter.name])
         if self._method == "nsga2":
-            point.notes = {NSGAIISampler._get_generation_key(): 0}  # NSGA-II ignores trials without a generation
+            point.notes = {
+                NSGAIISampler._get_generation_key(): 0
+            }  # NSGA-II ignores trials without a generation
         return point
 
     def _record_sampler_attributes(self, number: int, point: _AskedPoint) -> None:
@@ -386,7 +453,9 @@ class OptunaSearcher:
         point.notes = self._storage.get_trial(trial.number).system_attrs
         self._storage.remove_trials_from(trial.number)
 
-    def _make_study_trial(self, point: _AskedPoint, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
+    def _make_study_trial(
+        self, point: _AskedPoint, record: Record, penalties: list[float]
+    ) -> tuple[FrozenTrial, bool]:
         """Return a trial for the study, and whether its values must follow the worst loss of the other trials.
 
         ``point`` has the trial's parameters in Optuna's representation, ``record`` its state, and ``penalties`` a value
@@ -405,7 +474,9 @@ class OptunaSearcher:
         else:
             ended = datetime.fromtimestamp(record.ended, UTC)
         span = datetime.fromtimestamp(record.started, UTC), ended
-        told = optuna_storage.create_frozen_trial(state, values, point.params, point.distributions, by_epoch, span)
+        told = optuna_storage.create_frozen_trial(
+            state, values, point.params, point.distributions, by_epoch, span
+        )
         told.system_attrs = point.notes
         is_own = state is TrialState.COMPLETE and values == self._get_final_values(record)
         return told, state is TrialState.COMPLETE and not is_own
@@ -420,7 +491,9 @@ class OptunaSearcher:
                 return self._make_finished_outcome(record, values)
             case Status.FAILED if all(objective.impute is None for objective in self._objectives):
                 return TrialState.FAIL, None, record.epochs
-        return self._impute_outcome(record, penalties)  # diverged, out of memory, or without usable values
+        return self._impute_outcome(
+            record, penalties
+        )  # diverged, out of memory, or without usable values
 
     def _impute_outcome(self, record: Record, penalties: list[float]) -> Outcome:
         """Return Optuna's state, values and metrics by epoch for a trial without usable final values.
@@ -443,10 +516,16 @@ class OptunaSearcher:
         violation = self._objectives[0].measure_violation(record.last)
         if not violation:
             return TrialState.COMPLETE, values, record.epochs
-        if self._method == "tpe" and len(values) == 1:  # pruned at epoch 0, it ranks below all that were pruned later
+        if (
+            self._method == "tpe" and len(values) == 1
+        ):  # pruned at epoch 0, it ranks below all that were pruned later
             return TrialState.PRUNED, None, {0: {first.name: first.from_loss(violation)}}
         # further beyond the worst than a trial without values, which is a tenth of the range beyond (`_Range.penalty`)
-        return TrialState.COMPLETE, [one.compute_value_beyond(1.0 + violation) for one in self._ranges], {}
+        return (
+            TrialState.COMPLETE,
+            [one.compute_value_beyond(1.0 + violation) for one in self._ranges],
+            {},
+        )
 
     def _get_final_values(self, record: Record) -> list[float]:
         """Return the last values of all objectives; empty if any of them is absent, NaN or infinite."""
@@ -475,7 +554,9 @@ class _AskedPoint:
 
     params: dict[str, Any] = field(default_factory=dict)
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)  # attributes that the sampler sets on this trial
+    notes: dict[str, Any] = field(
+        default_factory=dict
+    )  # attributes that the sampler sets on this trial
 
     def add(self, parameter: Parameter, value: Value) -> None:
         self.distributions[parameter.name] = make_distribution(parameter.domain)

@@ -57,7 +57,8 @@ class SearcherStorage(BaseStorage):
         running = TrialState.RUNNING
         self.set_trial(
             len(self._trials),
-            template_trial or create_frozen_trial(running, None, {}, {}, {}, (datetime.now(UTC), None)),
+            template_trial
+            or create_frozen_trial(running, None, {}, {}, {}, (datetime.now(UTC), None)),
         )
         return len(self._trials) - 1
 
@@ -67,7 +68,9 @@ class SearcherStorage(BaseStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        if states == (TrialState.WAITING,):  # Optuna asks for these before each trial; here are none
+        if states == (
+            TrialState.WAITING,
+        ):  # Optuna asks for these before each trial; here are none
             return []
         trials = []
         for trial in self._trials:
@@ -78,13 +81,22 @@ class SearcherStorage(BaseStorage):
         return trials
 
     def set_trial_param(
-        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
+        self,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
     ) -> None:
         trial = self._trials[trial_id]
-        trial.params = {**trial.params, param_name: distribution.to_external_repr(param_value_internal)}
+        trial.params = {
+            **trial.params,
+            param_name: distribution.to_external_repr(param_value_internal),
+        }
         trial.distributions = {**trial.distributions, param_name: distribution}
 
-    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
+    def set_trial_state_values(
+        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
+    ) -> bool:
         trial = self._trials[trial_id]
         trial.state = state
         if values is not None:
@@ -93,7 +105,9 @@ class SearcherStorage(BaseStorage):
             trial.datetime_complete = datetime.now(UTC)
         return True
 
-    def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
+    def set_trial_intermediate_value(
+        self, trial_id: int, step: int, intermediate_value: float
+    ) -> None:
         self._trials[trial_id].intermediate_values[step] = intermediate_value
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
@@ -272,7 +286,11 @@ class WatchedStudies(BaseStorage):
         return dict(self._get_sweep(study_id).notes)
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        return {_SYSTEM_ATTR_METRIC_NAMES: [metric for metric, _ in self._get_sweep(study_id).objectives]}
+        return {
+            _SYSTEM_ATTR_METRIC_NAMES: [
+                metric for metric, _ in self._get_sweep(study_id).objectives
+            ]
+        }
 
     def _get_sweep(self, study_id: int) -> FollowedSweep:
         if not 0 <= study_id < len(self._sweeps):
@@ -280,7 +298,9 @@ class WatchedStudies(BaseStorage):
         return self._sweeps[study_id]
 
     create_new_study = delete_study = set_study_user_attr = set_study_system_attr = _refuse_writing
-    create_new_trial = set_trial_param = set_trial_state_values = set_trial_intermediate_value = _refuse_writing
+    create_new_trial = set_trial_param = set_trial_state_values = set_trial_intermediate_value = (
+        _refuse_writing
+    )
     set_trial_user_attr = set_trial_system_attr = _refuse_writing
 
 

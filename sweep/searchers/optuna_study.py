@@ -17,7 +17,12 @@ from types import MappingProxyType
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
@@ -68,7 +73,9 @@ class Axis:
     """The representation of one parameter's values in an Optuna study."""
 
     distribution: BaseDistribution
-    _known: Mapping[str, Any] = field(default_factory=dict)  # Optuna's choices, by the key of the value
+    _known: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # Optuna's choices, by the key of the value
 
     def encode(self, value: Value) -> Any:
         """Return a value in Optuna's representation, as JSON text if Optuna does not support its type.
@@ -93,7 +100,9 @@ class Axis:
                 return _find_known_key(value, self._known) in self._known
 
 
-def make_axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
+def make_axes(
+    domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]
+) -> dict[str, Axis]:
     """Return an axis for each parameter, by name, extended to all values of ``trials``.
 
     For an unknown domain (None), the axis is made from the values of the trials. Parameters with neither a domain nor a
@@ -153,7 +162,9 @@ def make_frozen_trial(
         state = TrialState.WAITING
     if state is TrialState.COMPLETE and not all(map(math.isfinite, values)):
         state = TrialState.FAIL
-    has_values = state in (TrialState.COMPLETE, TrialState.PRUNED) and all(map(math.isfinite, values))
+    has_values = state in (TrialState.COMPLETE, TrialState.PRUNED) and all(
+        map(math.isfinite, values)
+    )
     params = {}
     for name, value in trial.params.items():
         if name in known:
@@ -166,7 +177,9 @@ def make_frozen_trial(
         values if has_values else None,
         params,
         {name: known[name].distribution for name in params},
-        dict(trial.by_epoch) if len(objectives) == 1 else {},  # Optuna has none with several objectives
+        dict(trial.by_epoch)
+        if len(objectives) == 1
+        else {},  # Optuna has none with several objectives
         (_convert_to_local_time(trial.started), ended),
     )
     if trial.status is Status.INFEASIBLE:
@@ -176,7 +189,9 @@ def make_frozen_trial(
         "status": trial.status.value,
         "reason": trial.reason,
         "epochs": trial.epochs,
-        **{f"metric.{name}": value for name, value in trial.metrics.items() if math.isfinite(value)},
+        **{
+            f"metric.{name}": value for name, value in trial.metrics.items() if math.isfinite(value)
+        },
     }
     return made
 
@@ -199,9 +214,13 @@ def make_study(
     known = make_axes(domains, told_trials)
     names = [metric for metric, _ in objectives]
     with silence_optuna():
-        made = optuna.create_study(study_name=name, directions=[StudyDirection[goal.upper()] for _, goal in objectives])
+        made = optuna.create_study(
+            study_name=name, directions=[StudyDirection[goal.upper()] for _, goal in objectives]
+        )
         made.set_metric_names(names)
-        made.add_trials([make_frozen_trial(trial, known, names, alive=alive) for trial in told_trials])
+        made.add_trials(
+            [make_frozen_trial(trial, known, names, alive=alive) for trial in told_trials]
+        )
     return made
 
 
@@ -235,7 +254,9 @@ def _make_number_distribution(domain: Range, seen: Sequence[float]) -> BaseDistr
     return FloatDistribution(float(low), float(high), log=log, step=step)
 
 
-def _make_choice_distribution(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[str, Any]]:
+def _make_choice_distribution(
+    possible: Mapping[str, Value],
+) -> tuple[BaseDistribution, Mapping[str, Any]]:
     """Return Optuna's distribution for a parameter with choices, and Optuna's choices by the key of the value.
 
     ``possible`` has the values by their keys (`sweep.space.domains.key`). Choices are the values themselves if Optuna
@@ -246,7 +267,9 @@ def _make_choice_distribution(possible: Mapping[str, Value]) -> tuple[BaseDistri
         labels: list[Any] = values
     else:
         labels = [_label_choice(value) for value in values]
-    if len(set(labels)) < len(labels):  # 1, 1.0 and True are equal, and so are "[1]" and the JSON of [1]
+    if len(set(labels)) < len(
+        labels
+    ):  # 1, 1.0 and True are equal, and so are "[1]" and the JSON of [1]
         labels = list(possible)
     return CategoricalDistribution(labels), dict(zip(possible, labels, strict=True))
 
@@ -295,7 +318,9 @@ class Importance:
 
 
 def compute_importances(
-    trials: Sequence[tuple[Params, float]], names: Sequence[str], domains: Mapping[str, Domain] = MappingProxyType({})
+    trials: Sequence[tuple[Params, float]],
+    names: Sequence[str],
+    domains: Mapping[str, Domain] = MappingProxyType({}),
 ) -> list[Importance]:
     """Return the importance of the parameters ``names`` for a loss, largest first; [] for fewer than 10 trials.
 
@@ -348,14 +373,18 @@ class _Resample(optuna.Study):
         super().__init__(name, storage)
         self._given = trials
 
-    def get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None) -> list[FrozenTrial]:
+    def get_trials(
+        self, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
         return self._given
 
 
 def _compute_importance_shares(
     storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]
 ) -> Mapping[str, float]:
-    quantile = min(max(BEST, 5 / len(trials)), 0.5)  # at least five good trials, but not more good ones than others
+    quantile = min(
+        max(BEST, 5 / len(trials)), 0.5
+    )  # at least five good trials, but not more good ones than others
     present = set[str]().union(*(trial.params for trial in trials))
     known = [name for name in names if name in present]
     with silence_optuna():  # also about resamples in which a parameter has only one value

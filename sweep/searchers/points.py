@@ -28,7 +28,12 @@ Draw: TypeAlias = Callable[[Parameter], Value]
 
 
 def first_new(
-    space: Space, draws: Iterable[Draw], tried: Collection[str], uniform: Callable[[], float], *, walk: bool = True
+    space: Space,
+    draws: Iterable[Draw],
+    tried: Collection[str],
+    uniform: Callable[[], float],
+    *,
+    walk: bool = True,
 ) -> Params | None:
     """Return the first feasible point that was not tried, from at most `MAX_ATTEMPTS` draws; None if there is none.
 
@@ -39,19 +44,27 @@ def first_new(
     """
     size = space.cardinality
     # many tried points alone do not exhaust the space: some may lie outside, since the space may have changed
-    if size is not None and len(tried) >= size and next(_generate_untried(space, tried), None) is None:
+    if (
+        size is not None
+        and len(tried) >= size
+        and next(_generate_untried(space, tried), None) is None
+    ):
         return None
     feasible = False
     start: dict[str, Value] = {}
     for draw in islice(draws, MAX_ATTEMPTS):
         # the first draw is recorded: from there, a feasible point is searched if all draws fail
-        params = space.complete_if_feasible(draw if start else partial(_draw_and_record, draw, start))
+        params = space.complete_if_feasible(
+            draw if start else partial(_draw_and_record, draw, start)
+        )
         if params is not None and key(params) not in tried:
             return params
         feasible |= params is not None
     if size is not None:
         return next(_generate_untried(space, tried), None)
-    if feasible and not space.constraints:  # infinite in name only, such as a coarsely quantized normal distribution
+    if (
+        feasible and not space.constraints
+    ):  # infinite in name only, such as a coarsely quantized normal distribution
         return None
     found = generate_feasible_points(space, start, uniform, walk=walk)
     return next((params for params in found if key(params) not in tried), None)
@@ -230,7 +243,9 @@ class SpacePoints(PointStream):
             if key(one) in wanted and space.has(one):
                 waiting.append(one)
             else:
-                self._added.discard(key(one))  # it is a point like others, should the space have it again
+                self._added.discard(
+                    key(one)
+                )  # it is a point like others, should the space have it again
         self._number = max(self._started, default=-1) + 1
         self._point = self._make_point(space, self._number)
         self._keys = {key(self._assigned[trial]) for trial in self._started}

@@ -52,7 +52,12 @@ class Population:
     foresees = False
 
     def __init__(
-        self, space: Space, objective: Objective, seed: int, rules: PopulationRules, first: Iterable[Params] = ()
+        self,
+        space: Space,
+        objective: Objective,
+        seed: int,
+        rules: PopulationRules,
+        first: Iterable[Params] = (),
     ) -> None:
         self._space = space
         self._objective = objective
@@ -61,7 +66,9 @@ class Population:
         self._first = list(first)
         self._ledger = Ledger()
         self._members = self._ledger.trials  # by their numbers in the search
-        self._leaving: set[int] = set()  # have just reached the end of a generation, and must pause there
+        self._leaving: set[int] = (
+            set()
+        )  # have just reached the end of a generation, and must pause there
         self._ends = rules.list_generation_ends()
         self._done = 0  # generations that are over
         self._parents: list[Parent] = []  # of the copies, in the order of their numbers
@@ -142,7 +149,9 @@ class Population:
         # a member is early until its generation is over for all others
         early = self._done < len(self._ends) and member.epoch >= self._ends[self._done]
         # copies that are due may start from its checkpoint, which it would replace if it trained on
-        copied = member.status is Status.INTERRUPTED and member.epoch in self._ends and self._has_copies
+        copied = (
+            member.status is Status.INTERRUPTED and member.epoch in self._ends and self._has_copies
+        )
         if trial in self._leaving or early or copied:
             return f"waits for the others at epoch {member.epoch}"
         return None
@@ -226,7 +235,9 @@ class Population:
         whole = [one for one in self._members.values() if one.status in WHOLE]
         # places of members that ended without completing; copies fill them without replacing anybody
         lost = self._rules.size - len(there) - len(whole)
-        count = min(self._rules.replaced, len(ranked) // 2)  # at most half, so that none is both best and worst
+        count = min(
+            self._rules.replaced, len(ranked) // 2
+        )  # at most half, so that none is both best and worst
         best = ranked[: max(count, 1)]
         if count:
             worst = ranked[len(ranked) - count :]
@@ -275,7 +286,9 @@ class Population:
 
         if self._guide is not None:
             ended = self._ends.index(parent.epoch)
-            found = self._guide.choose(number, (ended, parent.trial), self._list_earlier_copies(number), draw)
+            found = self._guide.choose(
+                number, (ended, parent.trial), self._list_earlier_copies(number), draw
+            )
             if found is not None:
                 return found
         for _ in range(ATTEMPTS):
@@ -315,7 +328,10 @@ class _Guide:
         self._space, self._seed = space, seed
         self._axes = [one for one in moved if isinstance(one.domain, Range)]
         self._trained: list[dict[int, bandit.MemberResult]] = []  # by generation and trial
-        self._model: tuple[int, bandit.Posterior | None] = -1, None  # a generation, and the model of all up to it
+        self._model: tuple[int, bandit.Posterior | None] = (
+            -1,
+            None,
+        )  # a generation, and the model of all up to it
 
     def add_generation(self, generation: dict[int, bandit.MemberResult]) -> None:
         """Add the results of a generation that is over, by trial."""
@@ -338,10 +354,14 @@ class _Guide:
         if before:
             rows = []
             for one, params in before:
-                rows.append(bandit.make_row(*self._compute_start(generation, one), params, self._axes))
+                rows.append(
+                    bandit.make_row(*self._compute_start(generation, one), params, self._axes)
+                )
             model = model.condition_on_means(np.array(rows))
         taken = {key(params) for _, params in before}
-        others: dict[str, Value] = {}  # values outside of the model, drawn once, so that all candidates share them
+        others: dict[
+            str, Value
+        ] = {}  # values outside of the model, drawn once, so that all candidates share them
 
         def make(units: Mapping[str, float]) -> Params | None:
             def value(one: Parameter) -> Value:
@@ -357,7 +377,9 @@ class _Guide:
             return made
 
         start = bandit.make_row(
-            *self._compute_start(generation, trial), self._trained[generation][trial].params, self._axes
+            *self._compute_start(generation, trial),
+            self._trained[generation][trial].params,
+            self._axes,
         )
         # the 1 gives other random numbers than those of ``draw``, which are seeded by the first two
         return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))

@@ -20,16 +20,28 @@ from sweep.space import Parameter
 from sweep.space.draws import to_unit
 
 Array: TypeAlias = NDArray[np.float64]
-Make: TypeAlias = Callable[[Mapping[str, float]], Params | None]  # a point from coordinates; None if not allowed
+Make: TypeAlias = Callable[
+    [Mapping[str, float]], Params | None
+]  # a point from coordinates; None if not allowed
 
 ENOUGH = 2  # minimum number of observations
 NEWEST = 200  # maximum number of observations: the cost grows with their cube, and older ones hardly count
-CANDIDATES, NEAR = 400, 50  # random points in the unit cube, and around the parent, where more may meet the constraints
-BEST, STEPS = 4, 12  # candidates that a round refines, and normal steps from each; their deviations by round:
+CANDIDATES, NEAR = (
+    400,
+    50,
+)  # random points in the unit cube, and around the parent, where more may meet the constraints
+BEST, STEPS = (
+    4,
+    12,
+)  # candidates that a round refines, and normal steps from each; their deviations by round:
 WIDTHS = (0.1, 0.05, 0.02, 0.01)
 MIDDLE = 0.5  # for what is unknown: the coordinate of an absent parameter, the standing of an untrained member
 
-_BOUNDS = ((math.log(0.05), math.log(3.0)), (0.01, 0.99), (0.0, 0.5))  # of `Kernel`'s fields, the length as logarithm
+_BOUNDS = (
+    (math.log(0.05), math.log(3.0)),
+    (0.01, 0.99),
+    (0.0, 0.5),
+)  # of `Kernel`'s fields, the length as logarithm
 _STARTS = ((math.log(0.2), 0.3, 0.1), (math.log(1.0), 0.7, 0.1))
 
 
@@ -38,7 +50,9 @@ class MemberResult:
     """The hyperparameters of a member in one generation, and its loss before and after the generation."""
 
     params: Params
-    before: float | None  # its loss at the start of the generation; None if it was untrained or had none
+    before: (
+        float | None
+    )  # its loss at the start of the generation; None if it was untrained or had none
     after: float | None  # its loss at the end; None if it diverged or has none
 
 
@@ -58,7 +72,9 @@ def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> 
     return min(sum(one < loss for one in losses) / (len(losses) - 1), 1.0)
 
 
-def make_training_data(generations: Sequence[Sequence[MemberResult]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
+def make_training_data(
+    generations: Sequence[Sequence[MemberResult]], axes: Sequence[Parameter]
+) -> tuple[Array, Array]:
     """Return the data from which the model learns: a row and a decrease of the loss for each member and generation.
 
     ``generations`` are in their order, ``axes`` the parameters in the model. Rows are those of `make_row`. Both arrays
@@ -74,7 +90,9 @@ def make_training_data(generations: Sequence[Sequence[MemberResult]], axes: Sequ
             before = []
         for one in generations[number]:
             if not number or one.before is not None:
-                rows.append(make_row(number, compute_standing(one.before, before), one.params, axes))
+                rows.append(
+                    make_row(number, compute_standing(one.before, before), one.params, axes)
+                )
                 if one.after is None:
                     decreases.append(-math.inf)  # `standardize` counts it as the smallest decrease
                 else:
@@ -106,7 +124,9 @@ def standardize(values: Array) -> Array:
     return values
 
 
-def make_row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
+def make_row(
+    generation: float, stood: float, params: Params, axes: Sequence[Parameter]
+) -> list[float]:
     """Return the model's input for a member: ``generation``, ``stood``, and its hyperparameters from 0 to 1.
 
     ``stood`` is the member's standing at the start of the generation (`compute_standing`). The hyperparameters are
@@ -140,7 +160,9 @@ class Kernel:
         by_time: Array = (1 - self.forgets) ** (apart / 2)
         return by_distance * by_time
 
-    def compute_cost(self, distances: tuple[Array, Array], values: Array) -> tuple[float, list[float]]:
+    def compute_cost(
+        self, distances: tuple[Array, Array], values: Array
+    ) -> tuple[float, list[float]]:
         """Return the negative log marginal likelihood of ``values``, up to a constant, and its derivatives.
 
         ``distances`` are those of `compute_distances` between the points of the values. The derivatives are by the
@@ -233,7 +255,9 @@ class Posterior:
         Points are rows as in `make_row`.
         """
         across = self.kernel.compute_covariances(points, self.points)
-        known = np.einsum("ij,jk,ik->i", across, self._inverse, across)  # in one thread, as `invert_matrix` is
+        known = np.einsum(
+            "ij,jk,ik->i", across, self._inverse, across
+        )  # in one thread, as `invert_matrix` is
         means = (across * self._weights).sum(axis=1)
         deviations = np.sqrt(np.maximum(1 - self.kernel.noise - known, 0.0))
         return means, deviations
@@ -258,7 +282,11 @@ class Posterior:
 
 
 def choose_point(
-    model: Posterior, axes: Sequence[Parameter], start: Sequence[float], make: Make, seed: Sequence[int]
+    model: Posterior,
+    axes: Sequence[Parameter],
+    start: Sequence[float],
+    make: Make,
+    seed: Sequence[int],
 ) -> Params | None:
     """Return the point with the highest upper confidence bound of ``model``; None if ``make`` returns no point.
 

@@ -42,7 +42,9 @@ class Categorical:
         if self.probabilities is not None:
             _require("each value has a probability", len(self.probabilities) == len(self.values))
             _require("probabilities are not negative", min(self.probabilities) >= 0)
-            _require("probabilities sum to one", math.isclose(sum(self.probabilities), 1, abs_tol=1e-6))
+            _require(
+                "probabilities sum to one", math.isclose(sum(self.probabilities), 1, abs_tol=1e-6)
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ class Normal:
     q: float | None = None
 
     def __post_init__(self) -> None:
-        _require("mu is finite and sigma positive", math.isfinite(self.mu) and 0 < self.sigma < math.inf)
+        _require(
+            "mu is finite and sigma positive", math.isfinite(self.mu) and 0 < self.sigma < math.inf
+        )
         _require_quantum(self.q)
 
 
@@ -217,7 +221,9 @@ def list_choices(domain: Domain) -> tuple[Value, ...] | None:
             return (value,)
         case Categorical(values, probabilities):
             weights = probabilities or (1.0,) * len(values)
-            return tuple({key(v): v for v, w in zip(values, weights, strict=True) if w > 0}.values())
+            return tuple(
+                {key(v): v for v, w in zip(values, weights, strict=True) if w > 0}.values()
+            )
         case Tied():
             return None
     q, (low, high) = get_quantum(domain), get_domain_bounds(domain)

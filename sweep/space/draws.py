@@ -110,7 +110,9 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
             points = [_interpolate_on_log_scale(low, high, t) for t in ends]
         case IntUniform(low, high) | Uniform(low, high):
             points = [low + t * (high - low) for t in ends]
-    return tuple(dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points))  # gives 0.3 for 0.1 + 0.2
+    return tuple(
+        dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points)
+    )  # gives 0.3 for 0.1 + 0.2
 
 
 def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:
@@ -118,7 +120,9 @@ def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:
 
 
 def _compute_quantile(domain: Range, u: float) -> float:
-    inner = min(max(u, _TINY), 1 - _TINY)  # at 0 and 1, a normal distribution has no finite quantile
+    inner = min(
+        max(u, _TINY), 1 - _TINY
+    )  # at 0 and 1, a normal distribution has no finite quantile
     match domain:
         case Uniform(low, high):
             return low + u * (high - low)
@@ -131,7 +135,9 @@ def _compute_quantile(domain: Range, u: float) -> float:
         case LogNormal(mu, sigma):
             return math.exp(mu + sigma * _NORMAL.inv_cdf(inner))
         case Beta(a, b):
-            from scipy import special  # its import takes half a second, and only this distribution needs it
+            from scipy import (
+                special,
+            )  # its import takes half a second, and only this distribution needs it
 
             return float(special.betaincinv(a, b, inner))
 
@@ -141,8 +147,14 @@ def _compute_cumulative(domain: Range, x: float) -> float:
         case Uniform(low, high):
             return (x - low) / (high - low) if high > low else 0.0
         case LogUniform(low, high):
-            return (math.log(x) - math.log(low)) / (math.log(high) - math.log(low)) if high > low else 0.0
-        case IntUniform(low, high):  # log scale, with half a unit on both sides, as in `_compute_quantile`
+            return (
+                (math.log(x) - math.log(low)) / (math.log(high) - math.log(low))
+                if high > low
+                else 0.0
+            )
+        case IntUniform(
+            low, high
+        ):  # log scale, with half a unit on both sides, as in `_compute_quantile`
             return math.log(x / (low - 0.5)) / math.log((high + 0.5) / (low - 0.5))
         case Normal(mu, sigma):
             return _NORMAL.cdf((x - mu) / sigma)

@@ -54,7 +54,9 @@ class Misfit(ValueError):
         self.what, self.key = what, key
 
 
-def _make_key_field(default: object, description: str, low: float | None = None, high: float | None = None) -> Any:
+def _make_key_field(
+    default: object, description: str, low: float | None = None, high: float | None = None
+) -> Any:
     """Return a dataclass field for a key of a rule, with its description and its bounds as metadata."""
     return field(default=default, metadata={"description": description, "low": low, "high": high})
 
@@ -149,18 +151,24 @@ class Asha(Rule):
     """
 
     type: ClassVar = "asha"
-    does: ClassVar = "stops a trial at a rung unless it is among the best 1/eta that came there so far"
+    does: ClassVar = (
+        "stops a trial at a rung unless it is among the best 1/eta that came there so far"
+    )
     scheduler: ClassVar = "sweep.schedulers.early_termination:AshaScheduler"
     scheduler_of_several: ClassVar = "sweep.schedulers.non_dominated:NonDominatedAshaScheduler"
     first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
-    max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)
+    max_iter: int | None = _make_key_field(
+        None, "No rung after this epoch; the trials' epochs by default.", 1
+    )
     eta: float = _make_eta_field()
     brackets: int = _make_key_field(1, "Bracket b, from 0, does without the first b rungs.", 1, 100)
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
         rungs = _list_rungs(self.min_iter, self.eta, min(epochs - 1, self.max_iter or epochs))
-        return tuple(_select_epochs(map(math.ceil, rungs[b:]), epochs) for b in range(self.brackets))
+        return tuple(
+            _select_epochs(map(math.ceil, rungs[b:]), epochs) for b in range(self.brackets)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +187,17 @@ class AshaPromotion(Rule):
     pauses: ClassVar = True
     first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
-    max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)
+    max_iter: int | None = _make_key_field(
+        None, "No rung after this epoch; the trials' epochs by default.", 1
+    )
     eta: float = _make_eta_field()
     capped: bool | None = _make_key_field(
         None,
         "No more than 1/eta of the trials that came to a rung ever go on from it; by default with several metrics.",
     )
-    min_completed: int = _make_key_field(1, "Trials that train to the end at least, once no other is left to start.", 1)
+    min_completed: int = _make_key_field(
+        1, "Trials that train to the end at least, once no other is left to start.", 1
+    )
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
         rungs = _list_rungs(self.min_iter, self.eta, min(epochs - 1, self.max_iter or epochs))
@@ -218,7 +230,9 @@ class Pasha(Rule):
     min_iter: int = _make_first_rung_field()
     eta: float = _make_eta_field()
     epsilon: float | None = _make_key_field(
-        None, "Largest difference of the metric that counts as a tie; estimated from curves by default.", 0
+        None,
+        "Largest difference of the metric that counts as a tie; estimated from curves by default.",
+        0,
     )
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
@@ -239,11 +253,16 @@ class FreezeThaw(Rule):
     pauses: ClassVar = True
     first_rung_by_epochs: ClassVar = "always"
     min_iter: int = _make_key_field(
-        1, "First pause, in epochs: epochs / eta^2 rounded up by default; later ones by factors of eta.", 1
+        1,
+        "First pause, in epochs: epochs / eta^2 rounded up by default; later ones by factors of eta.",
+        1,
     )
     eta: float = _make_eta_field("Factor between pauses.")
     share: float = _make_key_field(
-        0.5, "Epochs for resumed trials, per epoch that new trials train before their first pause.", 0, 100
+        0.5,
+        "Epochs for resumed trials, per epoch that new trials train before their first pause.",
+        0,
+        100,
     )
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
@@ -261,10 +280,16 @@ class Hyperband(Rule):
     """
 
     type: ClassVar = "hyperband"
-    does: ClassVar = "as in W&B: stops a trial at a bracket unless its best value is among the best 1/eta"
+    does: ClassVar = (
+        "as in W&B: stops a trial at a bracket unless its best value is among the best 1/eta"
+    )
     scheduler: ClassVar = "sweep.schedulers.early_termination:HyperbandScheduler"
-    min_iter: int | None = _make_key_field(None, "First bracket, in epochs; later ones by factors of eta.", 1)
-    max_iter: int | None = _make_key_field(None, "Epochs of a whole trial; brackets divide them by eta.", 1)
+    min_iter: int | None = _make_key_field(
+        None, "First bracket, in epochs; later ones by factors of eta.", 1
+    )
+    max_iter: int | None = _make_key_field(
+        None, "Epochs of a whole trial; brackets divide them by eta.", 1
+    )
     s: int | None = _make_key_field(None, "Number of brackets below max_iter.", 1, 100)
     eta: float = _make_eta_field("Factor between brackets; the best 1/eta of the trials go on.")
     strict: bool = _make_key_field(False, "Stop more trials, as in the original paper.")
@@ -294,7 +319,9 @@ class Hyperband(Rule):
         by_first = self.min_iter is not None and self.max_iter is None
         by_last = self.max_iter is not None and self.s is not None
         if not by_first and not by_last:
-            raise Misfit(f"{' and '.join(given) or 'neither'} given, expected min_iter alone, or max_iter and s")
+            raise Misfit(
+                f"{' and '.join(given) or 'neither'} given, expected min_iter alone, or max_iter and s"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +337,9 @@ class Median(Rule):
     scheduler: ClassVar = "sweep.schedulers.early_termination:MedianScheduler"
     first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_key_field(
-        1, "First epoch at which a trial may stop: 1 by default, epochs / 9 rounded up with a method that learns.", 1
+        1,
+        "First epoch at which a trial may stop: 1 by default, epochs / 9 rounded up with a method that learns.",
+        1,
     )
     min_trials: int = _make_key_field(3, "Number of other trials it takes to compare with.", 1)
 
@@ -326,7 +355,15 @@ class Own:
     pauses: ClassVar = False  # its scheduler says whether trials pause
 
 
-_RULES: tuple[type[Rule], ...] = (Asha, AshaPromotion, Pasha, FreezeThaw, Hyperband, Median, NoTermination)
+_RULES: tuple[type[Rule], ...] = (
+    Asha,
+    AshaPromotion,
+    Pasha,
+    FreezeThaw,
+    Hyperband,
+    Median,
+    NoTermination,
+)
 RULES = {rule.type: rule for rule in _RULES}
 """The rules by type, in the order in which messages and the documentation list them."""
 

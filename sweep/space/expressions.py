@@ -40,7 +40,9 @@ _ORDER: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {  # with the minimum and maximum number of arguments
+_FUNCTIONS: dict[
+    str, tuple[Callable[..., float], int, int]
+] = {  # with the minimum and maximum number of arguments
     "min": (min, 2, 100),
     "max": (max, 2, 100),
     "abs": (abs, 1, 1),
@@ -86,7 +88,9 @@ class Expression:
         that is too long or nested too deeply. Whether the names are known is not checked.
         """
         if len(text) > MAX_LENGTH:
-            raise ExpressionError(shortened(text, 40), MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
+            raise ExpressionError(
+                shortened(text, 40), MAX_LENGTH, f"longer than {MAX_LENGTH} characters"
+            )
         line, quoted = _replace_quoted_names(" ".join(text.splitlines()))
         indent = len(line) - len(line.lstrip())
         try:
@@ -94,8 +98,14 @@ class Expression:
                 warnings.simplefilter("ignore")  # Python's warnings about the syntax
                 tree = ast.parse(line.lstrip(), mode="eval").body
         except SyntaxError as error:
-            raise ExpressionError(text, (error.offset or 1) + indent, f"cannot be read: {error.msg}") from None
-        except (ValueError, RecursionError, MemoryError):  # of a null character, or of hundreds of minus signs
+            raise ExpressionError(
+                text, (error.offset or 1) + indent, f"cannot be read: {error.msg}"
+            ) from None
+        except (
+            ValueError,
+            RecursionError,
+            MemoryError,
+        ):  # of a null character, or of hundreds of minus signs
             raise ExpressionError(text, 1, "cannot be read") from None
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
@@ -120,7 +130,9 @@ class Expression:
         """
         at = _Evaluation(self.text, params)
         try:
-            if at.evaluate_truth(self._tree):  # it may hold although a part that does not matter has no result
+            if at.evaluate_truth(
+                self._tree
+            ):  # it may hold although a part that does not matter has no result
                 return 0.0
             return _Distance(at).measure(self._tree, wanted=True)
         except ExpressionError:
@@ -189,7 +201,9 @@ def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
         case ast.Call():
             operands = _get_arguments(text, node)
         case _:
-            raise ExpressionError(text, node.col_offset + 1, "only arithmetic and comparisons are possible")
+            raise ExpressionError(
+                text, node.col_offset + 1, "only arithmetic and comparisons are possible"
+            )
     return operands
 
 
@@ -204,7 +218,9 @@ def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
             case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
                 compared += elements
             case ast.In() | ast.NotIn() | ast.Is() | ast.IsNot(), _:
-                raise ExpressionError(text, right.col_offset + 1, "expected a list, as in: x in [1, 2]")
+                raise ExpressionError(
+                    text, right.col_offset + 1, "expected a list, as in: x in [1, 2]"
+                )
             case _:
                 compared.append(right)
     return compared
@@ -220,7 +236,9 @@ def _get_arguments(text: str, node: ast.Call) -> list[ast.expr]:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             _, fewest, most = _FUNCTIONS[name]
             if not fewest <= len(args) <= most:
-                raise ExpressionError(text, node.col_offset + 1, f"wrong number of arguments for {name}")
+                raise ExpressionError(
+                    text, node.col_offset + 1, f"wrong number of arguments for {name}"
+                )
             return args
     known = ", ".join(sorted(_FUNCTIONS))
     raise ExpressionError(text, node.col_offset + 1, f"not a known function; known: {known}")
@@ -299,7 +317,10 @@ class _Evaluation:
                 return number
             case ast.BinOp(left=left, op=op, right=right):
                 return self.compute(
-                    node, _ARITHMETIC[type(op)], self.evaluate_number(left), self.evaluate_number(right)
+                    node,
+                    _ARITHMETIC[type(op)],
+                    self.evaluate_number(left),
+                    self.evaluate_number(right),
                 )
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.compute(node, _FUNCTIONS[name][0], *map(self.evaluate_number, args))
@@ -324,10 +345,16 @@ class _Evaluation:
         whole = isinstance(first, int) and isinstance(last, int)
         # checked before it is computed, because Python would compute an integer of any size
         if function is operator.pow and whole and abs(first) > 1:
-            bits = last * math.log2(abs(first))  # negative: the result is a float, however large the exponent
+            bits = last * math.log2(
+                abs(first)
+            )  # negative: the result is a float, however large the exponent
             if bits > 1000:
                 raise self.make_undefined_error(node, f"the result is beyond {MAX_MAGNITUDE:g}")
-        if function is round and len(numbers) == 2 and not (isinstance(last, int) and abs(last) <= 15):
+        if (
+            function is round
+            and len(numbers) == 2
+            and not (isinstance(last, int) and abs(last) <= 15)
+        ):
             raise self.make_error(node, "digits must be a whole number from -15 to 15")
         try:
             result = function(*numbers)
@@ -351,7 +378,9 @@ class _Evaluation:
 
     def check_bounds(self, node: ast.expr, number: float) -> float:
         if not abs(number) <= MAX_MAGNITUDE:  # also catches NaN
-            raise self.make_undefined_error(node, f"the result is not a number below {MAX_MAGNITUDE:g}")
+            raise self.make_undefined_error(
+                node, f"the result is not a number below {MAX_MAGNITUDE:g}"
+            )
         return number
 
     def make_error(self, node: ast.expr, message: str) -> ExpressionError:
@@ -380,7 +409,9 @@ class _Distance:
                 return self.measure(operand, wanted=not wanted)
             case ast.BoolOp(op=op, values=values):
                 parts = [self.measure(value, wanted=wanted) for value in values]
-                if isinstance(op, ast.And) == wanted:  # all parts must change; for a true `or` or a false `and`, one
+                if (
+                    isinstance(op, ast.And) == wanted
+                ):  # all parts must change; for a true `or` or a false `and`, one
                     return sum(parts)
                 return min(parts)
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -393,14 +424,19 @@ class _Distance:
                 return sum(parts) if wanted else min(parts)  # a chain such as a < b < c is an `and`
         return 0.0 if self.at.evaluate_truth(node) == wanted else 1.0
 
-    def measure_comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr, *, wanted: bool) -> float:
+    def measure_comparison(
+        self, left: ast.expr, op: ast.cmpop, right: ast.expr, *, wanted: bool
+    ) -> float:
         """Return how far one comparison is from having the ``wanted`` truth value; 0 if it has."""
         if self.at.compare(left, op, right) == wanted:
             return 0.0
         match op, right:
             case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return min(
-                    (_measure_violation(self.at.evaluate(left), self.at.evaluate(element)) for element in elements),
+                    (
+                        _measure_violation(self.at.evaluate(left), self.at.evaluate(element))
+                        for element in elements
+                    ),
                     default=1.0,
                 )
         return _measure_violation(self.at.evaluate(left), self.at.evaluate(right))

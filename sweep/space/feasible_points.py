@@ -52,7 +52,9 @@ def estimate_feasible_fraction(space: Space) -> float:
 def _draw_points(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Value]]:
     """Draw `DRAWS` random points by numbers from ``uniform``, in [0, 1), and yield those that meet the constraints."""
     for _ in range(DRAWS):
-        params = space.complete_if_feasible(lambda parameter: from_unit(parameter.domain, uniform()))
+        params = space.complete_if_feasible(
+            lambda parameter: from_unit(parameter.domain, uniform())
+        )
         if params is not None:
             yield params
 
@@ -130,7 +132,9 @@ class _Point:
         return cls(space, units, tuple(name for name in units if name in constrained), uniform)
 
     def params(self) -> dict[str, Value]:
-        return self.space.complete(lambda parameter: from_unit(parameter.domain, self.units[parameter.name]))
+        return self.space.complete(
+            lambda parameter: from_unit(parameter.domain, self.units[parameter.name])
+        )
 
     def distance(self, moved: Mapping[str, float]) -> float:
         """Return the distance from meeting the constraints with some numbers replaced by ``moved``.
@@ -139,7 +143,9 @@ class _Point:
         """
         units = {**self.units, **moved}
         try:
-            params = self.space.complete(lambda parameter: from_unit(parameter.domain, units[parameter.name]))
+            params = self.space.complete(
+                lambda parameter: from_unit(parameter.domain, units[parameter.name])
+            )
         except UndefinedError:
             return 1e9
         return self.space.distance(params)
@@ -178,7 +184,9 @@ class _Point:
         """
         for name in self.decisive * _ROUNDS:
             here, low, high = self.units[name], 0.0, 1.0
-            for _ in range(60):  # each step halves the range on average; below 1e-16 the value is unchanged
+            for _ in range(
+                60
+            ):  # each step halves the range on average; below 1e-16 the value is unchanged
                 there = low + self.uniform() * (high - low)
                 if self.distance({name: there}) == 0:
                     self.units[name] = there

@@ -10,7 +10,9 @@ from sweep.space.search_space import Space, grid_values
 
 
 def complete_starts(
-    space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
+    space: Space,
+    starts: Iterable[Params],
+    complete: Callable[[Space, int, Collection[str]], Params | None],
 ) -> list[Params]:
     """Complete initial configurations to points of a space; return the points without duplicates, in their order.
 
@@ -51,6 +53,8 @@ def count_points_off_grid(space: Space, points: Iterable[Params]) -> int:
             values[parameter.name] = set(map(key, grid_values(parameter)))
     count = 0
     for point in points:
-        is_off_grid = any(key(point[name]) not in values[name] for name in point.keys() & values.keys())
+        is_off_grid = any(
+            key(point[name]) not in values[name] for name in point.keys() & values.keys()
+        )
         count += is_off_grid
     return count

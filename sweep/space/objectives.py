@@ -143,7 +143,12 @@ class Objective:
         Returns None otherwise, and if the target is None or the metric has no finite value.
         """
         value = self.value(metrics)
-        if target is None or value is None or self.to_loss(value) > self.to_loss(target) or self.list_violated(metrics):
+        if (
+            target is None
+            or value is None
+            or self.to_loss(value) > self.to_loss(target)
+            or self.list_violated(metrics)
+        ):
             return None
         return f"target reached: {self.name} {value:.4g}"
 

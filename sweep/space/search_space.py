@@ -56,7 +56,9 @@ class Space:
     @property
     def varying(self) -> dict[str, Domain]:
         """The parameters that are not constants, with their domains."""
-        return {one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)}
+        return {
+            one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)
+        }
 
     @property
     def constant(self) -> tuple[str, ...]:
@@ -81,7 +83,9 @@ class Space:
             # `list_choices` returns None for a continuum, whose values are all numbers
             if not one.when and all(map(is_number, list_choices(one.domain) or ())):
                 numbers.add(one.name)
-        return tuple(name for name in self.names if name not in numbers and name not in self.constant)
+        return tuple(
+            name for name in self.names if name not in numbers and name not in self.constant
+        )
 
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:
@@ -92,7 +96,9 @@ class Space:
             placed = {parameter.name for parameter in order}
             ready = next((p for p in waiting if p.needs <= placed), None)
             if ready is None:
-                raise ValueError(f"parameters wait for unknown ones or in a circle: {[p.name for p in waiting]}")
+                raise ValueError(
+                    f"parameters wait for unknown ones or in a circle: {[p.name for p in waiting]}"
+                )
             order.append(ready)
             waiting.remove(ready)
         return tuple(order)
@@ -153,7 +159,10 @@ class Space:
         domains = {}
         for name, value in values.items():
             domains[name] = Constant(value)
-        return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
+        return Space(
+            tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters),
+            self.constraints,
+        )
 
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
         """Return the parameters of another sweep's trial as a point of this space; None if that is impossible.
@@ -164,8 +173,12 @@ class Space:
         """
 
         def known(parameter: Parameter) -> Value:
-            if parameter.name not in foreign or not contains(parameter.domain, foreign[parameter.name]):
-                raise LookupError(parameter.name)  # leaves `complete_if_feasible`; no point lacks the value
+            if parameter.name not in foreign or not contains(
+                parameter.domain, foreign[parameter.name]
+            ):
+                raise LookupError(
+                    parameter.name
+                )  # leaves `complete_if_feasible`; no point lacks the value
             return foreign[parameter.name]
 
         try:
@@ -231,7 +244,9 @@ class Space:
         Only parameters that others or constraints depend on are enumerated; the numbers of values of the others are
         multiplied.
         """
-        named = frozenset().union(*(c.names for c in self.constraints), *(p.needs for p in self.parameters))
+        named = frozenset().union(
+            *(c.names for c in self.constraints), *(p.needs for p in self.parameters)
+        )
         decisive = []
         for p in self._order:
             if p.name in named or isinstance(p.domain, Tied):

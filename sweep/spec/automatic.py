@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sweep.space.early_terminate import Asha, AshaPromotion, EarlyTermination, NoTermination, compute_decision_epochs
+from sweep.space.early_terminate import (
+    Asha,
+    AshaPromotion,
+    EarlyTermination,
+    NoTermination,
+    compute_decision_epochs,
+)
 from sweep.text import counted
 
 ETA = 3
@@ -37,7 +43,9 @@ def stop_instead_of_pausing(rule: AshaPromotion) -> tuple[Asha, str]:
     It is used if trials cannot continue from a checkpoint: a trial that paused would start again from its first epoch.
     """
     stopping = Asha(min_iter=rule.min_iter, max_iter=rule.max_iter, eta=rule.eta)
-    why = "the function does not read report.restored, so that a trial that pauses would begin again"
+    why = (
+        "the function does not read report.restored, so that a trial that pauses would begin again"
+    )
     return stopping, f"asha, chosen by auto: {why}"
 
 
@@ -72,15 +80,20 @@ def choose_automatically(
     if has_rule:
         return Automatic("gp", None, (gp_line, ""))
     if lengths_differ:
-        return Automatic("gp", NoTermination(), (gp_line, "none, chosen by auto: trials differ in their epochs"))
+        return Automatic(
+            "gp", NoTermination(), (gp_line, "none, chosen by auto: trials differ in their epochs")
+        )
     if epochs < FEWEST_EPOCHS:
-        too_short_line = f"none, chosen by auto: {counted(epochs, 'epoch')} a trial leave nothing to save"
+        too_short_line = (
+            f"none, chosen by auto: {counted(epochs, 'epoch')} a trial leave nothing to save"
+        )
         return Automatic("gp", NoTermination(), (gp_line, too_short_line))
     is_small = budget_epochs is not None and budget_epochs < SMALL_BUDGET * epochs
     rule = AshaPromotion(
         # A ninth of the epochs or, with a small budget, a twenty-seventh.
         min_iter=math.ceil(epochs / ETA ** (3 if is_small else 2)),
-        max_iter=math.ceil(LAST_RUNG * epochs) - 1,  # the last epoch that is before `LAST_RUNG`, not at it
+        max_iter=math.ceil(LAST_RUNG * epochs)
+        - 1,  # the last epoch that is before `LAST_RUNG`, not at it
         eta=float(ETA),
         capped=True,
         min_completed=MIN_COMPLETED,

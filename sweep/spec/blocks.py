@@ -20,7 +20,15 @@ from sweep.text import parse_percent
 
 LATER = frozenset(
     {
-        *("all_data", "data_seed", "deterministic", "run_eagerly", "jit_compile", "fuse", "servers"),
+        *(
+            "all_data",
+            "data_seed",
+            "deterministic",
+            "run_eagerly",
+            "jit_compile",
+            "fuse",
+            "servers",
+        ),
         *("co2_g_per_kwh", "price_per_gpu_hour", "max_share", "money", "gain", "gain_per_hour"),
     }
 )
@@ -61,7 +69,10 @@ def _check_share(text: str) -> str:
 
 Share: TypeAlias = Annotated[
     str,
-    Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})? ?%$", json_schema_extra={"expected": "a share such as 20%"}),
+    Field(
+        pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})? ?%$",
+        json_schema_extra={"expected": "a share such as 20%"},
+    ),
     AfterValidator(_check_share),
 ]
 
@@ -83,7 +94,9 @@ def _refuse_list(amount: object) -> object:
 class Markets(Block):
     """Prices of one kind of node."""
 
-    on_demand: Annotated[float, Field(ge=0)] | None = Field(None, description="Price on an on-demand node.")
+    on_demand: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Price on an on-demand node."
+    )
     spot: Annotated[float, Field(ge=0)] | None = Field(None, description="Price on a spot node.")
 
     @property
@@ -118,7 +131,9 @@ class Metric(Block):
 
     name: Text = Field(description="Name of the metric, as the trainable reports it.")
     goal: Goal = Field("minimize", description="Whether smaller or larger is better.")
-    target: float | None = Field(None, description="A trial that reaches this value is complete, and ends the sweep.")
+    target: float | None = Field(
+        None, description="A trial that reaches this value is complete, and ends the sweep."
+    )
     impute: Impute | None = Field(
         None,
         description="What a failed, diverged or oom trial counts as: its own latest or best value, or worst of all. "
@@ -140,16 +155,22 @@ class Training(Block):
         description="The tf.distribute strategy; auto: by the number of GPUs of a trial. parameter_server: weights lie "
         "on resources.servers, and workers train them asynchronously.",
     )
-    cross_device: Literal["auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device"] = Field(
-        "auto", description="How replicas add up their gradients."
+    cross_device: Literal[
+        "auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device"
+    ] = Field("auto", description="How replicas add up their gradients.")
+    loop: Literal["own", "fit"] = Field(
+        "own", description="The training loop; fit: Model.fit, for Keras's callbacks."
     )
-    loop: Literal["own", "fit"] = Field("own", description="The training loop; fit: Model.fit, for Keras's callbacks.")
-    patience: Count | None = Field(None, description="A trial ends after this many epochs without a better objective.")
+    patience: Count | None = Field(
+        None, description="A trial ends after this many epochs without a better objective."
+    )
     all_data: bool = Field(
-        False, description="Train on the validation data as well: nothing is held out, no val_ metric is reported."
+        False,
+        description="Train on the validation data as well: nothing is held out, no val_ metric is reported.",
     )
     data_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = Field(
-        None, description="Seed of what data() draws, the same for all trials; if left out, that of the sweep."
+        None,
+        description="Seed of what data() draws, the same for all trials; if left out, that of the sweep.",
     )
     deterministic: bool = Field(
         False,
@@ -162,7 +183,8 @@ class Training(Block):
         "updates cannot be compiled fail.",
     )
     run_eagerly: bool = Field(
-        False, description="Train op by op, so that breakpoints and prints in the trainable see values; slow."
+        False,
+        description="Train op by op, so that breakpoints and prints in the trainable see values; slow.",
     )
     fuse: Literal["auto", False] | Annotated[int, Field(ge=2, le=1024)] = Field(
         False,
@@ -174,25 +196,33 @@ class Training(Block):
 class Resources(Block):
     """What each trial is given."""
 
-    cpus: Annotated[ForAll, Field(gt=0)] = Field(1.0, description="CPU cores per trial, of each worker.")
+    cpus: Annotated[ForAll, Field(gt=0)] = Field(
+        1.0, description="CPU cores per trial, of each worker."
+    )
     gpus: Annotated[ForAll, Field(ge=0), AfterValidator(_check_gpus)] | Literal["auto"] = Field(
         0.0,
         description="GPUs per trial, of each worker: a share of one below 1, or a whole number of them; auto: one, "
         "shared by as many trials as fit into its memory and make it faster, as measured.",
     )
     workers: Count = Field(
-        1, description="Processes that train a trial together, each with these cpus and gpus, on one node or several."
+        1,
+        description="Processes that train a trial together, each with these cpus and gpus, on one node or several.",
     )
     servers: Annotated[int, Field(ge=0)] = Field(
         0,
         description="Processes that keep a trial's weights for its workers, with these cpus and no GPUs, for "
         "training.strategy parameter_server; one more coordinates.",
     )
-    max_concurrent: Count | Literal["auto"] = Field("auto", description="Trials at a time; auto: as many as fit.")
-    max_share: Annotated[float, Field(ge=0.01, le=1)] | None = Field(
-        None, description="At most this share of the trials that fit on the cluster at a time; 0.5: half of it."
+    max_concurrent: Count | Literal["auto"] = Field(
+        "auto", description="Trials at a time; auto: as many as fit."
     )
-    trial_hours: Amount | None = Field(None, description="Hours after which a trial is ended as failed.")
+    max_share: Annotated[float, Field(ge=0.01, le=1)] | None = Field(
+        None,
+        description="At most this share of the trials that fit on the cluster at a time; 0.5: half of it.",
+    )
+    trial_hours: Amount | None = Field(
+        None, description="Hours after which a trial is ended as failed."
+    )
     epoch_minutes: Amount | None = Field(
         None,
         description="Minutes without an epoch after which a trial is ended as failed; by default ten minutes and ten "
@@ -203,12 +233,12 @@ class Resources(Block):
         None, description="Grams of CO2 of a kilowatt-hour where it runs, for the column co2_g."
     )
 
-    price_per_gpu_hour: Annotated[OnePrice | dict[str, OnePrice | Markets] | None, BeforeValidator(_check_prices)] = (
-        Field(
-            None,
-            description="What a GPU costs for an hour, in any currency: a number, or numbers by the labels of Ray's "
-            "nodes (accelerator type or node group), each one number or {on_demand: 4.1, spot: 1.6}.",
-        )
+    price_per_gpu_hour: Annotated[
+        OnePrice | dict[str, OnePrice | Markets] | None, BeforeValidator(_check_prices)
+    ] = Field(
+        None,
+        description="What a GPU costs for an hour, in any currency: a number, or numbers by the labels of Ray's "
+        "nodes (accelerator type or node group), each one number or {on_demand: 4.1, spot: 1.6}.",
     )
 
     @property
@@ -253,7 +283,9 @@ class Budget(Block):
     hours: Amount | None = Field(None, description="Hours on the clock.")
     gpu_hours: Amount | None = Field(None, description="Hours times GPUs in use.")
     epochs: Count | None = Field(None, description="Epochs of all trials together.")
-    money: Amount | None = Field(None, description="What its GPUs cost, by resources.price_per_gpu_hour.")
+    money: Amount | None = Field(
+        None, description="What its GPUs cost, by resources.price_per_gpu_hour."
+    )
 
     @property
     def bounds_time(self) -> bool:
@@ -264,14 +296,17 @@ class Budget(Block):
 class StopWhen(Block):
     """When the sweep as a whole is no longer worth its cost."""
 
-    no_improvement: Count | None = Field(None, description="Finished trials in a row without a better objective.")
+    no_improvement: Count | None = Field(
+        None, description="Finished trials in a row without a better objective."
+    )
     gain: Annotated[float, Field(gt=0)] | Literal["auto"] | None = Field(
         None,
         description="End the search once a model expects less gain than this from the next 8 configurations; auto: "
         "the smallest gain that seeds and held-out examples can show.",
     )
     gain_per_hour: Amount | None = Field(
-        None, description="The same for each hour that those are expected to train: the gain that an hour must bring."
+        None,
+        description="The same for each hour that those are expected to train: the gain that an hour must bring.",
     )
 
     @property
@@ -286,31 +321,40 @@ class Checkpoint(Block):
     every_s: Annotated[float, Field(ge=0)] = Field(
         60.0, description="Seconds of training between checkpoints of a trial; 0: every epoch."
     )
-    keep: Count = Field(2, description="Newest checkpoints kept of an unfinished trial, beside its best one.")
+    keep: Count = Field(
+        2, description="Newest checkpoints kept of an unfinished trial, beside its best one."
+    )
     trials: Count = Field(
         100,
         description="Completed trials, the best ones, that keep their last checkpoint and that of their best epoch.",
     )
     space_gb: Annotated[float, Field(ge=0)] = Field(
-        10.0, description="Gigabytes (1e9 bytes) for these; the worst trials' are deleted first, the best one's never."
+        10.0,
+        description="Gigabytes (1e9 bytes) for these; the worst trials' are deleted first, the best one's never.",
     )
     sync_s: Annotated[float, Field(ge=0.1, le=60)] = Field(
-        2.0, description="With results in an object store: seconds until what was logged is there, at most."
+        2.0,
+        description="With results in an object store: seconds until what was logged is there, at most.",
     )
     durable: bool = Field(
-        False, description="With results in an object store: act on the end of a trial once it is logged there."
+        False,
+        description="With results in an object store: act on the end of a trial once it is logged there.",
     )
 
 
 class Confirm(Block):
     """Further seeds for the configurations that could still be the best, once the search has ended."""
 
-    seeds: Annotated[int, Field(ge=2, le=1000)] = Field(8, description="Fresh seeds of a finalist, at most.")
+    seeds: Annotated[int, Field(ge=2, le=1000)] = Field(
+        8, description="Fresh seeds of a finalist, at most."
+    )
     finalists: Annotated[int, Field(ge=2, le=100)] = Field(
-        8, description="Configurations that get them, at most: the best ones that completed, beside the baseline."
+        8,
+        description="Configurations that get them, at most: the best ones that completed, beside the baseline.",
     )
     budget: Share | None = Field(
-        "20%", description="Epochs that all of this may take, as a share of those of the search; null: no bound."
+        "20%",
+        description="Epochs that all of this may take, as a share of those of the search; null: no bound.",
     )
 
     race: Literal[1, 2] = Field(
@@ -331,11 +375,17 @@ Variable: TypeAlias = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        json_schema_extra={"expected": "the name of an environment variable, such as SLACK_WEBHOOK_URL"},
+        json_schema_extra={
+            "expected": "the name of an environment variable, such as SLACK_WEBHOOK_URL"
+        },
     ),
 ]
 HttpUrl: TypeAlias = Annotated[
-    str, Field(pattern=r"^https?://[^\s@]+$", json_schema_extra={"expected": "a URL such as https://host/path"})
+    str,
+    Field(
+        pattern=r"^https?://[^\s@]+$",
+        json_schema_extra={"expected": "a URL such as https://host/path"},
+    ),
 ]
 
 
@@ -343,20 +393,33 @@ class Notify(Block):
     """One receiver of notices: a command, a webhook, Slack or a mail address. Secrets are in environment variables."""
 
     command: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] | None = Field(
-        None, description="A program and its arguments; it reads the notice as JSON from standard input."
+        None,
+        description="A program and its arguments; it reads the notice as JSON from standard input.",
     )
-    webhook: HttpUrl | None = Field(None, description="A URL that receives the notice as JSON, by POST.")
+    webhook: HttpUrl | None = Field(
+        None, description="A URL that receives the notice as JSON, by POST."
+    )
     token: Variable | None = Field(
-        None, description="With webhook: the environment variable with the token that is sent as Authorization: Bearer."
+        None,
+        description="With webhook: the environment variable with the token that is sent as Authorization: Bearer.",
     )
-    slack: Variable | None = Field(None, description="The environment variable with the URL of a webhook of Slack.")
+    slack: Variable | None = Field(
+        None, description="The environment variable with the URL of a webhook of Slack."
+    )
     mail: Text | None = Field(None, description="A mail address.")
-    server: Text | None = Field(None, description="With mail: host and port of the SMTP server, as host:587.")
-    sender: Text | None = Field(None, description="With mail: the address that it comes from; by default mail's own.")
+    server: Text | None = Field(
+        None, description="With mail: host and port of the SMTP server, as host:587."
+    )
+    sender: Text | None = Field(
+        None, description="With mail: the address that it comes from; by default mail's own."
+    )
     user: Text | None = Field(None, description="With mail: the user of the SMTP server.")
-    password: Variable | None = Field(None, description="With user: the environment variable with the password.")
+    password: Variable | None = Field(
+        None, description="With user: the environment variable with the password."
+    )
     on: Annotated[tuple[NoticeKind, ...], Field(strict=False, min_length=1)] | None = Field(
-        None, description="What is told: finished, failed, best, budget, verdict, worker_lost; by default all but best."
+        None,
+        description="What is told: finished, failed, best, budget, verdict, worker_lost; by default all but best.",
     )
 
     @property
@@ -391,14 +454,24 @@ def find_notify_mistakes(one: Notify) -> list[tuple[str, str, str]]:
         what = f"{' and '.join(ways) or 'none of them'}, expected one of command, webhook, slack and mail"
         return [("", what, "write an entry for each receiver")]
     found = []
-    needed = {"token": "webhook", "server": "mail", "sender": "mail", "user": "mail", "password": "user"}
+    needed = {
+        "token": "webhook",
+        "server": "mail",
+        "sender": "mail",
+        "user": "mail",
+        "password": "user",
+    }
     for key, other in needed.items():
         if getattr(one, key) is not None and getattr(one, other) is None:
             found.append((key, f"means nothing without {other}", "leave it out"))
     if one.mail is not None and one.server is None:
         found.append(("mail", "has no server", "write server: host:587"))
     if one.user is not None and one.password is None:
-        found.append(("user", "has no password", "write password: and the name of an environment variable"))
+        found.append(
+            ("user", "has no password", "write password: and the name of an environment variable")
+        )
     if one.server is not None and not re.fullmatch(r"[^\s:@]+:\d{1,5}", one.server):
-        found.append(("server", f"text {one.server!r}, expected host:port", "as in smtp.example.org:587"))
+        found.append(
+            ("server", f"text {one.server!r}, expected host:port", "as in smtp.example.org:587")
+        )
     return found

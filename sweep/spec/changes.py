@@ -76,7 +76,9 @@ class Difference:
         return f"{self.path} is {format_value(self.after)} from now on; it was {format_value(self.before)}"
 
 
-def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
+def find_differences(
+    before: Value, after: Value, keys: tuple[str | int, ...] = ()
+) -> Iterator[Difference]:
     """Yield the keys in which two resolved sweep files differ.
 
     ``before`` and ``after`` are what `Spec.to_json_dict` returns, or parts of it whose place is ``keys``. Mappings are
@@ -186,7 +188,9 @@ def _as_text(content: Mapping[str, Value]) -> str:
 # ---- what may change
 
 
-def check_change(before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True) -> None:
+def check_change(
+    before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True
+) -> None:
     """Raise `RefusedError` if a sweep that has begun cannot be changed from ``before`` to ``after``; list all reasons.
 
     Arguments:
@@ -196,7 +200,9 @@ def check_change(before: Spec, after: Spec, where: str = "", *, searcher_changes
     refuse(list_refusals(before, after, where, searcher_changes=searcher_changes), RefusedError)
 
 
-def list_refusals(before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True) -> list[Problem]:
+def list_refusals(
+    before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True
+) -> list[Problem]:
     """Return a problem for each difference that a sweep which has begun cannot adopt; see `check_change`."""
     found = list_differences(before, after)
     if _leaves_out_starts(before, after):
@@ -228,7 +234,11 @@ def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str 
     problems = []
     for one in list_differences(before, after):
         if one.is_one_of(BETWEEN_SESSIONS):
-            problems.append(Problem(f"{where}{one.path}", "is read once, when a session begins", f"first: {stop}"))
+            problems.append(
+                Problem(
+                    f"{where}{one.path}", "is read once, when a session begins", f"first: {stop}"
+                )
+            )
     # The workers of a session were told at its start which parameters are the same in all trials, and go by that.
     for name in began.space.constant:
         if name not in after.space.constant:
@@ -246,7 +256,9 @@ def list_fixed_keys(found: Iterable[Difference], where: str) -> Iterator[Problem
     for number, one in enumerate(wrong, start=1):
         # Only if it is the only wrong key: beside others, the general hint below helps with all of them.
         if one.path in INSTEAD and wrong == [one]:
-            what = f"is {format_value(one.after)}, but the sweep began with {format_value(one.before)}"
+            what = (
+                f"is {format_value(one.after)}, but the sweep began with {format_value(one.before)}"
+            )
             yield Problem(f"{where}{one.path}", what, INSTEAD[one.path])
             return
         what = f"is {format_value(one.after)}, but the sweep began with {format_value(one.before)}"
@@ -260,7 +272,9 @@ def list_fixed_keys(found: Iterable[Difference], where: str) -> Iterator[Problem
 ANOTHER_SWEEP = "run it under another --name, with warm_start"
 
 
-def _explain_refusal(one: Difference, before: Spec, after: Spec, *, searcher_changes: bool) -> tuple[str, str] | None:
+def _explain_refusal(
+    one: Difference, before: Spec, after: Spec, *, searcher_changes: bool
+) -> tuple[str, str] | None:
     """Return why a sweep cannot adopt a changed key of the search, and what to do instead; None if it can.
 
     Returns None for keys that do not belong to the search. ``searcher_changes`` is as for `check_change`.
@@ -268,11 +282,16 @@ def _explain_refusal(one: Difference, before: Spec, after: Spec, *, searcher_cha
     if not one.is_one_of(SEARCH):
         return None
     if before.population is not None:
-        return f"method {before.method} trains one population, whose space and rule stay", ANOTHER_SWEEP
+        return (
+            f"method {before.method} trains one population, whose space and rule stay",
+            ANOTHER_SWEEP,
+        )
     if one.is_one_of(("early_terminate",)):
         return _explain_rule(before, after)
     if not searcher_changes:
-        what = f"method {before.method} has no change_space, by which it would go on in another space"
+        what = (
+            f"method {before.method} has no change_space, by which it would go on in another space"
+        )
         return what, ANOTHER_SWEEP
     # `constraints` also has those on parameters, which are part of the space and may change.
     if one.is_one_of(("constraints",)) and before.constraints != after.constraints:
@@ -301,7 +320,10 @@ def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str,
     old = {parameter.name: parameter for parameter in before.space.parameters}.get(name)
     new = {parameter.name: parameter for parameter in after.space.parameters}.get(name)
     if old is None or new is None:
-        return f"is {'new' if old is None else 'gone'}, and the trials so far have other parameters", ANOTHER_SWEEP
+        return (
+            f"is {'new' if old is None else 'gone'}, and the trials so far have other parameters",
+            ANOTHER_SWEEP,
+        )
     if isinstance(old.domain, Constant) and isinstance(new.domain, Constant):
         return "has another value than in all trials so far", "write values: [...] with both"
     # The first reason that holds is told; without any, the parameter may change.

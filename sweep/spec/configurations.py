@@ -50,7 +50,9 @@ def read_constraints(
     """
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
-        if not isinstance(text, str) or not text:  # the validation of the file has added this mistake already
+        if (
+            not isinstance(text, str) or not text
+        ):  # the validation of the file has added this mistake already
             continue
         unquoted = next((name for name in objectives if _lacks_backquotes(name, text)), None)
         if unquoted is not None:
@@ -66,7 +68,9 @@ def read_constraints(
         # A proper subset: the constraint names a parameter as well.
         if set(unknown) < constraint.names or any(nearest(name, names) for name in unknown):
             for name in unknown:
-                document.add_mistake((*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names))
+                document.add_mistake(
+                    (*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names)
+                )
         if not constraint.names:
             document.add_mistake((*path, index), f"{text!r} names no parameter")
         if text in constraints:
@@ -106,11 +110,19 @@ def check_satisfiable(
             return
         # Without constraints, a space is empty only if a tied value has no result anywhere.
         if not _count_points(Space(space.parameters), grid=grid):
-            document.add_mistake(next(iter(places.values())), "tied values without a result at any point")
+            document.add_mistake(
+                next(iter(places.values())), "tied values without a result at any point"
+            )
             return
-        never_met = [c for c in space.constraints if not _count_points(Space(space.parameters, (c,)), grid=grid)]
+        never_met = [
+            c
+            for c in space.constraints
+            if not _count_points(Space(space.parameters, (c,)), grid=grid)
+        ]
         for constraint in never_met:
-            document.add_mistake(places[constraint.text], f"{constraint.text!r} holds at no point of the space")
+            document.add_mistake(
+                places[constraint.text], f"{constraint.text!r} holds at no point of the space"
+            )
         if not never_met:
             document.add_mistake(path, "each holds somewhere, but no point meets all of them")
     except ExpressionError as error:
@@ -178,7 +190,9 @@ def read_start_with(
         for name, value in start.items():
             place = (*path, index, name)
             if name not in parameters:
-                document.add_mistake(place, f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+                document.add_mistake(
+                    place, f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True
+                )
             else:
                 _check_value(parameters[name], value, start, place, document)
         # Only values that are possible each by itself can be converted, and tried together.
@@ -189,18 +203,27 @@ def read_start_with(
             known[name] = convert_to_drawn_form(parameters[name].domain, value)
         completed = find_feasible_point(space.fix(known))
         if completed is None:
-            document.add_mistake((*path, index), "no configuration with these values meets the constraints")
+            document.add_mistake(
+                (*path, index), "no configuration with these values meets the constraints"
+            )
         elif missing := [name for name in known if name not in completed]:
             what = f"{missing[0]!r} does not apply with the other values"
             document.add_mistake((*path, index, missing[0]), what, "remove it", at_key=True)
         elif key(known) in map(key, starts):
-            document.add_mistake((*path, index), "stands there already, expected different configurations")
+            document.add_mistake(
+                (*path, index), "stands there already, expected different configurations"
+            )
         starts.append(known)
     return tuple(starts)
 
 
 def read_configurations(
-    given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document, *, numbered: bool = True
+    given: Iterable[Mapping[str, Value]],
+    space: Space,
+    path: KeyPath,
+    document: Document,
+    *,
+    numbered: bool = True,
 ) -> tuple[Params, ...]:
     """Return complete configurations in the form that searchers use; add mistakes for those not in the space.
 
@@ -220,13 +243,17 @@ def read_configurations(
     return tuple(found)
 
 
-def _read_configuration(given: Mapping[str, Value], space: Space, path: KeyPath, document: Document) -> Params | None:
+def _read_configuration(
+    given: Mapping[str, Value], space: Space, path: KeyPath, document: Document
+) -> Params | None:
     """Return one complete configuration; None after adding its mistakes to the document."""
     parameters = {parameter.name: parameter for parameter in space.parameters}
     mistakes_before = document.found
     for name, value in given.items():
         if name not in parameters:
-            document.add_mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+            document.add_mistake(
+                (*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True
+            )
         else:
             # All names are passed as given: a parameter of a condition may be fixed or tied, and is then left out.
             _check_value(parameters[name], value, parameters, (*path, name), document)
@@ -234,20 +261,34 @@ def _read_configuration(given: Mapping[str, Value], space: Space, path: KeyPath,
     for name in given:
         # Only without other mistakes, since a wrong value may be why another parameter seems not to apply.
         if name in parameters and name not in params and document.found == mistakes_before:
-            document.add_mistake((*path, name), "does not apply with the other values", "remove it", at_key=True)
-    missing = [one.name for one in space.parameters if one.name not in params and _must_be_given(one, params)]
+            document.add_mistake(
+                (*path, name), "does not apply with the other values", "remove it", at_key=True
+            )
+    missing = [
+        one.name
+        for one in space.parameters
+        if one.name not in params and _must_be_given(one, params)
+    ]
     if missing:
-        what = f"lacks {join_words(missing, 'and')}, expected a value for each parameter that varies"
-        document.add_mistake(path, what, "only fixed parameters, and those that do not apply, may be left out")
+        what = (
+            f"lacks {join_words(missing, 'and')}, expected a value for each parameter that varies"
+        )
+        document.add_mistake(
+            path, what, "only fixed parameters, and those that do not apply, may be left out"
+        )
     if document.found > mistakes_before:
         return None
     for text in space.list_violated(params):
         document.add_mistake(path, f"does not meet the constraint {text!r}")
-    if document.found == mistakes_before and not space.has(params):  # such as a tied value without a result
+    if document.found == mistakes_before and not space.has(
+        params
+    ):  # such as a tied value without a result
         document.add_mistake(path, "is not in the space")
     if document.found > mistakes_before:
         return None
-    return {name: params[name] for name in space.names if name in params}  # in the order of the space
+    return {
+        name: params[name] for name in space.names if name in params
+    }  # in the order of the space
 
 
 def _must_be_given(parameter: Parameter, params: Params) -> bool:
@@ -259,7 +300,10 @@ def _must_be_given(parameter: Parameter, params: Params) -> bool:
 
 
 def read_prior(
-    given: Mapping[str, Value] | None, parameters: Iterable[Parameter], path: KeyPath, document: Document
+    given: Mapping[str, Value] | None,
+    parameters: Iterable[Parameter],
+    path: KeyPath,
+    document: Document,
 ) -> dict[str, Belief]:
     """Return the author's beliefs (`prior`) by parameter; add mistakes for invalid ones, which are left out.
 
@@ -279,33 +323,47 @@ def read_prior(
         value = said if block is None else block["value"]
         confidence = "medium" if block is None else block.get("confidence", "medium")
         if name not in known:
-            document.add_mistake(place, f"no parameter {name!r}", did_you_mean(name, known), at_key=True)
+            document.add_mistake(
+                place, f"no parameter {name!r}", did_you_mean(name, known), at_key=True
+            )
             continue
         if not known[name].drawn:
             document.add_mistake(
-                place, "is not searched: it has one value, or is tied to others", "remove it", at_key=True
+                place,
+                "is not searched: it has one value, or is tied to others",
+                "remove it",
+                at_key=True,
             )
             continue
         # All names are passed as given, because a belief needs no beliefs about the parameters of its condition.
         _check_value(known[name], value, known, place, document)
         known_confidence = next((one for one in CONFIDENCES if one == confidence), None)
         if known_confidence is None:
-            document.add_mistake((*place, "confidence"), f"{describe_value(confidence)}, expected low, medium or high")
+            document.add_mistake(
+                (*place, "confidence"),
+                f"{describe_value(confidence)}, expected low, medium or high",
+            )
         elif document.found == mistakes_before:
             found[name] = Belief(convert_to_drawn_form(known[name].domain, value), known_confidence)
     return found
 
 
-def _check_value(parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document) -> None:
+def _check_value(
+    parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document
+) -> None:
     """Add a mistake if a value is not possible for a parameter, or if a parameter of its condition is not in ``start``.
 
     ``start`` contains the names of the parameters that are given together with this one.
     """
     domain = parameter.domain
     if isinstance(domain, Tied):
-        document.add_mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
+        document.add_mistake(
+            path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True
+        )
     elif not contains(domain, value):
-        document.add_mistake(path, f"{describe_value(value)}, expected {_describe_possible(domain)}")
+        document.add_mistake(
+            path, f"{describe_value(value)}, expected {_describe_possible(domain)}"
+        )
     elif parameter.when is not None:
         missing = sorted(name for name in parameter.when.names if name not in start)
         if missing:
@@ -350,7 +408,11 @@ def convert_to_drawn_form(domain: Domain, value: Value) -> Value:
 
 
 def read_baseline(
-    given: Mapping[str, Value] | None, space: Space, path: KeyPath, document: Document, notes: list[str]
+    given: Mapping[str, Value] | None,
+    space: Space,
+    path: KeyPath,
+    document: Document,
+    notes: list[str],
 ) -> Params | None:
     """Return the complete baseline, or None without one; add mistakes to the document and then also return None.
 
@@ -374,11 +436,19 @@ def read_baseline(
         return None
     missing = []
     for p in space.parameters:
-        if p.name not in baseline and p.when is None:  # others may be missing because they do not apply
+        if (
+            p.name not in baseline and p.when is None
+        ):  # others may be missing because they do not apply
             missing.append(p.name)
     if missing:
-        notes.append(f"baseline does not set {', '.join(missing)}: the trainable's own default, if it has one")
-    return {parameter.name: baseline[parameter.name] for parameter in space.parameters if parameter.name in baseline}
+        notes.append(
+            f"baseline does not set {', '.join(missing)}: the trainable's own default, if it has one"
+        )
+    return {
+        parameter.name: baseline[parameter.name]
+        for parameter in space.parameters
+        if parameter.name in baseline
+    }
 
 
 def _check_baseline_value(
@@ -386,7 +456,9 @@ def _check_baseline_value(
 ) -> None:
     """Add a mistake if there is no parameter ``name``, or if its values are of another kind than ``value``."""
     if name not in parameters:
-        document.add_mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+        document.add_mistake(
+            (*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True
+        )
         return
     expected = _find_expected_kind(parameters[name], value)
     if expected:
@@ -408,7 +480,9 @@ def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Va
     return baseline
 
 
-def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[str, Value]) -> None:
+def _add_value(
+    parameter: Parameter, given: Mapping[str, Value], baseline: dict[str, Value]
+) -> None:
     """Add a parameter's value to the baseline, if it applies and can be determined already."""
     name = parameter.name
     domain = parameter.domain
@@ -426,7 +500,9 @@ def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[
     elif isinstance(domain, Constant):
         baseline[name] = domain.value
     elif isinstance(domain, Tied) and domain.expression.names <= baseline.keys():
-        with suppress(ExpressionError):  # values outside of the space may have no result, such as a logarithm of 0
+        with suppress(
+            ExpressionError
+        ):  # values outside of the space may have no result, such as a logarithm of 0
             baseline[name] = domain.expression.evaluate(baseline)
 
 

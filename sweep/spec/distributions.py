@@ -80,7 +80,9 @@ def make_condition(when: Mapping[str, Test]) -> Condition:
     for name, test in when.items():
         match test:
             case Bounds(min=low, max=high):
-                between = Between(-math.inf if low is None else low, math.inf if high is None else high)
+                between = Between(
+                    -math.inf if low is None else low, math.inf if high is None else high
+                )
                 tests.append((name, between))
             case tuple():
                 tests.append((name, OneOf(test)))
@@ -105,7 +107,9 @@ def condition_to_dict(condition: Condition) -> dict[str, Value]:
     return when
 
 
-def check_test_is_possible(test: OneOf | Between, domain: Domain, path: KeyPath, document: Document) -> None:
+def check_test_is_possible(
+    test: OneOf | Between, domain: Domain, path: KeyPath, document: Document
+) -> None:
     """Add a mistake for each value in a test that a parameter with this domain can never have, or for its range.
 
     Any test of a tied parameter is accepted.
@@ -129,7 +133,9 @@ def check_test_is_possible(test: OneOf | Between, domain: Domain, path: KeyPath,
                 document.add_mistake(path, "no value of that parameter lies in this range")
 
 
-def _check_value_is_possible(value: Value, domain: Domain, path: KeyPath, document: Document) -> None:
+def _check_value_is_possible(
+    value: Value, domain: Domain, path: KeyPath, document: Document
+) -> None:
     """Add a mistake if a parameter with this domain, which is not tied, can never have the value."""
     possible = list_choices(domain)
     if possible is not None:
@@ -137,7 +143,9 @@ def _check_value_is_possible(value: Value, domain: Domain, path: KeyPath, docume
             known = [flow(choice) for choice in possible[:20]]  # no more than a hint can show
             # The text "8" equals the number 8 as it is written in a file.
             hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
-            document.add_mistake(path, f"{describe_value(value)} is no value of that parameter", hint)
+            document.add_mistake(
+                path, f"{describe_value(value)} is no value of that parameter", hint
+            )
     elif isinstance(domain, Constant | Categorical | Tied) or get_quantum(domain) is None:
         what = f"{describe_value(value)} is never met exactly by a continuous parameter"
         document.add_mistake(path, what, "use {min: ..., max: ...}")
@@ -171,14 +179,20 @@ Name: TypeAlias = Literal[
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 Quantum: TypeAlias = Annotated[int, Field(gt=0)] | Positive
 Values: TypeAlias = Annotated[tuple[JsonValue, ...], Field(strict=False, min_length=1)]
-Probabilities: TypeAlias = Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(strict=False, min_length=1)]
+Probabilities: TypeAlias = Annotated[
+    tuple[Annotated[float, Field(ge=0)], ...], Field(strict=False, min_length=1)
+]
 
 
 class ParameterBlock(Block):
     """One hyperparameter: a value, a list of values, or a distribution."""
 
-    distribution: Name | None = Field(None, description="How values are drawn; inferred if left out.")
-    value: JsonValue = Field(None, description="The one value; '= expression' ties it to other parameters.")
+    distribution: Name | None = Field(
+        None, description="How values are drawn; inferred if left out."
+    )
+    value: JsonValue = Field(
+        None, description="The one value; '= expression' ties it to other parameters."
+    )
     values: Values = Field((), description="The values to choose from.", examples=[[0.1, 0.01]])
     probabilities: Probabilities = Field(
         (), description="Probability of each of the values; they sum to one.", examples=[[0.7, 0.3]]
@@ -190,8 +204,12 @@ class ParameterBlock(Block):
     sigma: Positive = Field(1.0, description="Standard deviation of it.")
     a: Positive = Field(1.0, description="First shape parameter of beta.")
     b: Positive = Field(1.0, description="Second shape parameter of beta.")
-    count: Count | None = Field(None, description="Number of values that a grid takes from a range.")
-    when: When | None = Field(None, description="Values of other parameters for which this one exists.")
+    count: Count | None = Field(
+        None, description="Number of values that a grid takes from a range."
+    )
+    when: When | None = Field(
+        None, description="Values of other parameters for which this one exists."
+    )
 
 
 HINTS = {
@@ -199,7 +217,9 @@ HINTS = {
     **dict.fromkeys(("default", "fixed"), "did you mean 'value'?"),
     **dict.fromkeys(("high", "upper", "maxval"), "did you mean 'max'?"),
     **dict.fromkeys(("low", "lower", "minval"), "did you mean 'min'?"),
-    **dict.fromkeys(("log", "loguniform"), "write distribution: log_uniform_values, or int_log_uniform_values"),
+    **dict.fromkeys(
+        ("log", "loguniform"), "write distribution: log_uniform_values, or int_log_uniform_values"
+    ),
     **dict.fromkeys(("int", "integer", "randint"), "write distribution: int_uniform"),
     "mean": "did you mean 'mu'?",
     "num": "did you mean 'count'?",
@@ -244,7 +264,9 @@ def infer_distribution(block: ParameterBlock) -> Name | None:
         if "probabilities" in keys:
             return "categorical_w_probabilities"
         return "categorical"
-    if not {"min", "max"} & keys:  # one of them suffices here: `find_key_mistakes` reports that the other is missing
+    if (
+        not {"min", "max"} & keys
+    ):  # one of them suffices here: `find_key_mistakes` reports that the other is missing
         return None
     if "q" in keys:
         return "q_uniform"
@@ -290,11 +312,16 @@ def build_domain(block: ParameterBlock, name: Name) -> Domain:
     except KeyMistake:  # it is a ValueError, too
         raise
     except ValueError:  # from the domain itself, whose other requirements ``build`` has checked
-        raise KeyMistake("q", f"{describe_value(block.q)}, which has no multiple between min and max") from None
+        raise KeyMistake(
+            "q", f"{describe_value(block.q)}, which has no multiple between min and max"
+        ) from None
     if block.count is not None and not isinstance(domain, Constant | Categorical | Tied):
         values = list_choices(domain)
         if values is not None and block.count > len(values):
-            raise KeyMistake("count", f"{describe_value(block.count)}, but the range has only {len(values)} values")
+            raise KeyMistake(
+                "count",
+                f"{describe_value(block.count)}, but the range has only {len(values)} values",
+            )
     return domain
 
 
@@ -321,7 +348,11 @@ def _range_to_dict(domain: Range) -> dict[str, Value]:
     """Convert the domain of a number to the keys of a sweep file."""
     match domain:
         case IntUniform(low, high, log=log):
-            return {"distribution": "int_log_uniform_values" if log else "int_uniform", "min": low, "max": high}
+            return {
+                "distribution": "int_log_uniform_values" if log else "int_uniform",
+                "min": low,
+                "max": high,
+            }
         case Uniform(low, high, q):
             return _quantized_to_dict("uniform", q, min=low, max=high)
         case LogUniform(low, high, q):
@@ -352,7 +383,9 @@ def _make_constant(block: ParameterBlock, _: float | None) -> Domain:
     try:
         return Tied(Expression.parse(value[1:].strip()))
     except ExpressionError as error:
-        raise KeyMistake("value", f"{error.text!r}, column {error.column}: {error.message}") from None
+        raise KeyMistake(
+            "value", f"{error.text!r}, column {error.column}: {error.message}"
+        ) from None
 
 
 def _make_categorical(block: ParameterBlock, _: float | None) -> Domain:
@@ -360,7 +393,9 @@ def _make_categorical(block: ParameterBlock, _: float | None) -> Domain:
     seen: set[str] = set()
     for value in block.values:
         if canonical(value) in seen:
-            raise KeyMistake("values", f"{flow(value)} appears twice", "give probabilities to prefer a value")
+            raise KeyMistake(
+                "values", f"{flow(value)} appears twice", "give probabilities to prefer a value"
+            )
         seen.add(canonical(value))
     return Categorical(block.values)
 
@@ -398,7 +433,9 @@ def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Doma
     domain = _make_int_uniform(block, None)
     if block.min < 1:
         raise KeyMistake(
-            "min", f"{describe_value(block.min)}, expected a whole number of at least 1", "a log scale has no zero"
+            "min",
+            f"{describe_value(block.min)}, expected a whole number of at least 1",
+            "a log scale has no zero",
         )
     return replace(domain, log=True)
 
@@ -449,7 +486,9 @@ def _make_log_normal(block: ParameterBlock, q: float | None) -> Domain:
     """Build a log-normal distribution. Raises `KeyMistake` if its values could overflow."""
     if abs(block.mu) + 9 * block.sigma >= 700:
         hint = "mu and sigma are those of the logarithm"
-        raise KeyMistake("mu", f"{describe_value(block.mu)}, too large: e to the power of it overflows", hint)
+        raise KeyMistake(
+            "mu", f"{describe_value(block.mu)}, too large: e to the power of it overflows", hint
+        )
     return LogNormal(block.mu, block.sigma, q)
 
 
@@ -460,7 +499,9 @@ def _make_beta(block: ParameterBlock, q: float | None) -> Domain:
 def _get_bounds(block: ParameterBlock) -> tuple[float, float]:
     """Return both bounds as floats. Raises `KeyMistake` if the lower one is above the upper one."""
     if block.min > block.max:
-        raise KeyMistake("min", f"{describe_value(block.min)}, expected at most max, which is {block.max}")
+        raise KeyMistake(
+            "min", f"{describe_value(block.min)}, expected at most max, which is {block.max}"
+        )
     return float(block.min), float(block.max)
 
 
@@ -473,21 +514,30 @@ def _get_exponents(block: ParameterBlock) -> tuple[float, float]:
     hint = f"real bounds go with distribution: {block.distribution}_values"
     for key, exponent in (("min", block.min), ("max", block.max)):
         if abs(exponent) > 700:  # e to the power of 710 is no finite number
-            raise KeyMistake(key, f"{describe_value(exponent)}, too large for an exponent of e", hint)
+            raise KeyMistake(
+                key, f"{describe_value(exponent)}, too large for an exponent of e", hint
+            )
     if 0 < low < high <= 1:  # probably learning rates instead of their logarithms
-        there = f"an exponent of e: values would lie between {math.exp(low):g} and {math.exp(high):g}"
+        there = (
+            f"an exponent of e: values would lie between {math.exp(low):g} and {math.exp(high):g}"
+        )
         raise KeyMistake("min", f"{describe_value(block.min)} is {there}", hint)
     return low, high
 
 
 DISTRIBUTIONS: dict[Name, Distribution] = {
     "constant": Distribution(("value",), (), _make_constant, "one value"),
-    "categorical": Distribution(("values",), (), _make_categorical, "one of the values, equally likely"),
+    "categorical": Distribution(
+        ("values",), (), _make_categorical, "one of the values, equally likely"
+    ),
     "categorical_w_probabilities": Distribution(
         ("values", "probabilities"), (), _make_weighted, "one of the values, by their probabilities"
     ),
     "int_uniform": Distribution(
-        ("min", "max"), ("count",), _make_int_uniform, "whole numbers from min to max, both included"
+        ("min", "max"),
+        ("count",),
+        _make_int_uniform,
+        "whole numbers from min to max, both included",
     ),
     "int_log_uniform_values": Distribution(
         ("min", "max"),
@@ -497,34 +547,63 @@ DISTRIBUTIONS: dict[Name, Distribution] = {
     ),
     "uniform": Distribution(("min", "max"), ("count",), _make_uniform, "numbers from min to max"),
     "q_uniform": Distribution(
-        ("min", "max"), ("q", "count"), _make_uniform, "multiples of q from min to max; q is 1 if left out"
+        ("min", "max"),
+        ("q", "count"),
+        _make_uniform,
+        "multiples of q from min to max; q is 1 if left out",
     ),
     "log_uniform": Distribution(
-        ("min", "max"), ("count",), _make_log_uniform, "e to the power of a uniform number: bounds are exponents"
+        ("min", "max"),
+        ("count",),
+        _make_log_uniform,
+        "e to the power of a uniform number: bounds are exponents",
     ),
     "log_uniform_values": Distribution(
-        ("min", "max"), ("count",), _make_log_uniform_values, "numbers from min to max, their logarithm uniform"
+        ("min", "max"),
+        ("count",),
+        _make_log_uniform_values,
+        "numbers from min to max, their logarithm uniform",
     ),
     "q_log_uniform": Distribution(
-        ("min", "max"), ("q", "count"), _make_log_uniform, "multiples of q, otherwise as log_uniform"
+        ("min", "max"),
+        ("q", "count"),
+        _make_log_uniform,
+        "multiples of q, otherwise as log_uniform",
     ),
     "q_log_uniform_values": Distribution(
-        ("min", "max"), ("q", "count"), _make_log_uniform_values, "multiples of q, otherwise as log_uniform_values"
+        ("min", "max"),
+        ("q", "count"),
+        _make_log_uniform_values,
+        "multiples of q, otherwise as log_uniform_values",
     ),
     "inv_log_uniform": Distribution(
         ("min", "max"), ("count",), _make_inv_log_uniform, "1 / e to the power of a uniform number"
     ),
     "inv_log_uniform_values": Distribution(
-        ("min", "max"), ("count",), _make_log_uniform_values, "numbers from min to max, log(1/x) uniform"
+        ("min", "max"),
+        ("count",),
+        _make_log_uniform_values,
+        "numbers from min to max, log(1/x) uniform",
     ),
-    "normal": Distribution((), ("mu", "sigma", "count"), _make_normal, "normal with mean mu, deviation sigma"),
-    "q_normal": Distribution((), ("mu", "sigma", "q", "count"), _make_normal, "multiples of q, otherwise as normal"),
+    "normal": Distribution(
+        (), ("mu", "sigma", "count"), _make_normal, "normal with mean mu, deviation sigma"
+    ),
+    "q_normal": Distribution(
+        (), ("mu", "sigma", "q", "count"), _make_normal, "multiples of q, otherwise as normal"
+    ),
     "log_normal": Distribution(
         (), ("mu", "sigma", "count"), _make_log_normal, "positive numbers, their logarithm normal"
     ),
     "q_log_normal": Distribution(
-        (), ("mu", "sigma", "q", "count"), _make_log_normal, "multiples of q, otherwise as log_normal"
+        (),
+        ("mu", "sigma", "q", "count"),
+        _make_log_normal,
+        "multiples of q, otherwise as log_normal",
     ),
-    "beta": Distribution((), ("a", "b", "count"), _make_beta, "numbers from 0 to 1 with the beta distribution"),
-    "q_beta": Distribution((), ("a", "b", "q", "count"), _make_beta, "multiples of q, otherwise as beta"),
+    "beta": Distribution(
+        (), ("a", "b", "count"), _make_beta, "numbers from 0 to 1 with the beta distribution"
+    ),
+    "q_beta": Distribution(
+        (), ("a", "b", "q", "count"), _make_beta, "multiples of q, otherwise as beta"
+    ),
 }

@@ -19,7 +19,10 @@ def json_schema() -> Json:
     for key in REQUIRED:
         properties[key] = _remove_null(properties[key])
     # A model cannot describe parameters, which may be nested: the file's model takes any mapping.
-    properties["parameters"] = {"$ref": "#/$defs/parameters", "description": properties["parameters"]["description"]}
+    properties["parameters"] = {
+        "$ref": "#/$defs/parameters",
+        "description": properties["parameters"]["description"],
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sweep file",
@@ -53,15 +56,24 @@ def _make_parameter_schema() -> Json:
             "if": {"required": ["parameters"]},
             "then": {"propertyNames": {"enum": sorted(ParameterGroup.model_fields)}},
             "else": {
-                "anyOf": [{"required": keys} for keys in (["distribution"], ["value"], ["values"], ["min", "max"])]
+                "anyOf": [
+                    {"required": keys}
+                    for keys in (["distribution"], ["value"], ["values"], ["min", "max"])
+                ]
             },
         }
     ]
     for name, distribution in DISTRIBUTIONS.items():
         rules.append(
             {
-                "if": {"properties": {"distribution": {"const": name}}, "required": ["distribution"]},
-                "then": {"required": list(distribution.required), "propertyNames": {"enum": list(distribution.keys)}},
+                "if": {
+                    "properties": {"distribution": {"const": name}},
+                    "required": ["distribution"],
+                },
+                "then": {
+                    "required": list(distribution.required),
+                    "propertyNames": {"enum": list(distribution.keys)},
+                },
             }
         )
     # Without `distribution`, the keys allowed are those of the inferred distribution that has the most of them.

@@ -16,7 +16,9 @@ from sweep.spec.validation import Document
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document
 
 
-def load_spec(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
+def load_spec(
+    path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
+) -> Spec:
     """Load a sweep file and return its sweep, after applying the assignments in ``SWEEP_SET`` and then ``assignments``.
 
     ``assignments`` are written as for ``--set``, and ``environment`` is where ``SWEEP_SET`` is looked up. Raises
@@ -41,7 +43,9 @@ def read_text(path: Path | str) -> str:
     path = Path(path)
     try:
         with path.open("rb") as stream:
-            raw = stream.read(MAX_SIZE_BYTES + 1)  # one more than allowed, for `decode_text` to notice
+            raw = stream.read(
+                MAX_SIZE_BYTES + 1
+            )  # one more than allowed, for `decode_text` to notice
     except FileNotFoundError:
         raise InputError.one(str(path), "no such file") from None
     except (OSError, ValueError) as error:  # ValueError: the path contains a null character
@@ -71,7 +75,9 @@ def find_trainable(text: str, assignments: Sequence[str], environment: str) -> s
     return ""
 
 
-def parse_spec(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
+def parse_spec(
+    text: str, source: str, assignments: Sequence[str] = (), environment: str = ""
+) -> Spec:
     """Return the sweep described by the text of a sweep file; ``environment`` is the content of ``SWEEP_SET``.
 
     ``source`` is the path of the file: it stands in messages, and its stem names a sweep without the key ``name``. The
@@ -80,7 +86,9 @@ def parse_spec(text: str, source: str, assignments: Sequence[str] = (), environm
     return _resolve_document(parse_document(text, source), assignments, environment)
 
 
-def make_spec(given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
+def make_spec(
+    given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
+) -> Spec:
     """Return the sweep described by a mapping with the keys of a sweep file. Raises InputError with all mistakes.
 
     Values may also be paths, tuples, sets, and NumPy scalars and arrays. The other arguments are those of `parse_spec`.
@@ -92,7 +100,9 @@ def make_spec(given: Mapping[str, object], source: str, assignments: Sequence[st
 
 def _resolve_document(document: Document, assignments: Sequence[str], environment: str) -> Spec:
     """Apply the assignments to a document and return its sweep. Raises InputError with all mistakes."""
-    yaml_reader.apply_assignments(yaml_reader.split_assignments(environment), yaml_reader.VARIABLE, document)
+    yaml_reader.apply_assignments(
+        yaml_reader.split_assignments(environment), yaml_reader.VARIABLE, document
+    )
     yaml_reader.apply_assignments(assignments, "--set", document)
     spec = SpecResolver(document).resolve()
     document.check()

@@ -44,7 +44,9 @@ class Entry:
     name: str
     path: KeyPath
     condition: Condition | None = None
-    tests: Mapping[str, KeyPath] = field(default_factory=dict)  # places of the condition's tests, by name
+    tests: Mapping[str, KeyPath] = field(
+        default_factory=dict
+    )  # places of the condition's tests, by name
     domain: Domain | None = None  # None: invalid, and noted as a mistake
     count: int | None = None
 
@@ -80,7 +82,9 @@ def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document
     for name, entry in entries.items():
         outer = _find_outer_name(name, entries)
         if outer is not None:
-            document.add_mistake(entry.path, f"{outer!r} is itself a parameter and holds no others", at_key=True)
+            document.add_mistake(
+                entry.path, f"{outer!r} is itself a parameter and holds no others", at_key=True
+            )
     circles: set[frozenset[str]] = set()  # each is noted once, not for each of its members
     for entry in entries.values():
         _check_references(entry, entries, circles, document)
@@ -120,7 +124,9 @@ def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterato
             kind = "texts" if text_paths else "decimal numbers"
             said = ", ".join(word for word, _ in words)
             other = ", ".join(flow(value) for _, value in words)
-            place = document.place(value_paths[0][: len(entry.path) + 1])  # of the key `values` or `value`
+            place = document.place(
+                value_paths[0][: len(entry.path) + 1]
+            )  # of the key `values` or `value`
             yield (
                 f"{place}: {said}: {kind} here, by YAML 1.2, and {other} in W&B, by YAML 1.1; write {other} for these, "
                 "or quotes for texts"
@@ -157,9 +163,13 @@ def check_grid(entries: list[Entry], document: Document) -> None:
                 pass
             case Categorical():
                 hint = "remove them, or use method: random"
-                document.add_mistake((*entry.path, "probabilities"), "a grid takes every value once", hint)
+                document.add_mistake(
+                    (*entry.path, "probabilities"), "a grid takes every value once", hint
+                )
             case domain if entry.count is None and list_choices(domain) is None:
-                is_whole = isinstance(domain, IntUniform)  # whole numbers, but more than `list_choices` lists
+                is_whole = isinstance(
+                    domain, IntUniform
+                )  # whole numbers, but more than `list_choices` lists
                 if is_whole:
                     what = "too many values for a grid"
                 else:
@@ -178,7 +188,9 @@ def parameter_to_dict(parameter: Parameter) -> dict[str, Value]:
     return block
 
 
-def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
+def _read_group(
+    data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document
+) -> Iterator[Entry]:
     """Yield the entries of a block of parameters and of the groups in it; add mistakes to the document.
 
     ``data`` is the block at ``path``, and ``group`` an entry with the name and the condition of the group that holds
@@ -191,7 +203,9 @@ def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document
             document.add_mistake(inner.path, "not a parameter's name", hint, at_key=True)
         elif not isinstance(value, dict):
             written: Value = {"values" if isinstance(value, list) else "value": value}
-            document.add_mistake(inner.path, f"{describe_value(value)}, expected a mapping", f"write {flow(written)}")
+            document.add_mistake(
+                inner.path, f"{describe_value(value)}, expected a mapping", f"write {flow(written)}"
+            )
             yield inner
         elif "parameters" in value:
             block = validate(ParameterGroup, value, inner.path, document)
@@ -211,7 +225,9 @@ def _read_parameter(entry: Entry, data: dict[str, Value], document: Document) ->
     """
     if data and all(isinstance(inner, dict) for inner in data.values()) and not data.keys() & _KEYS:
         hint = f"write {entry.path[-1]}: {{parameters: {{...}}}}"
-        document.add_mistake(entry.path, "nested parameters without the key 'parameters'", hint, at_key=True)
+        document.add_mistake(
+            entry.path, "nested parameters without the key 'parameters'", hint, at_key=True
+        )
         return entry
     block = validate(ParameterBlock, data, entry.path, document, HINTS)
     if block is None:
@@ -225,7 +241,9 @@ def _read_parameter(entry: Entry, data: dict[str, Value], document: Document) ->
     mistakes = distributions.find_key_mistakes(block, distribution)
     if not mistakes:
         try:
-            return replace(entry, domain=distributions.build_domain(block, distribution), count=block.count)
+            return replace(
+                entry, domain=distributions.build_domain(block, distribution), count=block.count
+            )
         except KeyMistake as error:
             mistakes = [error]
     for mistake in mistakes:
@@ -242,7 +260,9 @@ def _with_condition(entry: Entry, when: When | None, document: Document) -> Entr
         return entry
     tests = {name: (*entry.path, "when", name) for name in when}
     for name in sorted(tests.keys() & entry.tests.keys()):
-        document.add_mistake(tests[name], "the group around it has a condition on this already", at_key=True)
+        document.add_mistake(
+            tests[name], "the group around it has a condition on this already", at_key=True
+        )
     own = distributions.make_condition(when)
     if entry.condition:
         outer = entry.condition.tests
@@ -261,7 +281,9 @@ def _check_references(
     names = list(entries)
     for name, path in entry.references.items():
         if name not in entries:
-            document.add_mistake(path, f"no parameter {name!r}", did_you_mean(name, names), at_key=True)
+            document.add_mistake(
+                path, f"no parameter {name!r}", did_you_mean(name, names), at_key=True
+            )
         # Before the order is checked, because one parameter of a circle always stands below another.
         elif circle := _find_references(name, entry.name, entries):
             if frozenset(circle) not in circles:

@@ -127,7 +127,9 @@ class SpecResolver:
                 on_parameters[text] = one
         space = None
         if names and document.found == mistakes_before:
-            with_beliefs = self.add_beliefs([entry.parameter for entry in entries if entry.parameter])
+            with_beliefs = self.add_beliefs(
+                [entry.parameter for entry in entries if entry.parameter]
+            )
             space = Space(with_beliefs, tuple(on_parameters.values()))
             self.check_space(space, entries)
         rule = self.resolve_early_termination(entries)
@@ -177,7 +179,9 @@ class SpecResolver:
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
         return automatic.choose_automatically(
-            objectives=len(file.metrics or (0,)),  # without a list there is one metric, named or not
+            objectives=len(
+                file.metrics or (0,)
+            ),  # without a list there is one metric, named or not
             epochs=count_length(self.epochs),
             minutes=None if "epochs" in self.document.data else file.minutes,
             has_rule="early_terminate" in self.document.data,
@@ -205,10 +209,15 @@ class SpecResolver:
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
             said = getattr(file, key)
             # `early_terminate: {type: none}` and a list of one metric change nothing.
-            says_nothing = isinstance(said, sweep_file.RULES["none"]) or (key == "metrics" and said and len(said) == 1)
+            says_nothing = isinstance(said, sweep_file.RULES["none"]) or (
+                key == "metrics" and said and len(said) == 1
+            )
             if said != type(file).model_fields[key].default and not says_nothing:
                 document.add_mistake(
-                    (key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True
+                    (key,),
+                    f"does not go with method {file.method}: {reason}",
+                    "remove it",
+                    at_key=True,
                 )
         if file.budget.trials is not None:  # the same limit by another name
             what = f"does not go with method {file.method}: {sweep_file.NOT_WITH_A_POPULATION['run_cap']}"
@@ -220,11 +229,15 @@ class SpecResolver:
         for place, name in enumerate(block.perturb):
             if name not in known:
                 document.add_mistake(
-                    ("population", "perturb", place), f"no parameter {name!r}", did_you_mean(name, known)
+                    ("population", "perturb", place),
+                    f"no parameter {name!r}",
+                    did_you_mean(name, known),
                 )
         if "epochs" in known:
             what = "is a parameter, and all members of a population train as long"
-            document.add_mistake(known["epochs"].path, what, "write epochs: beside parameters", at_key=True)
+            document.add_mistake(
+                known["epochs"].path, what, "write epochs: beside parameters", at_key=True
+            )
         self.check_perturbed(method, entries, block.perturb)
         return PopulationRules(
             size=block.size,
@@ -236,7 +249,9 @@ class SpecResolver:
             method=method.name,
         )
 
-    def check_perturbed(self, method: Method, entries: list[Entry], perturb: tuple[str, ...]) -> None:
+    def check_perturbed(
+        self, method: Method, entries: list[Entry], perturb: tuple[str, ...]
+    ) -> None:
         """Add a mistake if the copies in a population have no parameter to change.
 
         ``perturb`` are the parameters that `population.perturb` names; if it is empty, copies change numbers with a
@@ -246,8 +261,12 @@ class SpecResolver:
         for entry in entries:
             if isinstance(entry.domain, Range):
                 numbers.add(entry.name)
-        what_begins = f"{method.name} moves numbers that have a range, and "  # both messages begin so
-        others = _join_method_names(one for one in SEARCHED if one.population and not one.moves_numbers_only)
+        what_begins = (
+            f"{method.name} moves numbers that have a range, and "  # both messages begin so
+        )
+        others = _join_method_names(
+            one for one in SEARCHED if one.population and not one.moves_numbers_only
+        )
         if not perturb and not numbers:
             hint = "name what copies change: population: {perturb: [...]}"
             if method.moves_numbers_only:
@@ -255,14 +274,18 @@ class SpecResolver:
             self.document.add_mistake(("method",), f"{what_begins}no parameter is one", hint)
         elif method.moves_numbers_only and perturb and not numbers & set(perturb):
             hint = f"name a parameter that has min and max, or use {others}"
-            self.document.add_mistake(("population", "perturb"), f"{what_begins}none is named", hint, at_key=True)
+            self.document.add_mistake(
+                ("population", "perturb"), f"{what_begins}none is named", hint, at_key=True
+            )
 
     def add_beliefs(self, found: list[Parameter]) -> tuple[Parameter, ...]:
         """Return the parameters with the author's beliefs (`prior`) added; add mistakes for invalid ones."""
         file, document = self.file, self.document
         if file.prior and self.method is not None and not self.method.uses_prior:
             hint = f"write method: {_join_method_names(one for one in STANDALONE if one.uses_prior)}, or remove it"
-            document.add_mistake(("prior",), f"method {file.method} does not use it", hint, at_key=True)
+            document.add_mistake(
+                ("prior",), f"method {file.method} does not use it", hint, at_key=True
+            )
         beliefs = configurations.read_prior(file.prior, found, ("prior",), document)
         return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
 
@@ -273,7 +296,9 @@ class SpecResolver:
         their path, such as ``baseline.lr``, ``start_with[0].lr`` or ``metrics[0].name``.
         """
         found = {}
-        named: list[KeyPath] = [("metrics", index, "name") for index in range(len(self.file.metrics or ()))]
+        named: list[KeyPath] = [
+            ("metrics", index, "name") for index in range(len(self.file.metrics or ()))
+        ]
         if self.file.metric is not None:
             named.append(("metric", "name"))
         for path in named:
@@ -283,7 +308,11 @@ class SpecResolver:
         given: list[KeyPath] = []
         for name in self.file.baseline or {}:
             given.append(("baseline", name))
-        given += [("start_with", i, name) for i, start in enumerate(self.file.start_with) for name in start]
+        given += [
+            ("start_with", i, name)
+            for i, start in enumerate(self.file.start_with)
+            for name in start
+        ]
         return found | {format_path(path): self.document.place(path) for path in given}
 
     def list_ignored_keys(self) -> tuple[str, ...]:
@@ -291,7 +320,10 @@ class SpecResolver:
 
         Keys within blocks have a path such as ``metric.impute``.
         """
-        named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
+        named = [
+            ("metric", self.file.metric),
+            *(("metrics", metric) for metric in self.file.metrics or ()),
+        ]
         keys = []
         for key in self.document.data:
             if key in SERVER_KEYS:
@@ -314,15 +346,21 @@ class SpecResolver:
         # Repeats use the seeds from ``seed`` on, and `confirm` those that follow.
         last_seed = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
         if last_seed > MAX_SEED and not self.wrong & {"seed", "repeats", "confirm"}:
-            what = f"{file.seed}, and the seeds of repeats and confirm count up from it to {last_seed}"
-            self.document.add_mistake(("seed",), what, f"expected seeds up to {MAX_SEED}: write a smaller one")
+            what = (
+                f"{file.seed}, and the seeds of repeats and confirm count up from it to {last_seed}"
+            )
+            self.document.add_mistake(
+                ("seed",), what, f"expected seeds up to {MAX_SEED}: write a smaller one"
+            )
 
     def check_required(self) -> None:
         """Add a mistake for each required key that is missing."""
         for key in REQUIRED:
             if getattr(self.file, key) is None and key not in self.wrong:
                 program = key == "trainable" and "program" in self.document.data
-                self.add_missing_key(key, "W&B's program is not run; name a class instead" if program else "")
+                self.add_missing_key(
+                    key, "W&B's program is not run; name a class instead" if program else ""
+                )
 
     def check_notify(self) -> None:
         """Add a mistake for each receiver of notices with keys that cannot be combined."""
@@ -362,12 +400,15 @@ class SpecResolver:
         named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
         named += [(("metrics", index), metric) for index, metric in enumerate(file.metrics or ())]
         if file.metric and file.metrics:
-            document.add_mistake(("metrics",), "beside metric, expected one of the two", at_key=True)
+            document.add_mistake(
+                ("metrics",), "beside metric, expected one of the two", at_key=True
+            )
         seen: set[str] = set()
         for path, metric in named:
             if metric.name in seen:
                 document.add_mistake(
-                    (*path, "name"), f"{describe_value(metric.name)}, expected another metric than above"
+                    (*path, "name"),
+                    f"{describe_value(metric.name)}, expected another metric than above",
                 )
             seen.add(metric.name)
             if "goal" not in metric.model_fields_set and maximizes(metric.name):
@@ -399,17 +440,25 @@ class SpecResolver:
         resources = self.file.resources
         if resources.gpus == "auto" and resources.max_concurrent == 1:
             what = "auto lets several trials share a GPU, and one runs at a time"
-            self.document.add_mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
+            self.document.add_mistake(
+                ("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out"
+            )
         if training.jit_compile is True and training.deterministic:
             what = "true, but TensorFlow does not guarantee bit-identical results with XLA"
-            self.document.add_mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
+            self.document.add_mistake(
+                ("training", "jit_compile"), what, "leave out jit_compile or deterministic"
+            )
         if training.run_eagerly and training.jit_compile is True:
             what = "true, and run_eagerly runs each operation by itself"
-            self.document.add_mistake(("training", "jit_compile"), what, "leave out jit_compile or run_eagerly")
+            self.document.add_mistake(
+                ("training", "jit_compile"), what, "leave out jit_compile or run_eagerly"
+            )
         self.check_fused()
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
-            self.document.add_mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
+            self.document.add_mistake(
+                ("training", "strategy"), what, "leave strategy out, or resources.gpus"
+            )
 
     def check_workers(self) -> None:
         """Add mistakes for settings that are not possible for a trial with several workers."""
@@ -421,17 +470,25 @@ class SpecResolver:
         several = f"and a trial has {resources.workers} workers"
         if training.loop == "fit":
             self.document.add_mistake(
-                ("training", "loop"), f"fit trains in one process, {several}", "leave loop out, or workers"
+                ("training", "loop"),
+                f"fit trains in one process, {several}",
+                "leave loop out, or workers",
             )
         if training.jit_compile is True:
             what = f"true compiles the updates of one process, {several}"
-            self.document.add_mistake(("training", "jit_compile"), what, "leave jit_compile out, or workers")
+            self.document.add_mistake(
+                ("training", "jit_compile"), what, "leave jit_compile out, or workers"
+            )
         if resources.gpus == "auto" or 0 < resources.gpus < 1:
             what = f"a share of a GPU, {several}; workers of one trial cannot share a GPU"
-            self.document.add_mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
+            self.document.add_mistake(
+                ("resources", "gpus"), what, "give each a whole one, or leave workers out"
+            )
         if training.strategy in ("none", "one_device"):
             what = f"{training.strategy} is for one device, {several}"
-            self.document.add_mistake(("training", "strategy"), what, "leave strategy out, or workers")
+            self.document.add_mistake(
+                ("training", "strategy"), what, "leave strategy out, or workers"
+            )
         if training.strategy == "tpu":
             what = f"tpu takes all TPU cores of a machine in one process, {several}"
             self.document.add_mistake(("training", "strategy"), what, "leave workers out")
@@ -451,7 +508,9 @@ class SpecResolver:
         reasons = {
             "a parameter called epochs": "epochs" in (file.parameters or {}),
             f"method {file.method}, whose members train the same epochs": self.is_population,
-            "training.fuse: trials that train as one program have no time of their own": bool(file.training.fuse),
+            "training.fuse: trials that train as one program have no time of their own": bool(
+                file.training.fuse
+            ),
             "several workers a trial, which would each go by a clock of their own": several,
         }
         for reason in (reason for reason, there in reasons.items() if there):
@@ -473,7 +532,9 @@ class SpecResolver:
             else:
                 key = "gain"
             what = f"does not go with method {self.file.method}, whose members change their parameters while they train"
-            self.document.add_mistake(("stop_when", key), what, "write no_improvement in its place", at_key=True)
+            self.document.add_mistake(
+                ("stop_when", key), what, "write no_improvement in its place", at_key=True
+            )
 
     def check_fused(self) -> None:
         """Add mistakes for settings that cannot be combined with `training.fuse`."""
@@ -482,7 +543,8 @@ class SpecResolver:
         if not training.fuse:
             return
         whats = {
-            "a trial has several workers": resources.workers > 1 or training.strategy == "parameter_server",
+            "a trial has several workers": resources.workers > 1
+            or training.strategy == "parameter_server",
             "loop fit trains them one at a time": training.loop == "fit",
             "run_eagerly runs each operation by itself": training.run_eagerly,
             "jit_compile true compiles the updates of one": training.jit_compile is True,
@@ -490,16 +552,25 @@ class SpecResolver:
             "a trial has several GPUs": resources.most_gpus > 1,
         }
         for what in (what for what, there in whats.items() if there):
-            self.document.add_mistake(("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them")
+            self.document.add_mistake(
+                ("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them"
+            )
 
     def check_reduction(self) -> None:
         """Add a mistake for a hierarchical copy over an odd number of GPUs, of which TensorFlow ignores the last."""
         gpus = self.file.resources.most_gpus
         workers = self.file.resources.workers
-        if workers == 1 and self.file.training.cross_device == "hierarchical_copy" and gpus > 1 and gpus % 2:
+        if (
+            workers == 1
+            and self.file.training.cross_device == "hierarchical_copy"
+            and gpus > 1
+            and gpus % 2
+        ):
             what = f"hierarchical_copy adds up an even number of devices, and a trial has {gpus:g}"
             self.document.add_mistake(
-                ("training", "cross_device"), what, "write auto, nccl, ring or reduction_to_one_device"
+                ("training", "cross_device"),
+                what,
+                "write auto, nccl, ring or reduction_to_one_device",
             )
 
     def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
@@ -514,11 +585,16 @@ class SpecResolver:
             what = f"no data is held out, but {named[0]} needs validation data"
             # The hint has the name without "val_".
             self.document.add_mistake(
-                ("training", "all_data"), what, f"write metric: {{name: {named[0][4:]}}}", at_key=True
+                ("training", "all_data"),
+                what,
+                f"write metric: {{name: {named[0][4:]}}}",
+                at_key=True,
             )
         if self.file.training.patience is not None:
             what = "patience needs validation data, and with all_data there is none"
-            self.document.add_mistake(("training", "patience"), what, "remove patience and set epochs", at_key=True)
+            self.document.add_mistake(
+                ("training", "patience"), what, "remove patience and set epochs", at_key=True
+            )
 
     def check_single_objective(self) -> None:
         """Add mistakes for keys that do not work with several metrics."""
@@ -529,7 +605,9 @@ class SpecResolver:
             what = f"{method.name} optimizes a single metric, but metrics lists several"
             others = sorted(one.name for one in SEARCHED if one.learns and one.several_objectives)
             document.add_mistake(("method",), what, f"use {join_words(others, 'or')}")
-        kind = getattr(file.early_terminate, "type", "none")  # a rule of the user's own is made of all objectives
+        kind = getattr(
+            file.early_terminate, "type", "none"
+        )  # a rule of the user's own is made of all objectives
         if not RULES[kind].scheduler_of_several:
             what = f"{kind} compares trials by a single metric, but metrics lists several"
             several = []
@@ -544,7 +622,9 @@ class SpecResolver:
             (("confirm",), file.confirm is not None),
         ):
             if present:
-                document.add_mistake(key, "needs a single metric, but metrics lists several", at_key=True)
+                document.add_mistake(
+                    key, "needs a single metric, but metrics lists several", at_key=True
+                )
 
     def check_space(self, space: Space, entries: list[Entry]) -> None:
         """Check that the space can be searched, read `start_with` and `baseline`, and add mistakes to the document.
@@ -557,7 +637,9 @@ class SpecResolver:
         places: dict[str, KeyPath] = {}
         of_space = {one.text for one in space.constraints}
         for index, text in enumerate(file.constraints):
-            if text in of_space:  # others are on metrics, whose values are not known before the trials
+            if (
+                text in of_space
+            ):  # others are on metrics, whose values are not known before the trials
                 places.setdefault(text, ("constraints", index))
         for entry in entries:
             if isinstance(entry.domain, Tied):
@@ -566,15 +648,24 @@ class SpecResolver:
         if method is not None and method.need is not None and not method.need.is_met(space):
             what = f"{method.name} needs {method.need.what}, and there is none"
             document.add_mistake(("method",), what, method.need.hint)
-        configurations.check_satisfiable(space, places, ("constraints",), document, grid=self.enumerates)
+        configurations.check_satisfiable(
+            space, places, ("constraints",), document, grid=self.enumerates
+        )
         if document.found == before:
-            self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
-            self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
+            self.starts = configurations.read_start_with(
+                file.start_with, space, ("start_with",), document
+            )
+            self.baseline = configurations.read_baseline(
+                file.baseline, space, ("baseline",), document, self.notes
+            )
         self.check_budget()
         # Populations and grids end by themselves.
         if method is None or self.is_population or self.enumerates or document.found > before:
             return
-        if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality is None:
+        if (
+            not (file.run_cap or file.budget.trials or file.budget.bounds_time)
+            and space.cardinality is None
+        ):
             if file.stop_when:
                 until = "until it is no longer worth it (stop_when) or"
             else:
@@ -595,9 +686,13 @@ class SpecResolver:
             return
         for name, bound in (("gpu_hours", budget.gpu_hours), ("money", budget.money)):
             if bound and not resources.gpus:
-                self.document.add_mistake(("budget", name), "never reached, because trials use no GPUs")
+                self.document.add_mistake(
+                    ("budget", name), "never reached, because trials use no GPUs"
+                )
         if budget.money and resources.gpus and resources.price is None:
-            self.document.add_mistake(("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour")
+            self.document.add_mistake(
+                ("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour"
+            )
 
     def resolve_early_termination(self, entries: list[Entry]) -> EarlyTermination:
         """Return the rule for early stopping; add mistakes if it cannot act on the trials.
@@ -622,7 +717,9 @@ class SpecResolver:
             is_default = not is_named and file.minutes is None
             length = self.describe_length(epochs)
             path: KeyPath = ("early_terminate",)
-            sweep_file.check_rule_can_act(rule, epochs, path, document, length=length, is_default=is_default)
+            sweep_file.check_rule_can_act(
+                rule, epochs, path, document, length=length, is_default=is_default
+            )
         # Only when no configuration is left to start do the best of the paused trials train to their end.
         if rule.pauses and not self.enumerates and not (file.run_cap or file.budget.trials):
             what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
@@ -644,10 +741,14 @@ class SpecResolver:
             return rule
         learning = self.learns
         follows = rule.first_rung_by_epochs
-        if not self.names_first_rung and (follows == "always" or (follows == "if learning" and learning)):
+        if not self.names_first_rung and (
+            follows == "always" or (follows == "if learning" and learning)
+        ):
             first_rung = {"min_iter": default_first_rung(rule, epochs)}
             rule = replace(rule, **first_rung)
-        acting = compute_decision_epochs(rule, epochs)  # () if the rule never acts, which is a mistake by itself
+        acting = compute_decision_epochs(
+            rule, epochs
+        )  # () if the rule never acts, which is a mistake by itself
         ranking = earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
             if self.names_first_rung:
@@ -681,13 +782,17 @@ class SpecResolver:
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.epochs
-        values = list_choices(entry.domain) or ()  # () for a continuous range, and for a tied parameter
+        values = (
+            list_choices(entry.domain) or ()
+        )  # () for a continuous range, and for a tied parameter
         counts = []
         for v in values:  # True is an int, too, and equals 1
             if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS:
                 counts.append(v)
         if not values or len(counts) < len(values):
-            what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"
+            what = (
+                f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"
+            )
             self.document.add_mistake(entry.path, what, at_key=True)
             return self.file.epochs
         # Trials that the parameter's condition leaves out train the file's epochs.

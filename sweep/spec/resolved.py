@@ -14,7 +14,17 @@ from sweep.space.expressions import Expression
 from sweep.space.initial_points import complete_starts_on_grid, count_points_off_grid
 from sweep.space.objectives import Objective
 from sweep.spec import parameters, sweep_file
-from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Notify, Resources, StopWhen, Training
+from sweep.spec.blocks import (
+    Block,
+    Budget,
+    Checkpoint,
+    Confirm,
+    Metric,
+    Notify,
+    Resources,
+    StopWhen,
+    Training,
+)
 from sweep.spec.search_methods import Method, find_method
 from sweep.spec.validation import flow
 from sweep.text import printable
@@ -61,10 +71,18 @@ class Spec:
     baseline: Params | None = None
     confirm: Confirm | None = None
     population: PopulationRules | None = None  # of a method that has one
-    names_first_rung: bool = field(default=True, compare=False)  # whether the file has early_terminate.min_iter
-    chosen: tuple[str, ...] = field(default=(), compare=False)  # lines on the method and the rule that auto chose
-    ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's keys without effect, for one note
-    notes: tuple[str, ...] = field(default=(), compare=False)  # about settings that are valid but probably not intended
+    names_first_rung: bool = field(
+        default=True, compare=False
+    )  # whether the file has early_terminate.min_iter
+    chosen: tuple[str, ...] = field(
+        default=(), compare=False
+    )  # lines on the method and the rule that auto chose
+    ignored_keys: tuple[str, ...] = field(
+        default=(), compare=False
+    )  # W&B's keys without effect, for one note
+    notes: tuple[str, ...] = field(
+        default=(), compare=False
+    )  # about settings that are valid but probably not intended
     # ``file:line: path`` of parameters and values, by name or path
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -82,7 +100,9 @@ class Spec:
         objectives = []
         for metric in self.metrics:
             others = tuple(other for other in plain if other.name != metric.name)
-            objectives.append(Objective(metric.name, metric.goal, metric.impute, self.constraints, others=others))
+            objectives.append(
+                Objective(metric.name, metric.goal, metric.impute, self.constraints, others=others)
+            )
         return tuple(objectives)
 
     @cached_property
@@ -105,7 +125,9 @@ class Spec:
             return self.population.most_trials
         if self.search_method.enumerates:
             # Starting configurations that are no points of the grid are tried in addition to it.
-            more = count_points_off_grid(self.space, complete_starts_on_grid(self.space, self.start_with))
+            more = count_points_off_grid(
+                self.space, complete_starts_on_grid(self.space, self.start_with)
+            )
             return self.space.grid_size() + more
         return self.space.cardinality
 
@@ -207,7 +229,9 @@ class Spec:
             "method": self.method,
             "metrics": [metric.to_plain_data() for metric in self.metrics],
             "parameters": {p.name: parameters.parameter_to_dict(p) for p in self.space.parameters},
-            "constraints": [constraint.text for constraint in (*self.space.constraints, *self.constraints)],
+            "constraints": [
+                constraint.text for constraint in (*self.space.constraints, *self.constraints)
+            ],
         }
         if self.counts_epochs:
             keys["epochs"] = self.epochs
@@ -262,10 +286,16 @@ def _prior_to_dict(space: Space) -> dict[str, Value]:
     beliefs = {}
     for parameter in space.parameters:
         beliefs[parameter.name] = parameter.belief
-    return {name: {"value": one.value, "confidence": one.confidence} for name, one in beliefs.items() if one}
+    return {
+        name: {"value": one.value, "confidence": one.confidence}
+        for name, one in beliefs.items()
+        if one
+    }
 
 
-def make_trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
+def make_trial_file(
+    spec: Spec, params: Params, seed: int, name: str, folds: int | None = None
+) -> dict[str, Value]:
     """Return the keys of a sweep file that trains a single trial as this sweep has trained it.
 
     ``params`` and ``seed`` are those of the trial, and ``name`` is the new sweep's. If the trial was part of a
@@ -321,7 +351,8 @@ def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
             value = _list_changed_keys(block)
         if key == "metrics":
             metrics: list[Value] = [
-                {"name": one.name, "goal": one.goal, **_list_changed_keys(one)} for one in spec.metrics
+                {"name": one.name, "goal": one.goal, **_list_changed_keys(one)}
+                for one in spec.metrics
             ]
             # The name and the goal are written even if the goal is the default.
             key, value = ("metric", metrics[0]) if len(metrics) == 1 else ("metrics", metrics)

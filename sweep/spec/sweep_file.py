@@ -52,8 +52,13 @@ def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
         else:
             default = one.default
         # As pydantic expects it, the type and then the field; a key whose default is None may be null.
-        keys[one.name] = number if default is not None else number | None, Field(default, description=about)
-    return create_model(rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys)
+        keys[one.name] = (
+            number if default is not None else number | None,
+            Field(default, description=about),
+        )
+    return create_model(
+        rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys
+    )
 
 
 RULES = {kind: _make_block(rule) for kind, rule in early_terminate.RULES.items()}
@@ -65,7 +70,9 @@ else:
     EarlyTerminate = Annotated[reduce(or_, RULES.values()), Field(discriminator="type")]
 
 
-def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
+def build_rule(
+    block: EarlyTerminate | str | None, path: KeyPath, document: Document
+) -> EarlyTermination:
     """Return the early-stopping rule that a block describes; add a mistake for keys that exclude each other.
 
     ``block`` may also be the ``module:Name`` of a rule of the user's own, or None for no rule. After a mistake, the
@@ -111,11 +118,15 @@ def check_rule_can_act(
     else:
         why = ""
         hint = "lower it, train more epochs"
-    brackets = early_terminate.list_brackets(rule, epochs)  # the epochs of each bracket; () if there are none to check
+    brackets = early_terminate.list_brackets(
+        rule, epochs
+    )  # the epochs of each bracket; () if there are none to check
     if isinstance(rule, early_terminate.Rule) and brackets and not any(brackets):
         does = "pause" if rule.pauses else "stop"
         what = f"can never {does} a trial of {length}{why}"
-        document.add_mistake((*path, rule.key_of_first_rung), what, f"{hint}, or remove early_terminate")
+        document.add_mistake(
+            (*path, rule.key_of_first_rung), what, f"{hint}, or remove early_terminate"
+        )
     elif not all(brackets):  # the first bracket has the most rungs, and each later one a rung less
         rungs = len(brackets[0])
         what = f"number {len(brackets)}, expected at most {rungs}, the number of rungs within {length}{why}"
@@ -126,21 +137,31 @@ def rule_to_dict(rule: EarlyTermination) -> Value:
     """Return a rule as the value of `early_terminate` in a sweep file: a mapping, or ``module:Name`` for one's own."""
     if isinstance(rule, early_terminate.Own):
         return rule.target
-    return {"type": rule.type, **{key: value for key, value in asdict(rule).items() if value is not None}}
+    return {
+        "type": rule.type,
+        **{key: value for key, value in asdict(rule).items() if value is not None},
+    }
 
 
 class PopulationBlock(Block):
     """Population based training, of `method: pbt` and `pb2`."""
 
-    size: Annotated[int, Field(ge=2, le=1000)] = Field(8, description="Members that train at the same time.")
-    interval: Count = Field(1, description="Epochs of a generation, after which the worst are replaced.")
+    size: Annotated[int, Field(ge=2, le=1000)] = Field(
+        8, description="Members that train at the same time."
+    )
+    interval: Count = Field(
+        1, description="Epochs of a generation, after which the worst are replaced."
+    )
     quantile: Annotated[float, Field(ge=0.01, le=0.5)] = Field(
         0.25, description="Share of the members that copies of the best ones replace; at least one."
     )
     resample: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.25, description="Chance that a parameter which pbt moves is drawn anew; else it is multiplied by 0.8 or 1.2."
+        0.25,
+        description="Chance that a parameter which pbt moves is drawn anew; else it is multiplied by 0.8 or 1.2.",
     )
-    perturb: Annotated[tuple[Text, ...], Field(strict=False, examples=[["learning_rate", "weight_decay"]])] = Field(
+    perturb: Annotated[
+        tuple[Text, ...], Field(strict=False, examples=[["learning_rate", "weight_decay"]])
+    ] = Field(
         (), description="Parameters that copies change; by default all numbers that have a range."
     )
 
@@ -159,17 +180,27 @@ SweepName: TypeAlias = Annotated[
     str,
     Field(
         pattern=f"^{NAME}$",
-        json_schema_extra={"expected": "up to 100 characters without / and \\, beginning with A-Z, a-z, 0-9 or _"},
+        json_schema_extra={
+            "expected": "up to 100 characters without / and \\, beginning with A-Z, a-z, 0-9 or _"
+        },
     ),
 ]
 Target: TypeAlias = Annotated[
-    str, Field(pattern=f"^{TARGET}$", json_schema_extra={"expected": "module:Name, such as my_model:MyModel"})
+    str,
+    Field(
+        pattern=f"^{TARGET}$",
+        json_schema_extra={"expected": "module:Name, such as my_model:MyModel"},
+    ),
 ]
 OwnPart: TypeAlias = Annotated[
-    str, Field(pattern=f"^{TARGET}$", json_schema_extra={"expected": "module:Name of a class of your own"})
+    str,
+    Field(
+        pattern=f"^{TARGET}$", json_schema_extra={"expected": "module:Name of a class of your own"}
+    ),
 ]
 Metrics: TypeAlias = Annotated[
-    tuple[Metric, ...], Field(strict=False, min_length=1, examples=[[{"name": "val_loss"}, {"name": "size"}]])
+    tuple[Metric, ...],
+    Field(strict=False, min_length=1, examples=[[{"name": "val_loss"}, {"name": "size"}]]),
 ]
 Parameters: TypeAlias = Annotated[
     dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": {"values": [0.1, 0.01]}}])
@@ -181,15 +212,28 @@ StartWith: TypeAlias = Annotated[
 ]
 Prior: TypeAlias = Annotated[
     dict[str, JsonValue],
-    Field(min_length=1, examples=[{"learning_rate": 1e-3, "optimizer": {"value": "adamw", "confidence": "high"}}]),
+    Field(
+        min_length=1,
+        examples=[{"learning_rate": 1e-3, "optimizer": {"value": "adamw", "confidence": "high"}}],
+    ),
 ]
-Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": 1e-3}])]
-Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
+Baseline: TypeAlias = Annotated[
+    dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": 1e-3}])
+]
+Folds: TypeAlias = Annotated[
+    int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})
+]
 Notices: TypeAlias = Annotated[
     tuple[Notify, ...],
-    Field(strict=False, max_length=10, examples=[[{"webhook": "https://host/path", "on": ["finished", "failed"]}]]),
+    Field(
+        strict=False,
+        max_length=10,
+        examples=[[{"webhook": "https://host/path", "on": ["finished", "failed"]}]],
+    ),
 ]
-Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
+Folders: TypeAlias = Annotated[
+    tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])
+]
 
 NOT_WITH_A_POPULATION = {
     "early_terminate": "it replaces its worst members itself",
@@ -204,7 +248,17 @@ NOT_WITH_A_POPULATION = {
 
 
 REQUIRED = ("trainable", "parameters")
-SERVER_KEYS = ("apiVersion", "command", "controller", "entity", "image_uri", "job", "kind", "program", "project")
+SERVER_KEYS = (
+    "apiVersion",
+    "command",
+    "controller",
+    "entity",
+    "image_uri",
+    "job",
+    "kind",
+    "program",
+    "project",
+)
 """Keys of W&B files for W&B's server only; accepted and ignored."""
 
 _OTHER_NAMES = ", ".join(f"{row.name} is {row.same_as}" for row in METHODS.values() if row.same_as)
@@ -235,14 +289,17 @@ class SweepFile(Block):
         description=f"Of methods {_POPULATIONS}: how many members train, and when the worst are replaced.",
         examples=[{"size": 8, "interval": 2}],
     )
-    start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")
+    start_with: StartWith = Field(
+        (), description="Configurations that are tried first, whole or in part."
+    )
     prior: Prior | None = Field(
         None,
         description=f"Where you believe the best is, for {_WITH_PRIOR}: a value, or {{value: 1e-3, confidence: low}}, "
         "which is medium if left out, or high.",
     )
     baseline: Baseline | None = Field(
-        None, description="The author's own configuration: trained with the same seeds, what the search has to beat."
+        None,
+        description="The author's own configuration: trained with the same seeds, what the search has to beat.",
     )
     metric: Metric | None = Field(
         None,
@@ -278,8 +335,12 @@ class SweepFile(Block):
         "and validates; repeats cut anew.",
         examples=[5],
     )
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = Field(0, description="Seed of the search and of all trials.")
-    training: Training = Field(Training(), description="How every trial trains.", examples=[{"precision": "auto"}])
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = Field(
+        0, description="Seed of the search and of all trials."
+    )
+    training: Training = Field(
+        Training(), description="How every trial trains.", examples=[{"precision": "auto"}]
+    )
     confirm: Confirm | None = Field(
         None,
         description="Once the search has ended: fresh seeds for the configurations that could still be the best.",
@@ -290,16 +351,29 @@ class SweepFile(Block):
     )
     budget: Budget = Field(Budget(), description="Where the sweep ends.", examples=[{"hours": 8}])
     stop_when: StopWhen | None = Field(
-        None, description="When the sweep is no longer worth its cost.", examples=[{"no_improvement": 20}]
+        None,
+        description="When the sweep is no longer worth its cost.",
+        examples=[{"no_improvement": 20}],
     )
-    max_failures: Count = Field(5, description="Configurations that fail in a row, after which the sweep ends.")
-    max_restarts: Annotated[int, Field(ge=0)] = Field(3, description="Restarts of a trial whose worker was lost.")
-    retries: Annotated[int, Field(ge=0)] = Field(0, description="Times that a failed trial is tried again.")
-    checkpoint: Checkpoint = Field(Checkpoint(), description="How often trials are saved.", examples=[{"every_s": 60}])
+    max_failures: Count = Field(
+        5, description="Configurations that fail in a row, after which the sweep ends."
+    )
+    max_restarts: Annotated[int, Field(ge=0)] = Field(
+        3, description="Restarts of a trial whose worker was lost."
+    )
+    retries: Annotated[int, Field(ge=0)] = Field(
+        0, description="Times that a failed trial is tried again."
+    )
+    checkpoint: Checkpoint = Field(
+        Checkpoint(), description="How often trials are saved.", examples=[{"every_s": 60}]
+    )
     notify: Notices = Field(
-        (), description="Who is told when the sweep has finished, failed, and so on: commands, webhooks, Slack, mail."
+        (),
+        description="Who is told when the sweep has finished, failed, and so on: commands, webhooks, Slack, mail.",
     )
-    warm_start: Folders = Field((), description="Earlier sweeps that the search learns from: their names or folders.")
+    warm_start: Folders = Field(
+        (), description="Earlier sweeps that the search learns from: their names or folders."
+    )
     apiVersion: JsonValue = _SERVER
     command: JsonValue = _SERVER
     controller: JsonValue = _SERVER
@@ -369,14 +443,19 @@ def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: 
     resources = file.resources
     if training.strategy != "parameter_server":
         if resources.servers:
-            what = (
-                f"{resources.servers}, and training.strategy is {training.strategy}, which keeps no weights on servers"
+            strategy = (
+                f"training.strategy is {training.strategy}, which keeps no weights on servers"
             )
-            document.add_mistake(("resources", "servers"), what, "write training: {strategy: parameter_server}")
+            what = f"{resources.servers}, and {strategy}"
+            document.add_mistake(
+                ("resources", "servers"), what, "write training: {strategy: parameter_server}"
+            )
         return
     if not resources.servers:
         what = "parameter_server keeps the weights on servers, and resources.servers is 0"
-        document.add_mistake(("training", "strategy"), what, "write resources: {workers: 2, servers: 1}")
+        document.add_mistake(
+            ("training", "strategy"), what, "write resources: {workers: 2, servers: 1}"
+        )
     _check_served_training(training, document)
     if resources.gpus not in (0, 1):
         given = resources.gpus if resources.gpus == "auto" else f"{resources.gpus:g}"
@@ -398,7 +477,9 @@ def _check_served_training(training: Training, document: Document) -> None:
         what = "true, and updates on servers do not go through XLA"
         document.add_mistake(("training", "jit_compile"), what, "leave jit_compile out")
     if training.cross_device != "auto":
-        what = f"{training.cross_device}, and nothing is summed over the workers of a parameter server"
+        what = (
+            f"{training.cross_device}, and nothing is summed over the workers of a parameter server"
+        )
         document.add_mistake(("training", "cross_device"), what, "leave cross_device out")
 
 
@@ -406,7 +487,9 @@ def _check_served_entry(entry: Entry, document: Document) -> None:
     """Add a mistake if a parameter, or a value of `optimizer`, cannot be used with parameter servers."""
     name = entry.name.partition(".")[0]  # of a nested one such as layer_rates.dense, the outer name
     if name in NOT_SERVED:
-        document.add_mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
+        document.add_mistake(
+            entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out"
+        )
     elif entry.name == "optimizer" and entry.domain is not None:
         others = []
         for value in list_choices(entry.domain) or ():
@@ -414,7 +497,9 @@ def _check_served_entry(entry: Entry, document: Document) -> None:
                 others.append(value)
         if others:
             known = ", ".join(SERVED_OPTIMIZERS)
-            what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
+            what = (
+                f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
+            )
             document.add_mistake(entry.path, what)
 
 

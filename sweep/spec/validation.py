@@ -68,7 +68,9 @@ class Document:
         self.faulty.add(mark)
         self._add(mark, self.where(mark), what, hint)
 
-    def add_mistake(self, path: KeyPath, what: str, hint: str = "", *, at_key: bool = False) -> None:
+    def add_mistake(
+        self, path: KeyPath, what: str, hint: str = "", *, at_key: bool = False
+    ) -> None:
         """Add a mistake in the value at ``path`` or, with ``at_key``, in its key.
 
         If the value is missing, the mistake has the position of the block around it. A mistake at the position of a
@@ -167,7 +169,9 @@ def flow(value: Value) -> str:
     """Format a value as YAML on one line."""
     match value:
         # A plain word needs no quotes.
-        case str() if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in _WORDS:
+        case str() if (
+            re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in _WORDS
+        ):
             return value
         case list():
             return f"[{', '.join(map(flow, value))}]"
@@ -207,8 +211,18 @@ _KINDS = {
     "object": "a mapping",
     "null": "nothing",
 }
-_TYPES = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (dict, "object"))
-_BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusiveMaximum": "below {}"}
+_TYPES = (
+    (bool, "boolean"),
+    (int | float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+_BOUNDS = {
+    "minimum": "of at least {}",
+    "exclusiveMinimum": "above {}",
+    "exclusiveMaximum": "below {}",
+}
 
 
 def name_kind(value: Value) -> str:
@@ -217,7 +231,11 @@ def name_kind(value: Value) -> str:
 
 
 def validate(
-    model: type[ModelT], data: Value, path: KeyPath, document: Document, hints: Mapping[str, str] = MappingProxyType({})
+    model: type[ModelT],
+    data: Value,
+    path: KeyPath,
+    document: Document,
+    hints: Mapping[str, str] = MappingProxyType({}),
 ) -> ModelT | None:
     """Validate data with a pydantic model; return the model, or None after adding all mistakes to the document.
 
@@ -266,7 +284,9 @@ def describe_expected(schema: Schema) -> str:
             members.append(part)
     kinds = {part.get("type") for part in members}
     if "number" in kinds:
-        members = [part for part in members if part.get("type") != "integer"]  # a number may be whole
+        members = [
+            part for part in members if part.get("type") != "integer"
+        ]  # a number may be whole
     # An example says more than a list of what is possible.
     examples = schema.get("examples") or members[0].get("examples", ())
     if examples:
@@ -275,7 +295,9 @@ def describe_expected(schema: Schema) -> str:
         such = ""
     if len(members) == 1:
         return _describe_alternative(members[0], such)
-    if such:  # alternatives with an example are mappings of several types, such as `early_terminate`
+    if (
+        such
+    ):  # alternatives with an example are mappings of several types, such as `early_terminate`
         return f"a mapping{such}"
     return " or ".join(dict.fromkeys(describe_expected(part) for part in members))
 
@@ -337,7 +359,9 @@ def _note_mistakes(
     for _, inner, _, _ in faults:
         reported.update(inner[:length] for length in range(len(inner)))
     # Of several at one place, those of sweep's own checks (`value_error`) come first, because they say what is wrong.
-    for fault, inner, value, expected in sorted(faults, key=lambda found: found[0]["type"] != "value_error"):
+    for fault, inner, value, expected in sorted(
+        faults, key=lambda found: found[0]["type"] != "value_error"
+    ):
         if inner not in reported:
             words.note(fault, (*path, *inner), value, expected)
         reported.add(inner)
@@ -355,18 +379,23 @@ class _MistakeWriter:
         match fault["type"]:
             case "extra_forbidden":
                 key = str(path[-1])
-                hint = self.hints.get(key) or did_you_mean(key, _list_offered_keys(expected.get("properties", {})))
+                hint = self.hints.get(key) or did_you_mean(
+                    key, _list_offered_keys(expected.get("properties", {}))
+                )
                 self.document.add_mistake(path, "unknown key", hint, at_key=True)
             case "missing":
                 self.document.add_mistake(path, f"missing, expected {describe_expected(expected)}")
             case "union_tag_not_found":
                 self.document.add_mistake(
-                    (*path, "type"), f"missing, expected {describe_expected(_make_schema_of_types(expected))}"
+                    (*path, "type"),
+                    f"missing, expected {describe_expected(_make_schema_of_types(expected))}",
                 )
             case "union_tag_invalid" if isinstance(value, dict):
                 self.add_unexpected((*path, "type"), value["type"], _make_schema_of_types(expected))
             case "value_error":
-                self.document.add_mistake(path, f"{describe_value(value)}, expected {fault['ctx']['error']}")
+                self.document.add_mistake(
+                    path, f"{describe_value(value)}, expected {fault['ctx']['error']}"
+                )
             case _:
                 self.add_unexpected(path, value, expected)
 
@@ -397,7 +426,9 @@ class _MistakeWriter:
         self.document.add_mistake(path, f"{describe_value(value)}, {wanted}", hint)
 
 
-def _find_location(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:
+def _find_location(
+    loc: tuple[str | int, ...], data: Value, schema: Schema
+) -> tuple[KeyPath, Value, Schema]:
     """Return the path, the value and the schema at the location of a pydantic error.
 
     The parts of a location that name the member of a union are skipped. For a missing key, the value is None.
@@ -427,7 +458,11 @@ def _find_alternative(schema: Schema, data: Value) -> Schema:
     for part in _list_alternatives(schema):
         tag = part.get("properties", {}).get("type", {}).get("const")
         # A block without a fixed `type` fits any mapping.
-        if isinstance(data, dict) and part.get("type") == "object" and tag in (None, data.get("type")):
+        if (
+            isinstance(data, dict)
+            and part.get("type") == "object"
+            and tag in (None, data.get("type"))
+        ):
             return part
         if isinstance(data, list) and part.get("type") == "array":
             return part

@@ -39,7 +39,14 @@ from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import InputError, Problem
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, format_path, one_line
+from sweep.spec.validation import (
+    Document,
+    KeyPath,
+    TextPosition,
+    describe_value,
+    format_path,
+    one_line,
+)
 from sweep.text import shortened
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -173,7 +180,9 @@ def decode_text(raw: bytes, source: str) -> str:
     Raises InputError if it is not UTF-8, or has more than `MAX_SIZE_BYTES`. ``source`` is its path, for messages.
     """
     if len(raw) > MAX_SIZE_BYTES:
-        raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} bytes, too large for a sweep file")
+        raise InputError.one(
+            source, f"more than {MAX_SIZE_BYTES:,} bytes, too large for a sweep file"
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -189,7 +198,9 @@ def parse_document(text: str, source: str) -> Document:
     Raises InputError if nothing can be read from the text; other mistakes are kept in the document.
     """
     if len(text) > MAX_SIZE_BYTES:
-        raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} characters, too large for a sweep file")
+        raise InputError.one(
+            source, f"more than {MAX_SIZE_BYTES:,} characters, too large for a sweep file"
+        )
     document = Document(source)
     node = _Composer(text, document).compose()
     if node is None or node.value is None:
@@ -222,7 +233,9 @@ def read_value(text: str, source: str) -> Value:
         document.check()
     except InputError as error:
         # A line and column within a word of the command line would not help.
-        raise InputError(Problem(source, fault.what, fault.hint) for fault in error.problems) from None
+        raise InputError(
+            Problem(source, fault.what, fault.hint) for fault in error.problems
+        ) from None
     return value
 
 
@@ -263,7 +276,11 @@ class _Composer:
         except ReaderError as error:
             place = _find_end_position(self.text[: error.position])
             reason = f"character #x{error.character:02x} is not allowed in a text file"
-        except (YAMLError, ValueError, OverflowError) as error:  # such as "\U00110000", which is beyond Unicode
+        except (
+            YAMLError,
+            ValueError,
+            OverflowError,
+        ) as error:  # such as "\U00110000", which is beyond Unicode
             place = TextPosition(1, 1)
             reason = str(error)
         hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")
@@ -279,11 +296,15 @@ class _Composer:
             if isinstance(event, DocumentStartEvent):
                 if root is not None:
                     self.document.fail(
-                        _get_position(event), "a second document", "a sweep file holds one; remove the '---'"
+                        _get_position(event),
+                        "a second document",
+                        "a sweep file holds one; remove the '---'",
                     )
                 if event.version not in (None, (1, 2)):
                     self.document.add_text_mistake(
-                        _get_position(event), "asks for another YAML than 1.2", "remove the %YAML line"
+                        _get_position(event),
+                        "asks for another YAML than 1.2",
+                        "remove the %YAML line",
                     )
             elif isinstance(event, NodeEvent):
                 root = self._build_node(event, events, 0)
@@ -347,10 +368,14 @@ class _Composer:
             if isinstance(event, ScalarEvent) and event.value == "<<" and event.style is None:
                 merged |= self._read_merge_key(value)
             elif not isinstance(key.value, str):
-                self.document.add_text_mistake(key.mark, "a key that is not text", "put it in quotes")
+                self.document.add_text_mistake(
+                    key.mark, "a key that is not text", "put it in quotes"
+                )
             elif key.value in own:
                 first = own[key.value][0].line
-                self.document.add_text_mistake(key.mark, f"key {key.value!r} appears twice, first in line {first}")
+                self.document.add_text_mistake(
+                    key.mark, f"key {key.value!r} appears twice, first in line {first}"
+                )
             else:
                 own[key.value] = (key.mark, value)
         return merged | own
@@ -362,7 +387,9 @@ class _Composer:
             if isinstance(part.value, dict):
                 self.merged += len(part.value)
                 if self.merged > MAX_VALUES:
-                    self.document.fail(part.mark, f"merge keys expand to more than {MAX_VALUES:,} values")
+                    self.document.fail(
+                        part.mark, f"merge keys expand to more than {MAX_VALUES:,} values"
+                    )
                 merged = part.value | merged
             else:
                 self.document.add_text_mistake(part.mark, "the merge key '<<' takes a mapping")
@@ -387,7 +414,9 @@ class _Composer:
             self.document.otherwise[mark] = event.value, other
         return value
 
-    def _check_tag(self, event: ScalarEvent | CollectionStartEvent, mark: TextPosition) -> str | None:
+    def _check_tag(
+        self, event: ScalarEvent | CollectionStartEvent, mark: TextPosition
+    ) -> str | None:
         """Return the tag of a node without its prefix, or None if it has none.
 
         For a tag that is not allowed, add a mistake and return None.
@@ -395,7 +424,11 @@ class _Composer:
         if event.tag is None:
             return None
         tag = str(event.tag).removeprefix(TAG_PREFIX)
-        allowed = {MappingStartEvent: {"map"}, SequenceStartEvent: {"seq"}, ScalarEvent: TAGS - {"map", "seq"}}
+        allowed = {
+            MappingStartEvent: {"map"},
+            SequenceStartEvent: {"seq"},
+            ScalarEvent: TAGS - {"map", "seq"},
+        }
         if tag in allowed[type(event)]:
             return tag
         self.document.add_text_mistake(
@@ -432,7 +465,12 @@ class _Expansion:
 
 def _is_nothing(event: Event) -> bool:
     """Return whether an event stands for a value that is not written, as after ``key:``."""
-    return isinstance(event, ScalarEvent) and not event.value and event.style is None and event.tag is None
+    return (
+        isinstance(event, ScalarEvent)
+        and not event.value
+        and event.style is None
+        and event.tag is None
+    )
 
 
 def _get_position(event: Event) -> TextPosition:
@@ -486,15 +524,25 @@ def _convert_to_plain_value(value: object, path: KeyPath, document: Document) ->
             return os.fspath(value)
         case Mapping():
             wrong = [key for key in value if not isinstance(key, str)]
-            if wrong:  # the values are converted all the same, so that their mistakes are found as well
-                document.add_mistake(path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text")
+            if (
+                wrong
+            ):  # the values are converted all the same, so that their mistakes are found as well
+                document.add_mistake(
+                    path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text"
+                )
             return {
-                str(key): _convert_to_plain_value(inner, (*path, str(key)), document) for key, inner in value.items()
+                str(key): _convert_to_plain_value(inner, (*path, str(key)), document)
+                for key, inner in value.items()
             }
         case Sequence() | range() | set() | frozenset() if not isinstance(value, bytes | bytearray):
-            return [_convert_to_plain_value(inner, (*path, at), document) for at, inner in enumerate(value)]
+            return [
+                _convert_to_plain_value(inner, (*path, at), document)
+                for at, inner in enumerate(value)
+            ]
     kind = type(value).__name__
-    document.add_mistake(path, f"a {kind}, expected what a sweep file can hold: texts, numbers, lists and mappings")
+    document.add_mistake(
+        path, f"a {kind}, expected what a sweep file can hold: texts, numbers, lists and mappings"
+    )
     return None
 
 
@@ -523,7 +571,9 @@ def apply_assignments(assignments: Iterable[str], label: str, document: Document
         typed = one_line(f"{label} {shortened(assignment, 60)}")
         key, separator, text = assignment.partition("=")
         if not separator or not key or "" in key.split("."):
-            document.add_outside_mistake(typed, "expected key=value", "such as epochs=5 or metric.goal=minimize")
+            document.add_outside_mistake(
+                typed, "expected key=value", "such as epochs=5 or metric.goal=minimize"
+            )
             continue
         try:
             value = read_value(text, typed)

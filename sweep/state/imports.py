@@ -33,12 +33,20 @@ class _SeedingFinder:
     def __init__(self) -> None:
         self.users = 0
         self.seed: int | None = None  # seed for imports; None: do not seed
-        self.author_packages: set[str] = set()  # packages of trainables, which are the author's even if installed
+        self.author_packages: set[str] = (
+            set()
+        )  # packages of trainables, which are the author's even if installed
         self.listeners: list[Listener] = []
-        self.adopting: weakref.WeakSet[settings.SavedSettings] = weakref.WeakSet()  # these adopt settings of libraries
-        self.drawing_seeds: dict[str, int] = {}  # seed under which a module was imported, if it drew numbers
+        self.adopting: weakref.WeakSet[settings.SavedSettings] = (
+            weakref.WeakSet()
+        )  # these adopt settings of libraries
+        self.drawing_seeds: dict[
+            str, int
+        ] = {}  # seed under which a module was imported, if it drew numbers
         self.unseeded_lines: dict[str, str] = {}  # line that drew from the machine, by module
-        self._running: list[tuple[int, list[Callable[[], None]]]] = []  # running modules: seed, restoring functions
+        self._running: list[
+            tuple[int, list[Callable[[], None]]]
+        ] = []  # running modules: seed, restoring functions
         self._library_depth = 0  # depth of nested imports of libraries
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
@@ -103,7 +111,11 @@ class _SeedingFinder:
             # before the generators are restored, since their states tell whether the module has drawn
             if entropy.line:
                 self.unseeded_lines[name] = entropy.line
-            if entropy.seeds or entropy.line or state_at_start != (random.getstate(), _read_numpy_state()):
+            if (
+                entropy.seeds
+                or entropy.line
+                or state_at_start != (random.getstate(), _read_numpy_state())
+            ):
                 self.drawing_seeds[name] = self.seed
             random.setstate(before[0])
             np.random.set_state(before[1])

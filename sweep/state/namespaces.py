@@ -91,7 +91,9 @@ class Namespace:
         return classes
 
     def _names(self) -> Mapping[str, object]:
-        names: Mapping[str, object] = self.owner if isinstance(self.owner, Mapping) else vars(self.owner)
+        names: Mapping[str, object] = (
+            self.owner if isinstance(self.owner, Mapping) else vars(self.owner)
+        )
         return dict(names)
 
 
@@ -105,7 +107,9 @@ def list_namespaces_of_function(function: Any) -> list[Namespace]:
     result = [Namespace("the function", {"itself": function})]
     if module == "__main__":
         names_around = getattr(function, "__globals__", {})
-        namespace = Namespace("__main__", names_around, only=list_used_names(function, names_around))
+        namespace = Namespace(
+            "__main__", names_around, only=list_used_names(function, names_around)
+        )
         result += [namespace, *namespace.list_classes()]
     top = module.partition(".")[0]
 
@@ -141,7 +145,9 @@ class _ExaminedModules:
         same_names = [*loaded] == [*self.loaded]
         if not same_names or not all(map(operator.is_, loaded.values(), self.loaded.values())):
             self.loaded, self.others = loaded, [*loaded.items()]
-        self.others = [(name, module) for name, module in self.others if self.foreign.get(name) is not module]
+        self.others = [
+            (name, module) for name, module in self.others if self.foreign.get(name) is not module
+        ]
 
 
 _examined = _ExaminedModules()
@@ -159,7 +165,11 @@ def list_author_modules(
     found = []
     for name, module in _examined.others:
         file = getattr(module, "__file__", None)
-        if not isinstance(module, types.ModuleType) or not file or getattr(module, "__name__", "") == "__main__":
+        if (
+            not isinstance(module, types.ModuleType)
+            or not file
+            or getattr(module, "__name__", "") == "__main__"
+        ):
             continue  # the running script, which may be listed under several names
         if is_author(name, file):
             found.append((name, module))
@@ -229,7 +239,9 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
             for part in code.co_consts:
                 if isinstance(part, types.CodeType):
                     queue.append(part)
-            new = set(code.co_names) - names  # each name is followed once, so that recursion comes to an end
+            new = (
+                set(code.co_names) - names
+            )  # each name is followed once, so that recursion comes to an end
             names |= new
             queue += [names_around[name] for name in new if name in names_around]
     return frozenset(names)

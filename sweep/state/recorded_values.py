@@ -33,7 +33,9 @@ class NotPutBack(Exception):
     """Raised if an author's method has changed a value in place and the value cannot be restored."""
 
 
-def compute_digests(namespaces: Sequence[Namespace], names: Container[str] | None = None) -> Digests:
+def compute_digests(
+    namespaces: Sequence[Namespace], names: Container[str] | None = None
+) -> Digests:
     """Return digests of the present values in ``namespaces`` by full name, of all names or only of ``names``.
 
     A full name is ``namespace.name``; ``names`` has full names.
@@ -70,7 +72,9 @@ class SelfChangingNames:
         attribute `names`, and all later calls leave it out. ``names`` itself stays as it is.
         """
         if names:
-            self.names |= find_changed_names(compute_digests(namespaces, names), compute_digests(namespaces, names))
+            self.names |= find_changed_names(
+                compute_digests(namespaces, names), compute_digests(namespaces, names)
+            )
         return names - self.names
 
     def describe(self) -> str:
@@ -93,7 +97,9 @@ class RecordedValues:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, _Value]] = {}  # by namespace and name
-        self._after: dict[str, IdentityDigest | None] = {}  # value of a name after a method ran; None: no value
+        self._after: dict[
+            str, IdentityDigest | None
+        ] = {}  # value of a name after a method ran; None: no value
         self._owners: dict[str, Callable[[], object]] = {}
 
     def record(self, namespaces: Sequence[Namespace], names: Container[str] | None = None) -> None:
@@ -224,7 +230,9 @@ class RecordedValues:
                 rewound.add(f"{namespace.name}.{name}")
         return rewound
 
-    def check_restorable(self, namespaces: Sequence[Namespace], names: set[str], *, by: str, when: str) -> None:
+    def check_restorable(
+        self, namespaces: Sequence[Namespace], names: set[str], *, by: str, when: str
+    ) -> None:
         """Raise `NotPutBack` if a value among ``names`` was changed in place and is too large to be restored.
 
         ``names`` has the full names of changed values; those that refer to another object than the recorded one are not
@@ -279,7 +287,9 @@ class _Value:
         self.content = Snapshot(value)
         self.too_large = self.content.too_large
         self.has_cache = self.content.has_cache
-        if values.holds_user_content(value):  # its attributes are its state, and the snapshot restores them in place
+        if values.holds_user_content(
+            value
+        ):  # its attributes are its state, and the snapshot restores them in place
             self._copy_iterator = None
         else:
             self._copy_iterator = _make_copier(value)

@@ -114,14 +114,18 @@ def _read_logging() -> tuple[int, dict[str, _Logger]]:
             logger.disabled,
         )
     # loggers that nobody has configured are left out, because `_set_logging` resets all that are not recorded
-    return logging.root.manager.disable, {name: logger for name, logger in configured.items() if logger != _NEW}
+    return logging.root.manager.disable, {
+        name: logger for name, logger in configured.items() if logger != _NEW
+    }
 
 
 def _set_logging(configured: tuple[int, dict[str, _Logger]]) -> None:
     disabled, known = configured
     logging.disable(disabled)
     for name, logger in _list_loggers().items():
-        level, handlers, filters, propagate, is_disabled = known.get(name, _NEW)  # a logger cannot be deleted
+        level, handlers, filters, propagate, is_disabled = known.get(
+            name, _NEW
+        )  # a logger cannot be deleted
         logger.setLevel(level)
         logger.handlers[:], logger.filters[:] = handlers, filters
         logger.propagate = propagate
@@ -173,7 +177,9 @@ SETTINGS: dict[str, Setting] = {
     "keras.config.image_data_format": _make_setting(
         "keras", "config.image_data_format", "config.set_image_data_format"
     ),
-    "keras.config.dtype_policy": _make_setting("keras", "config.dtype_policy", "config.set_dtype_policy"),
+    "keras.config.dtype_policy": _make_setting(
+        "keras", "config.dtype_policy", "config.set_dtype_policy"
+    ),
     "tf.config.run_functions_eagerly": _make_setting(
         "tensorflow", "config.functions_run_eagerly", "config.run_functions_eagerly"
     ),

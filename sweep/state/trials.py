@@ -11,7 +11,12 @@ import numpy as np
 
 from sweep.state import imports
 from sweep.state.namespaces import Namespace
-from sweep.state.recorded_values import RecordedValues, compute_digests, describe_stale_names, find_changed_names
+from sweep.state.recorded_values import (
+    RecordedValues,
+    compute_digests,
+    describe_stale_names,
+    find_changed_names,
+)
 
 _ListNamespaces = Callable[[], list[Namespace]]
 _MakeListener = Callable[[RecordedValues], imports.Listener]
@@ -26,7 +31,9 @@ class _PresentTrial:
     before_end: Callable[[], None]
     stop_listening: Callable[[], None]
     modules: frozenset[str]  # names in `sys.modules` when it began
-    changed: set[str] | None = None  # names that the trial changed, once it is over; later changes are not its own
+    changed: set[str] | None = (
+        None  # names that the trial changed, once it is over; later changes are not its own
+    )
 
 
 _present: list[_PresentTrial] = []  # at most one
@@ -62,7 +69,9 @@ class StartingValues:
         self.record(list_namespaces, key=key)
         stop_listening = imports.add_import_listener(make_listener(self._recorded))
         modules = frozenset(sys.modules)
-        _present.append(_PresentTrial(self._recorded, list_namespaces, before_end, stop_listening, modules))
+        _present.append(
+            _PresentTrial(self._recorded, list_namespaces, before_end, stop_listening, modules)
+        )
 
     def record(self, list_namespaces: _ListNamespaces, *, key: object) -> None:
         """Record the present values as those that trials begin with.
@@ -106,7 +115,9 @@ def restore_names() -> None:
         _forget_new_modules(trial)
         namespaces = trial.list_namespaces()
         changed = trial.changed or set()  # never None, since `record_changes` was called
-        differing = find_changed_names(trial.recorded.compute_digests(), compute_digests(namespaces))
+        differing = find_changed_names(
+            trial.recorded.compute_digests(), compute_digests(namespaces)
+        )
         for full in sorted(changed & differing):  # what building a model changed is undone already
             if _may_collect_results(_get_value(namespaces, full)):
                 _messages.append(_describe_change(full))

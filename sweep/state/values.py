@@ -17,7 +17,15 @@ import types
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, MutableSet
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSet,
+)
 from typing import Any
 
 import numpy as np
@@ -30,7 +38,11 @@ _DEEPEST, _MOST = 60, 20_000
 _SAMPLED = 2**16  # elements sampled from a larger array to detect changes in place
 _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_OPEN_MODULES = ("types", "collections", "argparse")  # standard modules whose objects hold what users put into them
+_OPEN_MODULES = (
+    "types",
+    "collections",
+    "argparse",
+)  # standard modules whose objects hold what users put into them
 _CACHE = type(functools.cache(lambda: None))
 _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
 _MUTABLE_CONTAINERS = (MutableMapping, MutableSet, list, deque, bytearray, array.array)
@@ -75,7 +87,9 @@ _kinds: dict[tuple[str, str], type] = {}
 
 def is_variable(value: object) -> bool:
     """Return whether a value is a variable of TensorFlow or Keras."""
-    return is_instance_of(value, "tensorflow", "Variable") or is_instance_of(value, "keras", "Variable")
+    return is_instance_of(value, "tensorflow", "Variable") or is_instance_of(
+        value, "keras", "Variable"
+    )
 
 
 def is_layer(value: object) -> bool:
@@ -89,8 +103,18 @@ def is_library_object(value: object) -> bool:
 
 
 _STATEFUL_OF_KERAS = (
-    *("callbacks.Callback", "initializers.Initializer", "optimizers.Optimizer", "metrics.Metric", "losses.Loss"),
-    *("optimizers.schedules.LearningRateSchedule", "regularizers.Regularizer", "constraints.Constraint"),
+    *(
+        "callbacks.Callback",
+        "initializers.Initializer",
+        "optimizers.Optimizer",
+        "metrics.Metric",
+        "losses.Loss",
+    ),
+    *(
+        "optimizers.schedules.LearningRateSchedule",
+        "regularizers.Regularizer",
+        "constraints.Constraint",
+    ),
 )
 
 
@@ -213,7 +237,11 @@ class Digester:
         ):
             return self._digest_array(value)
         if is_layer(value):
-            return IdentityDigest(value), tuple(map(self._digest_array, value.variables)), _digest_vocabularies(value)
+            return (
+                IdentityDigest(value),
+                tuple(map(self._digest_array, value.variables)),
+                _digest_vocabularies(value),
+            )
         if isinstance(value, _CONTAINERS):
             return self._digest_container(value, identity)
         return self._digest_object(value)
@@ -221,7 +249,9 @@ class Digester:
     def _digest_container(self, value: Any, identity: object) -> object:
         if isinstance(value, Mapping):
             items = list(value.items())
-            if len(items) * 2 > self._objects_left:  # too many for one digest each, so all are pickled at once
+            if (
+                len(items) * 2 > self._objects_left
+            ):  # too many for one digest each, so all are pickled at once
                 return "mapping", len(items), self._digest_pickle(dict(items), identity)
             return "mapping", tuple((self.digest(key), self.digest(part)) for key, part in items)
         if isinstance(value, set | frozenset):
@@ -237,7 +267,11 @@ class Digester:
     def _digest_object(self, value: Any) -> object:
         if isinstance(value, _WRAPPERS):
             parts = tuple(map(self.digest, _get_parts(value)))
-            return IdentityDigest(value), *parts, self.digest(_get_function_attributes(value), value)
+            return (
+                IdentityDigest(value),
+                *parts,
+                self.digest(_get_function_attributes(value), value),
+            )
         if isinstance(value, types.GeneratorType):
             frame = value.gi_frame  # None once it has ended
             return IdentityDigest(value), None if frame is None else (
@@ -263,7 +297,11 @@ class Digester:
             else:  # `reshape` would copy it
                 sample = array[:1]
             return IdentityDigest(value), zlib.crc32(np.ascontiguousarray(sample).tobytes())
-        return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        return (
+            str(array.dtype),
+            array.shape,
+            zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data),
+        )
 
     def _digest_pickle(self, value: object, identity: object) -> object:
         """Return a digest of the pickled value; if it cannot be pickled, a digest of the identity."""
@@ -302,7 +340,9 @@ def get_attributes(value: Any) -> dict[str, object]:
 
 def _list_slots(kind: type) -> list[str]:
     # a module without a file, such as a notebook, counts as code from a string, which is not the author's
-    if not is_author_file(getattr(sys.modules.get(kind.__module__), "__file__", None) or "<string>"):
+    if not is_author_file(
+        getattr(sys.modules.get(kind.__module__), "__file__", None) or "<string>"
+    ):
         return []
     names: list[str] = []
     for base in kind.__mro__:
@@ -408,7 +448,10 @@ def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        queue += [*getattr(part, "layers", ()), *(value for value in vars(part).values() if is_layer(value))]
+        queue += [
+            *getattr(part, "layers", ()),
+            *(value for value in vars(part).values() if is_layer(value)),
+        ]
         try:
             if hasattr(part, "get_vocabulary"):
                 vocabulary = part.get_vocabulary()
@@ -433,7 +476,9 @@ class Snapshot:
         self._variables = variables
         self.too_large = self.has_cache = False
         self._nbytes = 0
-        self._seen: dict[int, object] = {}  # by id; holding the objects keeps their ids from being used again
+        self._seen: dict[
+            int, object
+        ] = {}  # by id; holding the objects keeps their ids from being used again
         self._restorers: list[Callable[[], None]] = []
         queue = [value]
         while queue:
@@ -498,7 +543,9 @@ class Snapshot:
         self._restorers.append(lambda: _put_attributes(value, attributes))
         return list(attributes.values())
 
-    def _record_array(self, value: object, content: np.ndarray[Any, Any], put: Callable[[Any], object]) -> None:
+    def _record_array(
+        self, value: object, content: np.ndarray[Any, Any], put: Callable[[Any], object]
+    ) -> None:
         self._nbytes += content.nbytes
         if self._nbytes > COPIED_BYTES:
             self.too_large = True
@@ -550,7 +597,9 @@ class Snapshot:
 
 def _is_namespace(value: object) -> bool:
     """Return whether a dictionary is a module's namespace or `sys.modules`; `recorded_values` handles these by name."""
-    return value is sys.modules or (isinstance(value, dict) and "__name__" in value and "__builtins__" in value)
+    return value is sys.modules or (
+        isinstance(value, dict) and "__name__" in value and "__builtins__" in value
+    )
 
 
 def _are_same_objects(present: Iterable[object], parts: Iterable[object]) -> bool:

@@ -14,7 +14,9 @@ LEAST = 6
 MOST = 1000  # maximum number of further seeds that `estimate_more_seeds` tries
 
 
-def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
+def estimate_more_seeds(
+    differences: Sequence[float], comparisons: int, shared: float = 0.0
+) -> int | None:
     """Return how many further seeds would make a difference significant about half the time.
 
     ``differences`` are the paired differences so far, ``comparisons`` the number of configurations compared with the
@@ -26,7 +28,9 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
     mean is 0, or if a thousand further seeds would not suffice.
     """
     count = len(differences)
-    mean = fmean(differences) if count else math.nan  # NaN is not 0: without differences, any verdict needs `LEAST`
+    mean = (
+        fmean(differences) if count else math.nan
+    )  # NaN is not 0: without differences, any verdict needs `LEAST`
     if mean == 0:
         return None
     if count > 1:
@@ -40,7 +44,9 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
 
     def tells(seeds: int) -> bool:
         """Return whether the difference would be significant with ``seeds`` seeds in all."""
-        return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(comparisons + 1, seeds)
+        return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(
+            comparisons + 1, seeds
+        )
 
     at = bisect_left(within, True, key=tells)  # the first number that tells; from there on, all do
     if at < len(within):

@@ -39,7 +39,9 @@ class RaceState:
     out: tuple[int, ...]  # those that are clearly worse than the leader
 
 
-def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: bool = False) -> RaceState:
+def look_at_race(
+    losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: bool = False
+) -> RaceState:
     """Return the state of a race after some of its seeds: the leader, and the configurations that drop out.
 
     Configurations are named by their indices in ``losses``. With one seed, or one configuration, none drops out.
@@ -51,7 +53,10 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: 
             of the race.
     """
     import numpy as np
-    from scipy.special import chdtri, stdtrit  # only the quantiles, because scipy.stats takes a second to import
+    from scipy.special import (
+        chdtri,
+        stdtrit,
+    )  # only the quantiles, because scipy.stats takes a second to import
 
     table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64)
     left, done = table.shape

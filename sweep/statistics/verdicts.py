@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, structs
 
-from sweep.statistics.intervals import ALPHA, compute_fold_correction, compute_mean_interval, compute_t_test
+from sweep.statistics.intervals import (
+    ALPHA,
+    compute_fold_correction,
+    compute_mean_interval,
+    compute_t_test,
+)
 from sweep.statistics.power import LEAST, count_seeds_needed, estimate_more_seeds
 
 if TYPE_CHECKING:
@@ -49,13 +54,19 @@ class Compared(Struct, frozen=True):
 
     verdict: Verdict
     seeds: int  # in common with the best; for the best itself, all of its seeds
-    difference: float | None = None  # its mean minus the best one's; None for the best and without common seeds
+    difference: float | None = (
+        None  # its mean minus the best one's; None for the best and without common seeds
+    )
     difference_low: float | None = None  # 95 % interval of this difference alone, by Student's t
     difference_high: float | None = None
     p: float | None = None  # two-sided, of this comparison, unadjusted
-    p_adjusted: float | None = None  # decides the verdict; largest p up to its removal, or as in `compare_fronts`
+    p_adjusted: float | None = (
+        None  # decides the verdict; largest p up to its removal, or as in `compare_fronts`
+    )
     p_error: float | None = None  # standard error of a p-value of 0.05, if signs were drawn
-    more: int | None = None  # number of further seeds that would decide, if the difference is as it seems
+    more: int | None = (
+        None  # number of further seeds that would decide, if the difference is as it seems
+    )
     undecided: str = ""  # the reason, if undecided
 
 
@@ -98,7 +109,9 @@ def compare_configurations(
         test = tests.get(name)
         # one without a test has too few seeds; with enough seeds, it is tested together with all others
         comparison = _make_comparison(
-            values, shared, estimate_more_seeds(values, len(compared) if test else len(others), shared)
+            values,
+            shared,
+            estimate_more_seeds(values, len(compared) if test else len(others), shared),
         )
         if test is None:
             found[name] = comparison
@@ -157,7 +170,9 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     return tests
 
 
-def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
+def _test_by_folds(
+    scored: Table[K], first: K, behind: Mapping[K, bool], shared: float
+) -> dict[K, _Test]:
     """Return the tests of the configurations in ``behind`` by t-tests of Nadeau and Bengio, by name.
 
     ``scored`` has exactly these and the best configuration, ``first``; ``behind`` is as in `_test_by_signs`, ``shared``
@@ -236,7 +251,9 @@ def _make_comparison(differences: Sequence[float], shared: float, more: int | No
     """
     count = len(differences)
     if not count:
-        return Compared(Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best")
+        return Compared(
+            Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best"
+        )
     low, high = compute_mean_interval(differences, shared=shared) or (None, None)
     mean = fmean(differences)
     return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, undecided=TOO_FEW)
@@ -285,14 +302,24 @@ def compare_fronts(
         needed = count_seeds_needed(pairs)
     found = {}
     for name in names:
-        common = {one: len(compute_differences(tables[0][name], tables[0][one])) for one in front if one != name}
+        common = {
+            one: len(compute_differences(tables[0][name], tables[0][one]))
+            for one in front
+            if one != name
+        }
         most = max(common.values(), default=0)
         # no other is better in all objectives than one of the front, which is therefore compared with all others
         if name in front:
-            others = (len(compute_differences(tables[0][name], tables[0][one])) for one in names if one != name)
+            others = (
+                len(compute_differences(tables[0][name], tables[0][one]))
+                for one in names
+                if one != name
+            )
             most = max(others, default=0)
         if not pairs:
-            found[name] = Compared(Verdict.UNDECIDED, len(tables[0][name]), undecided="nothing to compare with")
+            found[name] = Compared(
+                Verdict.UNDECIDED, len(tables[0][name]), undecided="nothing to compare with"
+            )
         elif most < needed:
             found[name] = Compared(Verdict.UNDECIDED, most, more=needed - most, undecided=TOO_FEW)
         elif name in front:
@@ -314,7 +341,9 @@ def compare_fronts(
     return found
 
 
-def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
+def _test_domination(
+    scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int
+) -> float:
     """Test whether one configuration is better than another in all objectives; return the p-value.
 
     ``scores`` has for each objective the scores of the worse configuration and those of the better one, and

@@ -118,7 +118,17 @@ ENERGY = "energy_j"
 ADDED_UP = (ENERGY, COST)  # measures of epochs that are summed for trials
 CO2 = "co2_g"
 LAST_OF_TRIALS = (
-    *("node", "devices", "strategy", "num_replicas", "reproducible", "precision", "accumulate", "data", "data_reads"),
+    *(
+        "node",
+        "devices",
+        "strategy",
+        "num_replicas",
+        "reproducible",
+        "precision",
+        "accumulate",
+        "data",
+        "data_reads",
+    ),
     *("examples_per_s", "checkpoint", "memo", "memo_epochs", *OF_COPIES, *STEERED_COLUMNS, "error"),
 )
 """The last columns of the trials, in this order; some exist only in some sweeps."""
@@ -137,7 +147,9 @@ def column_of_measure(name: str) -> str:
 class EventTime:
     """Time of an event in seconds, without the time between sessions."""
 
-    by_driver_s: float | None  # seconds of all sessions until then, by the drivers' clocks; None in early logs
+    by_driver_s: (
+        float | None
+    )  # seconds of all sessions until then, by the drivers' clocks; None in early logs
     by_times_s: float  # timestamp of the event, minus the pauses between sessions before it
     session_s: float  # seconds of the sessions before that of the event
 
@@ -163,10 +175,14 @@ class EventTime:
 class ActiveTime:
     """Total seconds of all sessions, by the driver's own clock or, in logs of earlier versions, by event times."""
 
-    def __init__(self, earlier_s: float = 0.0, session_s: float = 0.0, began: float | None = None) -> None:
+    def __init__(
+        self, earlier_s: float = 0.0, session_s: float = 0.0, began: float | None = None
+    ) -> None:
         self.earlier_s = earlier_s  # of the sessions before the present one
         self.session_s = session_s
-        self.began = began  # start of the present session by event times; None if its own clock is known
+        self.began = (
+            began  # start of the present session by event times; None if its own clock is known
+        )
 
     @property
     def total_s(self) -> float:
@@ -188,7 +204,9 @@ class ActiveTime:
             self.session_s = max(self.session_s, event.driven_s)
             self.began = None
         elif self.began is not None:  # a log of an earlier version, without `driven_s`
-            self.session_s = max(self.session_s, event.time - self.began)  # the clock may have been set back
+            self.session_s = max(
+                self.session_s, event.time - self.began
+            )  # the clock may have been set back
         elif not self.total_s:  # likewise, and the log does not begin with a session
             self.began = event.time
 
@@ -239,7 +257,9 @@ class TrialRows:
         if event.parent is not None and event.parent_epoch is not None:
             self.integers["parent"].set(row, event.parent)
             self.integers["parent_epoch"].set(row, event.parent_epoch)
-        if event.space_version:  # null for the first space: the column only exists if the space was changed
+        if (
+            event.space_version
+        ):  # null for the first space: the column only exists if the space was changed
             self.integers["space_version"].set(row, event.space_version)
         self.texts["enqueued_by"].set(row, event.enqueued_by)
         self.integers["epochs"].set(row, 0)
@@ -260,13 +280,19 @@ class TrialRows:
         """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
-        if event.memo is None:  # otherwise it was trained in an earlier sweep, and has cost nothing in this one
+        if (
+            event.memo is None
+        ):  # otherwise it was trained in an earlier sweep, and has cost nothing in this one
             _add_amount(self._trained, row, event.time_s)
             # Before the status changes below: whether the trial was interrupted matters here.
-            self._charge_others(row, self._make_event_time(event), event.measures.get("together", 1.0), event.time_s)
+            self._charge_others(
+                row, self._make_event_time(event), event.measures.get("together", 1.0), event.time_s
+            )
             for name in ADDED_UP:
                 if name in event.measures:
-                    _add_amount(self.added_up.setdefault(name, Numbers("d")), row, event.measures[name])
+                    _add_amount(
+                        self.added_up.setdefault(name, Numbers("d")), row, event.measures[name]
+                    )
         else:
             self.texts["memo"].set(row, event.memo)
             self.integers["memo_epochs"].set(row, (self.integers["memo_epochs"].get(row) or 0) + 1)
@@ -291,7 +317,9 @@ class TrialRows:
         row = self.row[event.trial]
         moment = self._make_event_time(event)
         self._charge_others(row, moment)
-        self.texts["error"].set(row, event.error)  # even if it is None: the error of an earlier try is over
+        self.texts["error"].set(
+            row, event.error
+        )  # even if it is None: the error of an earlier try is over
         facts = event.facts
         for name, text in (
             *(("status", event.status.value), ("status_reason", event.reason)),
@@ -301,13 +329,21 @@ class TrialRows:
         ):
             if text is not None:
                 self.texts[name].set(row, text)
-        for name, number in (("num_replicas", facts.num_replicas), ("accumulate", facts.accumulate)):
+        for name, number in (
+            ("num_replicas", facts.num_replicas),
+            ("accumulate", facts.accumulate),
+        ):
             if number is not None:
                 self.integers[name].set(row, number)
         if facts.strategy is not None:  # otherwise it is unknown how it was trained
             self.flags["reproducible"].set(row, facts.reproducible)
-        for part, seconds in facts.overhead_s.items():  # added up: a worker counts from the last resumption on
-            _add_amount(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
+        for (
+            part,
+            seconds,
+        ) in facts.overhead_s.items():  # added up: a worker counts from the last resumption on
+            _add_amount(
+                self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds
+            )
         for name, text in facts.numerics.items():
             self.numerics.setdefault(name, Objects()).set(row, text)
         self._set_times_at_end(row, event, moment)
@@ -343,7 +379,9 @@ class TrialRows:
         if is_first and facts.started is not None:
             # A worker begins a trial later than the driver starts it.
             waited_s = facts.started - (self.floats["started_at"].get(row) or 0.0)
-            if facts.lived_s is not None:  # better: the clocks of two machines may differ, durations do not
+            if (
+                facts.lived_s is not None
+            ):  # better: the clocks of two machines may differ, durations do not
                 waited_s = moment.since(begun) - facts.lived_s
             # The wait is no longer part of the duration, so what `_charge_others` counted of it is taken back.
             _add_amount(self._others_s, row, -waited_s * (self._first_others.get(row) or 0.0))
@@ -356,7 +394,9 @@ class TrialRows:
         # A worker knows only what it has trained since the last interruption; the log knows all epochs.
         self.floats["train_s"].set(row, facts.train_s if is_first else None)
 
-    def _charge_others(self, row: int, moment: EventTime, together: float | None = None, time_s: float = 0.0) -> None:
+    def _charge_others(
+        self, row: int, moment: EventTime, together: float | None = None, time_s: float = 0.0
+    ) -> None:
         """Add to a trial's row the part of the time since its last event that is charged to trials trained with it.
 
         ``moment`` is the time of the present event. ``together`` is how many trials, at least 1, were trained together
@@ -447,7 +487,12 @@ class EpochRows:
         self.count += 1
         self.trial_row.set(row, trial_row)
         self.epoch.set(row, event.epoch)
-        values = (event.time_s, event.time, event.learning_rate, event.examples_per_s)  # as in `EPOCH_FIELDS`
+        values = (
+            event.time_s,
+            event.time,
+            event.learning_rate,
+            event.examples_per_s,
+        )  # as in `EPOCH_FIELDS`
         for column, value in zip(self.fields.values(), values, strict=True):
             column.set(row, value)
         _set_all(self.metrics, row, event.metrics)

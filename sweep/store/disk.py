@@ -28,7 +28,9 @@ def storing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}{_describe_free_space(path)}") from error
+        raise StoreError(
+            f"{path}: {error.strerror or error}{_describe_free_space(path)}"
+        ) from error
 
 
 @contextmanager
@@ -44,7 +46,9 @@ def replacing(path: Path) -> Iterator[Path]:
             yield aside
             aside.replace(path)
         finally:
-            with suppress(OSError):  # a leftover is harmless, and the first error is the important one
+            with suppress(
+                OSError
+            ):  # a leftover is harmless, and the first error is the important one
                 aside.unlink(missing_ok=True)
 
 
@@ -88,7 +92,9 @@ def flush_folder(folder: Path) -> None:
 
 def _describe_free_space(path: Path) -> str:
     """Return the free space on the disk of ``path``, in words for the end of a message; ``""`` if it is unknown."""
-    disk = path.absolute()  # the path itself may not exist, but the folder on which its disk is mounted does
+    disk = (
+        path.absolute()
+    )  # the path itself may not exist, but the folder on which its disk is mounted does
     while not disk.is_mount() and disk != disk.parent:
         disk = disk.parent
     try:

@@ -84,7 +84,9 @@ class LogCopy(Protocol):
         """
 
 
-def copying_log(folder: Path, store: ObjectStore | None, sync_s: float) -> AbstractContextManager[LogCopy | None]:
+def copying_log(
+    folder: Path, store: ObjectStore | None, sync_s: float
+) -> AbstractContextManager[LogCopy | None]:
     """Return a context manager that holds a sweep's lease and uploads its log every ``sync_s`` seconds.
 
     It yields the `LogCopy`; its end uploads the rest of the log and the other files, but no checkpoints. It raises

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 LOCK_ATTEMPTS = 3  # 50 ms apart, because `is_running` holds the lock for a moment
 BRIEF_LOCK_S = 60.0  # longer than a command takes that only appends an event to the log
-_BRIEF = "a command of "  # beginning of the lock file's text if its holder will release the lock soon
+_BRIEF = (
+    "a command of "  # beginning of the lock file's text if its holder will release the lock soon
+)
 
 
 class _Inside:
@@ -98,7 +100,9 @@ class ResultsFolder:
 
     def make_none_completed_error(self) -> RefusedError:
         """Return the error that no trial of the sweep has completed."""
-        return RefusedError.one(self.name, "no trial has completed", f"see python -m sweep compare {self.address}")
+        return RefusedError.one(
+            self.name, "no trial has completed", f"see python -m sweep compare {self.address}"
+        )
 
     @property
     def place(self) -> str:
@@ -144,7 +148,9 @@ class ResultsFolder:
             store = None
         else:
             store = root.below(name)
-        features.update_copy(folder.path, store)  # so that `_check_free` sees a sweep of another machine
+        features.update_copy(
+            folder.path, store
+        )  # so that `_check_free` sees a sweep of another machine
         # The folder is filled under a hidden name, so that nobody finds an incomplete sweep.
         aside = cls(results_dir / f".{name}.{get_process_name()}")
         try:
@@ -157,11 +163,15 @@ class ResultsFolder:
                 why = "is a file, expected a folder"
             else:
                 why = f"cannot be written ({error.strerror})"
-            raise InputError.one(str(results_dir), why, "give another folder with --results DIR") from error
+            raise InputError.one(
+                str(results_dir), why, "give another folder with --results DIR"
+            ) from error
         try:
             with removed_if_it_fails(aside.path), storing(folder.path):
                 aside.checkpoints.mkdir()
-                aside.spec.write_text(spec_text, encoding="utf-8", newline="")  # its line ends as given
+                aside.spec.write_text(
+                    spec_text, encoding="utf-8", newline=""
+                )  # its line ends as given
                 aside.write_info(SweepInfo(folder.info, {"name": name, **info}))
                 features.publish_sweep(aside.path, folder.path, store)
         except BaseException:
@@ -194,7 +204,9 @@ class ResultsFolder:
             root, _, name = str(name_or_path).rstrip("/").rpartition("/")
             if not is_url(root):
                 hint = "write it as in s3://bucket/prefix/sweep"
-                raise UnknownNameError.one(str(name_or_path), "is a bucket, expected a sweep in one", hint)
+                raise UnknownNameError.one(
+                    str(name_or_path), "is a bucket, expected a sweep in one", hint
+                )
             results_dir, name_or_path = features.find_local_folder(root, "SWEEP"), name
         given = Path(name_or_path)
         # A text of one part is a name, any other one a path.
@@ -214,7 +226,9 @@ class ResultsFolder:
                 siblings.append(folder.name)
         hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
         if (results_dir / given).is_dir():
-            raise UnknownNameError.one(str(results_dir / given), "holds no sweep (no sweep.json in it)", hint)
+            raise UnknownNameError.one(
+                str(results_dir / given), "holds no sweep (no sweep.json in it)", hint
+            )
         raise UnknownNameError.one(str(given), f"no such sweep in {results_dir}", hint)
 
     def read_info(self) -> SweepInfo:
@@ -289,7 +303,9 @@ class ResultsFolder:
         attempts = 0
         while not lock(file):
             attempts += 1
-            is_worth_waiting = self._owner().startswith(_BRIEF) and time.monotonic() - since < BRIEF_LOCK_S
+            is_worth_waiting = (
+                self._owner().startswith(_BRIEF) and time.monotonic() - since < BRIEF_LOCK_S
+            )
             if attempts >= LOCK_ATTEMPTS and not is_worth_waiting:
                 what = f"the sweep is being run by {self._owner()}"
                 raise RefusedError.one(str(self.path), what, "stop that one first")
@@ -325,7 +341,9 @@ class ResultsFolder:
 def require_locks() -> None:
     """Raise `InputError` on systems without file locks, such as Windows, where sweeps cannot be run."""
     if not HAS_LOCKS:
-        raise InputError.one("run", "this system cannot run sweeps, only look at them", "use Linux, macOS or WSL")
+        raise InputError.one(
+            "run", "this system cannot run sweeps, only look at them", "use Linux, macOS or WSL"
+        )
 
 
 def folders(results_dir: Path) -> list[ResultsFolder]:
@@ -380,7 +398,9 @@ def _check_folder_name(name: str) -> None:
         or set(name) & {"/", "\\"}
         or len(name.encode(errors="replace")) > 200
     ):
-        raise InputError.one("name", f"{name!r} cannot name a results folder, {expected}", "use --name OTHER")
+        raise InputError.one(
+            "name", f"{name!r} cannot name a results folder, {expected}", "use --name OTHER"
+        )
 
 
 def list_begun_sweeps(results_dir: Path) -> list[ResultsFolder]:
@@ -417,12 +437,18 @@ def _check_free(folder: ResultsFolder) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError as error:
-        raise RefusedError.one(str(folder.path), "is a file, expected a new folder", other) from error
+        raise RefusedError.one(
+            str(folder.path), "is a file, expected a new folder", other
+        ) from error
     if folder.info.exists():
         hint = f"{other}, or go on with it: {folder.to_resume}"
-        raise RefusedError.one(str(folder.path), f"holds a sweep already ({_summarize_folder(folder)})", hint)
+        raise RefusedError.one(
+            str(folder.path), f"holds a sweep already ({_summarize_folder(folder)})", hint
+        )
     if content:
-        raise RefusedError.one(str(folder.path), f"exists and holds other files ({content[0]} ...)", other)
+        raise RefusedError.one(
+            str(folder.path), f"exists and holds other files ({content[0]} ...)", other
+        )
 
 
 def _summarize_folder(folder: ResultsFolder) -> str:

@@ -56,9 +56,13 @@ class TrialState:
     reason: str = ""
     epoch: int = 0  # last epoch reported
     reported: int = 0  # number of reported epochs: less than `epoch` if the log was repaired
-    share: float | None = None  # share of its budget that it has used; None if its minutes are not limited
+    share: float | None = (
+        None  # share of its budget that it has used; None if its minutes are not limited
+    )
     last: Mapping[str, float] = field(default_factory=dict)  # metrics of the last epoch
-    epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)  # metrics by epoch, if the ledger keeps them
+    epochs: dict[int, Mapping[str, float]] = field(
+        default_factory=dict
+    )  # metrics by epoch, if the ledger keeps them
     end: TrialEnded | None = None  # its end or last interruption; None while it is running
     retries: int = 0  # retries since it started or was last reopened
     reopened: bool = False  # it had failed permanently and was tried again
@@ -175,7 +179,9 @@ class Steered(NamedTuple):
     event: SteeringEvent
 
 
-Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | Printed | SessionChange | Steered
+Change: TypeAlias = (
+    Started | Reported | Interrupted | Reopened | Ended | Tested | Printed | SessionChange | Steered
+)
 """The meaning of an event; all except `SessionChange` and `Steered` have a trial."""
 
 
@@ -236,7 +242,9 @@ class Ledger:
                 return self._observe_trial(event)
         raise TypeError(f"{event!r} is no event")
 
-    def _observe_trial(self, event: TrialStarted | TrialEnded | ModelTested | OutputPrinted) -> Change:
+    def _observe_trial(
+        self, event: TrialStarted | TrialEnded | ModelTested | OutputPrinted
+    ) -> Change:
         """Process an event of a trial other than an epoch and return the change. Raises `OutOfOrder`."""
         match event:
             case TrialStarted():
@@ -245,7 +253,10 @@ class Ledger:
                 return self._end(event)
             case ModelTested():
                 trial = self._get_trial(event.trial)
-                trial.tested = {**event.metrics, **trial.tested}  # the first evaluation stays: no others should follow
+                trial.tested = {
+                    **event.metrics,
+                    **trial.tested,
+                }  # the first evaluation stays: no others should follow
                 return Tested(trial, event)
             case OutputPrinted():
                 return Printed(self._get_trial(event.trial), event)
@@ -293,9 +304,13 @@ class Ledger:
         Raises `OutOfOrder` if the trial was never started, or has ended before and is not reopened.
         """
         trial = self._get_trial(event.trial)
-        if event.status is Status.PRUNED and event.reason == ON_REQUEST:  # logs of early releases do not have ``asked``
+        if (
+            event.status is Status.PRUNED and event.reason == ON_REQUEST
+        ):  # logs of early releases do not have ``asked``
             event = structs.replace(event, asked=True)
-        reopens = event.again and event.status is Status.INTERRUPTED and trial.status is Status.FAILED
+        reopens = (
+            event.again and event.status is Status.INTERRUPTED and trial.status is Status.FAILED
+        )
         if trial.status not in UNFINISHED and not reopens:
             raise OutOfOrder(f"trial {event.trial} has ended before")
         trial.status = event.status

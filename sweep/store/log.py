@@ -42,7 +42,9 @@ class Log(Closing):
     the log to an object store; if ``durable``, these events are in the store before anything acts on them.
     """
 
-    def __init__(self, path: Path, *, fsync: bool = True, copy: LogCopy | None = None, durable: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, fsync: bool = True, copy: LogCopy | None = None, durable: bool = False
+    ) -> None:
         self.path = path
         self._fsync = fsync
         self._copy = copy
@@ -57,7 +59,9 @@ class Log(Closing):
                 os.close(self._file)
                 raise StoreError(f"{path}: {error}") from error
         if copy is not None:
-            copy.appended(good_bytes, wait=False)  # an earlier session may not have uploaded all of it
+            copy.appended(
+                good_bytes, wait=False
+            )  # an earlier session may not have uploaded all of it
         if fsync and not good_bytes:  # a new log: its file and the sweep's folder must survive, too
             flush_folder(path.parent)
             flush_folder(path.parent.parent)
@@ -67,18 +71,24 @@ class Log(Closing):
 
         If only the upload to the object store fails, `StoreError` is raised too, but the events stay in the log.
         """
-        data = b"".join(map(encode, events))  # first: it may raise `StoreError` before anything is written
+        data = b"".join(
+            map(encode, events)
+        )  # first: it may raise `StoreError` before anything is written
         if self._copy is not None:
             self._copy.check()
         with storing(self.path):
-            if self._torn_at is not None:  # the last call failed, and could not remove what it had written
+            if (
+                self._torn_at is not None
+            ):  # the last call failed, and could not remove what it had written
                 os.ftruncate(self._file, self._torn_at)
                 self._torn_at = None
             start = os.fstat(self._file).st_size
             try:
                 while data:  # one write, unless the disk fills up
                     data = data[os.write(self._file, data) :]
-                must_last = any(isinstance(event, TrialEnded | SessionEnded | SteeringEvent) for event in events)
+                must_last = any(
+                    isinstance(event, TrialEnded | SessionEnded | SteeringEvent) for event in events
+                )
                 if self._fsync and must_last:
                     os.fsync(self._file)
             except BaseException:  # also for KeyboardInterrupt: all or none
@@ -86,7 +96,9 @@ class Log(Closing):
                 with suppress(OSError):  # the next append or writer tries again
                     os.ftruncate(self._file, start)
                 raise
-        if self._copy is not None:  # if this raises, the events stay logged, for the next session to act on
+        if (
+            self._copy is not None
+        ):  # if this raises, the events stay logged, for the next session to act on
             self._copy.appended(os.fstat(self._file).st_size, wait=self._durable and must_last)
 
     def close(self) -> None:
@@ -112,16 +124,24 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
     damage: StoreError | None = None
     with storing(path), path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < offset:
-            raise StoreError(f"{path}: shorter than the {offset} bytes read before; another process cut it")
+            raise StoreError(
+                f"{path}: shorter than the {offset} bytes read before; another process cut it"
+            )
         file.seek(offset)
         for line in file:
             if damage is not None:  # a damaged record that is not the last one
-                raise StoreError(f"{_locate_error(path, offset, damage)}; {make_repair_hint(path)}") from damage
-            if not line.endswith(b"\n"):  # the last one, whose write was interrupted or is in progress
+                raise StoreError(
+                    f"{_locate_error(path, offset, damage)}; {make_repair_hint(path)}"
+                ) from damage
+            if not line.endswith(
+                b"\n"
+            ):  # the last one, whose write was interrupted or is in progress
                 return
             try:
                 event = decode(line)
-            except NotJson as error:  # ignored if it turns out to be the last record: its write was interrupted
+            except (
+                NotJson
+            ) as error:  # ignored if it turns out to be the last record: its write was interrupted
                 damage = error
                 continue
             except StoreError as error:
@@ -143,7 +163,11 @@ def is_steered(path: Path) -> bool:
     """
     if not path.stat().st_size:  # an empty file cannot be mapped into memory
         return False
-    with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        storing(path),
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         return _find_record(content, _CHANGE) >= 0 or _find_record(content, _ADDITION) >= 0
 
 
@@ -154,9 +178,15 @@ def is_steered_after_end(path: Path) -> bool:
     """
     if not path.exists() or not path.stat().st_size:  # an empty file cannot be mapped into memory
         return False
-    with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        storing(path),
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         steered = max(_find_last_record(content, _CHANGE), _find_last_record(content, _ADDITION))
-        ended, started = (_find_last_record(content, kind) for kind in (_SESSION_ENDED, _SESSION_STARTED))
+        ended, started = (
+            _find_last_record(content, kind) for kind in (_SESSION_ENDED, _SESSION_STARTED)
+        )
         return steered > ended > started
 
 
@@ -199,7 +229,11 @@ def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
     """
     if not path.exists() or not path.stat().st_size:  # an empty file cannot be mapped into memory
         return
-    with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        storing(path),
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         at = _find_record(content, beginning)
         while at >= 0:
             end = content.find(b"\n", at)
@@ -279,7 +313,9 @@ def was_replaced(path: Path, end: int, known: str) -> bool:
 
 def make_repair_hint(path: Path) -> str:
     """Return a hint with the command that repairs the damaged log at ``path``, in the folder of its sweep."""
-    return f"keep what can be read with: python -m sweep repair {ResultsFolder(path.parent).address}"
+    return (
+        f"keep what can be read with: python -m sweep repair {ResultsFolder(path.parent).address}"
+    )
 
 
 def _locate_error(path: Path, offset: int, error: StoreError) -> str:

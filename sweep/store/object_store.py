@@ -58,7 +58,9 @@ class ObjectStore:
     """The objects of a store whose keys begin with the path of ``url``. All methods may raise `StoreAway`."""
 
     url: str  # "s3://bucket/prefix"
-    backend: Backend | None = None  # obstore's client to use; None: the one that `_open_backend` returns for the bucket
+    backend: Backend | None = (
+        None  # obstore's client to use; None: the one that `_open_backend` returns for the bucket
+    )
 
     def below(self, name: str) -> ObjectStore:
         """Return the part of the store with the keys that begin with ``name/``; keys are then relative to it."""
@@ -104,7 +106,9 @@ class ObjectStore:
         with self._raising_store_away(key):
             try:
                 mode: Any = "create" if tag is None else {"e_tag": tag}
-                return obstore.put(self._client, self._full_key(key), data, mode=mode)["e_tag"] or ""
+                return (
+                    obstore.put(self._client, self._full_key(key), data, mode=mode)["e_tag"] or ""
+                )
             except (AlreadyExistsError, PreconditionError, FileNotFoundError):
                 pass  # another process was faster, or an earlier attempt of this call has written it, see above
         there = self.get(key)
@@ -123,7 +127,8 @@ class ObjectStore:
             # Inside the block, because the pages are only requested when they are read.
             pages = obstore.list(self._client, self._full_key(prefix) or None)
             return sorted(
-                (self._make_stored_object(one) for page in pages for one in page), key=lambda entry: entry.key
+                (self._make_stored_object(one) for page in pages for one in page),
+                key=lambda entry: entry.key,
             )
 
     def folder(self, prefix: str = "") -> tuple[list[str], list[StoredObject]]:
@@ -180,7 +185,9 @@ class ObjectStore:
             key, path = given
             path.parent.mkdir(parents=True, exist_ok=True)
             with self._raising_store_away(key), path.open("wb") as file:
-                for block in obstore.get(self._client, self._full_key(key)).stream(min_chunk_size=_BLOCK):
+                for block in obstore.get(self._client, self._full_key(key)).stream(
+                    min_chunk_size=_BLOCK
+                ):
                     file.write(block)
 
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -189,7 +196,9 @@ class ObjectStore:
     @property
     def _client(self) -> Backend:
         """The obstore client for the bucket of this store."""
-        return self.backend or _open_backend("/".join(self.url.split("/")[:3]), _get_store_variables())
+        return self.backend or _open_backend(
+            "/".join(self.url.split("/")[:3]), _get_store_variables()
+        )
 
     def _full_key(self, key: str) -> str:
         """Return a key of this store as a key of its bucket; for ``""``, the path of this store in it."""
@@ -212,14 +221,18 @@ class ObjectStore:
         try:
             yield
         except (BaseError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # of the local file: obstore's have no errno
+            if (
+                isinstance(error, OSError) and error.errno is not None
+            ):  # of the local file: obstore's have no errno
                 raise
             if isinstance(error, FileNotFoundError) and not _is_without_bucket(error):
                 raise
             raise StoreAway(f"{self.url}: {_describe_store_error(error)}") from error
 
 
-def call_patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None) -> T:
+def call_patiently(
+    ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None
+) -> T:
     """Return ``ask()``; if it raises `StoreAway`, try again every second for at most ``patience_s`` seconds.
 
     ``look`` is called before each attempt; an exception that it raises ends the attempts. Raises the last `StoreAway`
@@ -272,13 +285,17 @@ def check_url(where: str, url: str) -> str:
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise InputError.one(where, f"{url} is in no store that is known", f"known are {known}; or give a folder")
+        raise InputError.one(
+            where, f"{url} is in no store that is known", f"known are {known}; or give a folder"
+        )
     bucket, _, prefix = rest.partition("/")
     names = [name for name in prefix.split("/") if name]
     climbs = {".", ".."} & {bucket, *names}
     has_marks = set(url) & set("?#@\\ ")
     if not bucket or climbs or has_marks or not url.isprintable():
-        raise InputError.one(where, f"{url} names no place in a store", "write it as in s3://bucket/prefix")
+        raise InputError.one(
+            where, f"{url} names no place in a store", "write it as in s3://bucket/prefix"
+        )
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
 
 
@@ -298,7 +315,11 @@ def _get_store_variables() -> tuple[tuple[str, str], ...]:
 
     They are needed because a client keeps the values it was created with.
     """
-    return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))))
+    return tuple(
+        sorted(
+            item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))
+        )
+    )
 
 
 @lru_cache(maxsize=64)
@@ -322,7 +343,13 @@ def _open_backend(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
         raise StoreAway(f"{url}: {_describe_store_error(error)}") from error
 
 
-_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+_ENDPOINTS = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT",
+    "AZURE_STORAGE_ENDPOINT",
+    "AZURE_ENDPOINT",
+)
 
 
 def _is_without_bucket(error: BaseException) -> bool:
@@ -338,12 +365,17 @@ def _describe_store_error(error: BaseException) -> str:
     first_line_said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])
     status_found = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", whole)
     status = (status_found[1] or status_found[2]) if status_found else ""
-    known = {"UnauthenticatedError": "the credentials are refused", "PermissionDeniedError": "access is denied"}
+    known = {
+        "UnauthenticatedError": "the credentials are refused",
+        "PermissionDeniedError": "access is denied",
+    }
     if _is_without_bucket(error):
         return "there is no such bucket"
     if "Account must be specified" in first_line_said:
         return "no account is named: set AZURE_STORAGE_ACCOUNT_NAME"
-    if "instance metadata" in whole or "169.254.169.254" in whole:  # where a cloud's machine asks for its role
+    if (
+        "instance metadata" in whole or "169.254.169.254" in whole
+    ):  # where a cloud's machine asks for its role
         return "no credentials were found in the environment, and the machine has no role"
     if kind in known or status.startswith(("401", "403")):
         return f"{known.get(kind, 'access is denied')} (credentials come from the environment or the machine's role)"
@@ -377,7 +409,15 @@ class Lease:
 
         With ``released``, it says that its holder has given it up.
         """
-        return cls(socket.gethostname(), os.getpid(), _space(), token, time.time(), released, secrets.token_hex(4))
+        return cls(
+            socket.gethostname(),
+            os.getpid(),
+            _space(),
+            token,
+            time.time(),
+            released,
+            secrets.token_hex(4),
+        )
 
     @classmethod
     def parse(cls, data: bytes, store: ObjectStore) -> Lease:

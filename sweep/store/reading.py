@@ -57,8 +57,15 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
             behind = count_bytes_behind(history, folder.log)
         if history is not None and behind == 0:
             return _read_stored(files, folder, history, metrics)
-        if history is not None and behind and (history.version, history.layout) == (VERSION, LAYOUT):
-            needed = metrics and ("trial", *metrics)  # rows are merged by trial; None and [] stay what they are
+        if (
+            history is not None
+            and behind
+            and (history.version, history.layout) == (VERSION, LAYOUT)
+        ):
+            needed = metrics and (
+                "trial",
+                *metrics,
+            )  # rows are merged by trial; None and [] stay what they are
             found = update_tables(folder, _read_stored(files, folder, history, needed), needed)
             if found is not None:
                 return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
@@ -67,7 +74,10 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
 
 
 def _read_stored(
-    files: Sequence[pq.ParquetFile], folder: ResultsFolder, history: History, metrics: Sequence[str] | None
+    files: Sequence[pq.ParquetFile],
+    folder: ResultsFolder,
+    history: History,
+    metrics: Sequence[str] | None,
 ) -> Tables:
     """Read both tables from open files (trials, metrics), and return them with their ``history``.
 
@@ -123,7 +133,11 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
             history = History(**json.loads(trials))
         else:
             history = None
-    except (KeyError, TypeError, ValueError):  # ValueError also for no files, TypeError for another version's fields
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # ValueError also for no files, TypeError for another version's fields
         return None
     if history is None or history.layout == LAYOUT or not folder.log.exists():
         return history
@@ -192,7 +206,9 @@ def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[
     column = table[name].combine_chunks()
     if column.type not in _KINDS:
         column = column.cast(pa.float64())
-    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
+    bits, content = (
+        column.buffers()
+    )  # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
     kind = _KINDS[column.type]
     if len(column):  # part of a table may begin within its buffers, at `offset`
         stored = np.frombuffer(content, kind, len(column), 8 * column.offset)
@@ -201,19 +217,27 @@ def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[
     values = stored.astype(np.float64, copy=False)
     if not column.null_count:
         return values
-    valid = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[column.offset :][: len(column)]
+    valid = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[column.offset :][
+        : len(column)
+    ]
     return np.where(valid, values, missing)
 
 
 _TRIAL = re.compile(rb'\{"event":"[a-z_]+","trial":(\d+)[,}]')
 _SESSION = b'{"event":"session_started"'
-_HEAD = frozenset({"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed", "status", "status_reason"})
-_MIDDLE = frozenset({"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"})
+_HEAD = frozenset(
+    {"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed", "status", "status_reason"}
+)
+_MIDDLE = frozenset(
+    {"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"}
+)
 _LAST = (*ADDED_UP, CO2, *LAST_OF_TRIALS)  # columns that are known one by one, in their order
 _EPOCH_HEAD = frozenset({*EPOCH_KEYS, *EPOCH_FIELDS})
 
 
-def update_tables(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:
+def update_tables(
+    folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None
+) -> Tables | None:
     """Return stored tables updated to the end of the log; None if that requires reading the whole log.
 
     ``stored`` must come from this log and this version of sweep. ``names`` lists the columns that ``stored.metrics``
@@ -223,7 +247,9 @@ def update_tables(folder: ResultsFolder, stored: Tables, names: Sequence[str] | 
     try:
         builder = _resume_builder(folder, stored.history)
         builder.follow(folder.log)
-    except StoreError:  # an ended trial continues, or the log is damaged: reading all of it tells more
+    except (
+        StoreError
+    ):  # an ended trial continues, or the log is damaged: reading all of it tells more
         return None
     return _merge_tables(stored, builder, names)
 
@@ -243,20 +269,28 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     start = min(open_trials.values(), default=history.log_bytes)
     # Events get the totals of the session in which they were written, so these are set again at each session.
     builder.continue_from(
-        History(log_bytes=start), _get_total_before(pauses, start), _get_total_before(sessions, start)
+        History(log_bytes=start),
+        _get_total_before(pauses, start),
+        _get_total_before(sessions, start),
     )
     for place, line in _read_lines(folder.log, start, history.log_bytes):
         found = _TRIAL.match(line)
         if found and int(found[1]) in open_trials:  # lines of other trials are not even decoded
             builder.observe(decode(line), place)
         elif line.startswith(_SESSION):
-            builder.continue_from(History(log_bytes=place), pauses.get(place, 0.0), sessions.get(place, 0.0))
+            builder.continue_from(
+                History(log_bytes=place), pauses.get(place, 0.0), sessions.get(place, 0.0)
+            )
     # The totals grow, so the largest ones are those of the last session.
-    builder.continue_from(history, max(pauses.values(), default=0.0), max(sessions.values(), default=0.0))
+    builder.continue_from(
+        history, max(pauses.values(), default=0.0), max(sessions.values(), default=0.0)
+    )
     return builder
 
 
-def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
+def _merge_tables(
+    stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None
+) -> Tables | None:
     """Return ``stored`` with the rows of the builder's trials replaced by the builder's own.
 
     ``names`` is explained in `update_tables`. None is returned if a column has no type that fits both.
@@ -267,7 +301,9 @@ def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | 
     metrics = stored.metrics
     if names is None or names:  # not for an empty list: no metrics are asked for
         epochs = builder.metrics()
-        epochs = epochs.select([name for name in epochs.column_names if names is None or name in names])
+        epochs = epochs.select(
+            [name for name in epochs.column_names if names is None or name in names]
+        )
         metrics = _merge_table(metrics, epochs, fresh_numbers, _epoch_group)
     if trials is None or metrics is None:
         return None
@@ -299,7 +335,9 @@ def _merge_table(
     """
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
-    if keep[:count].all():  # the usual case, as the replaced trials are the latest: nothing is copied
+    if keep[
+        :count
+    ].all():  # the usual case, as the replaced trials are the latest: nothing is copied
         kept = old.slice(0, count)
     else:
         kept = old.take(make_numeric_array(np.flatnonzero(keep)))
@@ -322,7 +360,9 @@ def _get_total_before(totals: Mapping[int, float], place: int) -> float:
     return max((total for noted_at, total in totals.items() if noted_at < place), default=0.0)
 
 
-def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
+def _append_table(
+    first: pa.Table, second: pa.Table, group: Callable[[str], int]
+) -> pa.Table | None:
     """Return the rows of ``first``, then those of ``second``, with the columns of both sorted by ``group``.
 
     A column that one of them lacks is null in its rows. None is returned if a column has no type that fits both tables.
@@ -335,7 +375,9 @@ def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]
             if name in table.column_names:
                 present_fields.append(table.schema.field(name))
         # A column of nulls alone has the type null, and fits any other one.
-        field = _get_common_field([one for one in present_fields if not pa.types.is_null(one.type)], name)
+        field = _get_common_field(
+            [one for one in present_fields if not pa.types.is_null(one.type)], name
+        )
         if field is None:
             return None
         try:
@@ -383,7 +425,15 @@ def _trial_group(name: str) -> int:
     Raises ValueError for a name that no such column can have.
     """
     # `_MIDDLE`, whose names have no prefix in common, comes between the tests and the overheads.
-    prefixes = {"param.": 1, NULL_PARAMS: 2, "metric.": 3, "best.": 4, "test.": 5, "overhead.": 7, "numerics.": 8}
+    prefixes = {
+        "param.": 1,
+        NULL_PARAMS: 2,
+        "metric.": 3,
+        "best.": 4,
+        "test.": 5,
+        "overhead.": 7,
+        "numerics.": 8,
+    }
     if name in _HEAD:
         return 0
     if name in _MIDDLE:
@@ -411,7 +461,9 @@ class TableWriter(Follower):
 
     def __init__(self, folder: ResultsFolder, *, first_s: float = FIRST_S) -> None:
         self._folder = folder
-        self._parts: tuple[Tables | None, TableBuilder] | None = None  # stored, and builder for the rest
+        self._parts: tuple[Tables | None, TableBuilder] | None = (
+            None  # stored, and builder for the rest
+        )
         self._written = -1  # bytes of the log that the files cover
         super().__init__("tables", first_s)
 
@@ -448,10 +500,20 @@ class TableWriter(Follower):
             files = _open_tables(folder, stack)
             history = _read_history(files, folder)
             # Another version may have made other columns.
-            is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
-            if history is not None and is_current and count_bytes_behind(history, folder.log) is not None:
+            is_current = history is not None and (history.version, history.layout) == (
+                VERSION,
+                LAYOUT,
+            )
+            if (
+                history is not None
+                and is_current
+                and count_bytes_behind(history, folder.log) is not None
+            ):
                 with suppress(StoreError, ValueError):  # damaged files: read the log instead
-                    found = _read_stored(files, folder, history, None), _resume_builder(folder, history)
+                    found = (
+                        _read_stored(files, folder, history, None),
+                        _resume_builder(folder, history),
+                    )
                     self._written = history.log_bytes
                     return found
         return None, TableBuilder.of(folder)

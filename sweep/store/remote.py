@@ -85,14 +85,18 @@ def _cache() -> Path:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweep"
     except RuntimeError as error:
-        raise InputError.one("HOME", "no home folder is known, for the copies of results", "set SWEEP_CACHE") from error
+        raise InputError.one(
+            "HOME", "no home folder is known, for the copies of results", "set SWEEP_CACHE"
+        ) from error
 
 
 @dataclass(slots=True)
 class _CopyState:
     """How much of what is in the store a local copy has. This state is kept in a file of the copy."""
 
-    first: str | None = None  # tag of the log's first segment, which identifies the sweep among those of the same name
+    first: str | None = (
+        None  # tag of the log's first segment, which identifies the sweep among those of the same name
+    )
     segments: int = 0  # number of segments in the copy, and number of the next one
     bytes: int = 0  # bytes of the log in the store
     files: dict[str, str] = field(default_factory=dict)  # tags by name
@@ -123,7 +127,9 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
             return True
         for _ in range(_TRIES):
             _, files = store.folder()
-            if not any(entry.key == "sweep.json" for entry in files):  # it is what makes a sweep: see `claim`
+            if not any(
+                entry.key == "sweep.json" for entry in files
+            ):  # it is what makes a sweep: see `claim`
                 _set_copy_aside(folder)
                 return False
             try:
@@ -160,11 +166,18 @@ def pull_all(results: Path, store: ObjectStore) -> None:
         if found:
             present.add(name)
     for path in results.iterdir():  # copies of sweeps that are no longer in the store
-        if path.is_dir() and path.name[0] != "." and path.name not in present and not is_locked(path / "lock"):
+        if (
+            path.is_dir()
+            and path.name[0] != "."
+            and path.name not in present
+            and not is_locked(path / "lock")
+        ):
             _set_copy_aside(path)
 
 
-def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]) -> None:
+def _bring(
+    folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]
+) -> None:
     """Download the changed ones of ``files`` and the new part of ``log``, as the store lists them, to ``folder``.
 
     If the copy is of an earlier sweep of this name, it is renamed before. Raises `_Replaced` if an object is gone.
@@ -178,7 +191,9 @@ def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log:
     mark_as_copy(folder, store)
     (folder / "checkpoints").mkdir(exist_ok=True)
     changed = []
-    for entry in files:  # without the lease, which is renewed every few seconds and only read in the store
+    for (
+        entry
+    ) in files:  # without the lease, which is renewed every few seconds and only read in the store
         if entry.key != LEASE and known.files.get(entry.key) != entry.tag:
             changed.append(entry)
     with ExitStack() as stack:  # which replaces the files after all were downloaded, or none
@@ -204,7 +219,9 @@ def _find_segments(entries: Sequence[StoredObject]) -> list[tuple[int, int, str]
     return sorted(segments)
 
 
-def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], known: _CopyState) -> None:
+def _bring_log(
+    path: Path, store: ObjectStore, entries: Sequence[StoredObject], known: _CopyState
+) -> None:
     """Download the segments of the log that the copy lacks to ``path``, and record them in ``known``.
 
     Bytes of the copy that differ from the store's are replaced. Raises `_Replaced` if a segment has disappeared
@@ -228,7 +245,9 @@ def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], 
                 at, content = _parsed(data)
                 if at > known.bytes:
                     raise StoreError(f"{store.url}/log: bytes {known.bytes} to {at} are missing")
-                more = content[known.bytes - at :]  # a part may begin with segments that the copy has
+                more = content[
+                    known.bytes - at :
+                ]  # a part may begin with segments that the copy has
                 file.seek(known.bytes)
                 # It may have them: a driver that died here may have uploaded them without noting it.
                 if file.read(len(more)) != more:  # the copy has another driver's bytes, or fewer
@@ -261,7 +280,9 @@ def claim(folder: Path, store: ObjectStore) -> bool:
     """
     known = _CopyState()
     info = (folder / "sweep.json").read_bytes()
-    tag = store.swap("sweep.json", info, None)  # before the other file: the process that creates it has the name
+    tag = store.swap(
+        "sweep.json", info, None
+    )  # before the other file: the process that creates it has the name
     if tag is None:
         return False
     store.put("spec.yaml", (folder / "spec.yaml").read_bytes())
@@ -277,13 +298,17 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
     raised.
     """
     mark_as_copy(aside, store)
-    with lock_copy(folder):  # no other process here downloads the new sweep to `folder` before it is renamed
+    with lock_copy(
+        folder
+    ):  # no other process here downloads the new sweep to `folder` before it is renamed
         claimed = claim(aside, store)
         if claimed:
             aside.rename(folder)
     if not claimed:
         pull(folder, store)
-        raise RefusedError.one(store.url, "was made by another process just now", "use --name OTHER")
+        raise RefusedError.one(
+            store.url, "was made by another process just now", "use --name OTHER"
+        )
 
 
 def withdraw(folder: Path, store: ObjectStore) -> None:
@@ -292,11 +317,16 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
     No error is raised in these cases. The local copy ``folder`` stays.
     """
     writer = Writer(folder, store)
-    with suppress(InputError, StoreAway), writer.held():  # for a running sweep, it raises `RefusedError`
+    with (
+        suppress(InputError, StoreAway),
+        writer.held(),
+    ):  # for a running sweep, it raises `RefusedError`
         segments = store.get_all([entry.key for entry in store.entries("log")])
         # A segment may have no content: each session begins with such a one.
         if not any(data and _parsed(data)[1] for data in segments):
-            store.delete(entry.key for entry in store.entries())  # also the lease, which is then not written again
+            store.delete(
+                entry.key for entry in store.entries()
+            )  # also the lease, which is then not written again
 
 
 LASTING = "steer-"
@@ -370,8 +400,13 @@ class Writer:
         """
         with self.held():
             self._fence()
-            for name, turn, every_s in (("log", self.send, self._sync_s), ("lease", self._look_after, _LOOK_S)):
-                self._stops.append(repeat(partial(self._guarded, turn), every_s, f"object store: {name}"))
+            for name, turn, every_s in (
+                ("log", self.send, self._sync_s),
+                ("lease", self._look_after, _LOOK_S),
+            ):
+                self._stops.append(
+                    repeat(partial(self._guarded, turn), every_s, f"object store: {name}")
+                )
             try:
                 yield self
             except BaseException:  # the first error is the important one
@@ -423,7 +458,9 @@ class Writer:
             turn()
             self._away_since = None
         except StoreAway as error:
-            since = self._away_since = self._away_since or time.monotonic()  # the first of the failures in a row
+            since = self._away_since = (
+                self._away_since or time.monotonic()
+            )  # the first of the failures in a row
             if time.monotonic() - since > AWAY_S:
                 self._fault = f"{error}; nothing could be stored for {AWAY_S / 60:g} minutes"
         except (StoreError, OSError) as error:
@@ -452,7 +489,9 @@ class Writer:
         Raises `StoreError` if another process has taken over the sweep or the store is unavailable.
         """
         with self._busy:
-            while (end := self._end) > self._known.bytes:  # more may have been appended during an upload
+            while (
+                end := self._end
+            ) > self._known.bytes:  # more may have been appended during an upload
                 with (self._folder / _LOG).open("rb") as file:
                     file.seek(self._known.bytes)
                     content = file.read(end - self._known.bytes)
@@ -471,7 +510,9 @@ class Writer:
         key = f"log/{known.segments:08d}"
         head = json.dumps({"at": known.bytes, "by": self._token}).encode()
         tag = self._store.swap(key, head + b"\n" + content, None)
-        if tag is None:  # it may be our own, with less content, if the answer to an earlier attempt was lost
+        if (
+            tag is None
+        ):  # it may be our own, with less content, if the answer to an earlier attempt was lost
             there = self._store.get(key)
             if there is None or not there[0].startswith(head + b"\n"):
                 taken = "another process has taken the sweep over, nothing more is written"
@@ -511,7 +552,9 @@ class Writer:
         while True:
             pull(self._folder, self._store, mine=True)
             self._known = _CopyState.read(self._folder)
-            self._end = self._known.bytes  # bytes beyond may be torn; `Log` calls `appended` when it has checked
+            self._end = (
+                self._known.bytes
+            )  # bytes beyond may be torn; `Log` calls `appended` when it has checked
             try:
                 self._create(b"")
             except StoreAway:  # it is a `StoreError`, too, but not one to try again after
@@ -539,7 +582,9 @@ class Writer:
                 lease = Lease.parse(found[0], self._store)
                 tag = found[1]
                 if not (lease.is_over or lease.is_own):
-                    if seen_tag and seen_tag != tag:  # it was renewed meanwhile, so its holder is alive
+                    if (
+                        seen_tag and seen_tag != tag
+                    ):  # it was renewed meanwhile, so its holder is alive
                         what = f"the sweep is being run by {lease.holder}"
                         raise RefusedError.one(self._store.url, what, "stop that one first")
                     if not seen_tag:
@@ -561,12 +606,19 @@ class Writer:
         else:
             lease = Lease.parse(found[0], self._store)
         # With this session's token, it is a renewal whose answer was lost, so that only its tag was unknown here.
-        if found is None or lease is None or lease.token != self._token or not self._claimed(found[1]):
+        if (
+            found is None
+            or lease is None
+            or lease.token != self._token
+            or not self._claimed(found[1])
+        ):
             if lease is None:
                 by = "another process"
             else:
                 by = lease.holder
-            raise StoreError(f"{self._store.url}: {by} has taken the sweep over, nothing more is written")
+            raise StoreError(
+                f"{self._store.url}: {by} has taken the sweep over, nothing more is written"
+            )
 
     def _claimed(self, tag: str | None, *, released: bool = False) -> bool:
         """Replace the lease with the tag ``tag`` (None: there is none) by this process's own; False if it has changed.
@@ -591,7 +643,9 @@ class Writer:
             requests.mkdir(exist_ok=True)
             with replacing(requests / entry.key.rpartition("/")[2]) as path:
                 path.write_bytes(found[0])
-            self._store.delete([entry.key])  # only now: a request may be received twice, but is not lost
+            self._store.delete(
+                [entry.key]
+            )  # only now: a request may be received twice, but is not lost
 
     def stop_threads(self) -> None:
         """Stop uploading and renewing the lease, after waiting for what is in progress.
@@ -615,7 +669,9 @@ class Writer:
                 self._merge_segments()
             self._send_files()
         except (StoreError, OSError) as error:
-            raise StoreError(f"{error}; what was not uploaded is in {self._folder}; resume on this machine") from error
+            raise StoreError(
+                f"{error}; what was not uploaded is in {self._folder}; resume on this machine"
+            ) from error
         finally:
             with suppress(StoreError, OSError):
                 self._known.write(self._folder)
@@ -629,7 +685,9 @@ class Writer:
         for path in self._folder.iterdir():
             if path.is_file() and path.name[0] != ".":
                 top.append(path)
-        below = [path for name in _FOLDERS for path in (self._folder / name).rglob("*") if path.is_file()]
+        below = [
+            path for name in _FOLDERS for path in (self._folder / name).rglob("*") if path.is_file()
+        ]
         sent = []
         for path in (*top, *below):
             if path.name not in _HERE:

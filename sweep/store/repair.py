@@ -38,7 +38,9 @@ def repair_log(folder: ResultsFolder) -> Repaired:
     """
     if folder.store is not None:
         what = "is in an object store, which never holds a damaged log"
-        raise InputError.one(folder.place, what, "if records are missing, resume on the machine that ran it")
+        raise InputError.one(
+            folder.place, what, "if records are missing, resume on the machine that ran it"
+        )
     with folder.lock():
         with storing(folder.log):
             content = folder.log.read_bytes()
@@ -69,8 +71,14 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
         except StoreError as error:
             raise StoreError(f"{log}:{number}: {error}") from error
         for part, event in parts:
-            gap = _describe_missing_epochs(ledger, event)  # first: the ledger still has the epoch before
-            flaw = f"{len(part)} bytes are no record" if event is None else _observe_or_explain(ledger, event)
+            gap = _describe_missing_epochs(
+                ledger, event
+            )  # first: the ledger still has the epoch before
+            flaw = (
+                f"{len(part)} bytes are no record"
+                if event is None
+                else _observe_or_explain(ledger, event)
+            )
             for why in (gap, flaw):
                 if why:
                     losses.append(f"line {number}: {why}")

@@ -25,8 +25,30 @@ from sweep.events import is_number
 Objectives: TypeAlias = tuple[tuple[str, str], ...]
 """(metric, "maximize" or "minimize") of each objective of a sweep; the first one ranks."""
 
-LOWER_IS_BETTER = ("loss", "err", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape")
-HIGHER_IS_BETTER = ("accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2", "bleu", "reward", "score")
+LOWER_IS_BETTER = (
+    "loss",
+    "err",
+    "error",
+    "crossentropy",
+    "perplexity",
+    "mae",
+    "mse",
+    "rmse",
+    "mape",
+)
+HIGHER_IS_BETTER = (
+    "accuracy",
+    "acc",
+    "auc",
+    "precision",
+    "recall",
+    "iou",
+    "f1",
+    "r2",
+    "bleu",
+    "reward",
+    "score",
+)
 SHARES = ("acc", "accuracy", "error_rate")
 """The three tuples are words in names of metrics; metrics with a word of `SHARES` are shares of examples, 0 to 1."""
 
@@ -99,8 +121,12 @@ class Fields(TypedDict, total=False):
     objectives: list[dict[str, str]]  # name and goal of each
     seed: int
     spec: Mapping[str, object]  # the resolved sweep file as it is now
-    first_spec: Mapping[str, object]  # the resolved sweep file before the first change in the log; missing if unchanged
-    file: Mapping[str, object]  # the sweep file as last given, if the sweep's settings have changed since
+    first_spec: Mapping[
+        str, object
+    ]  # the resolved sweep file before the first change in the log; missing if unchanged
+    file: Mapping[
+        str, object
+    ]  # the sweep file as last given, if the sweep's settings have changed since
     import_folders: list[str]  # searched for the trainable
     working_folder: str  # in which trials begin
     simulated_gpus: int | None
@@ -131,7 +157,11 @@ def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
         if value is not None:
             found[key] = value
     rule = found.get("early_terminate")
-    if isinstance(rule, Mapping) and rule.get("type") in FIRST_RUNG_WAS_1 and rule.get("min_iter") is None:
+    if (
+        isinstance(rule, Mapping)
+        and rule.get("type") in FIRST_RUNG_WAS_1
+        and rule.get("min_iter") is None
+    ):
         found["early_terminate"] = {**rule, "min_iter": 1}
     confirm = found.get("confirm")
     if isinstance(confirm, Mapping):
@@ -169,7 +199,9 @@ class SweepInfo:
     confirm = _Mapping("spec", "confirm")
     resources = _Mapping("spec", "resources")
     source = _Mapping("source")  # the trainable's code, from `describe_source`
-    provenance = _Mapping("provenance")  # versions, commit and hardware, from the function `provenance`
+    provenance = _Mapping(
+        "provenance"
+    )  # versions, commit and hardware, from the function `provenance`
     origin = _Mapping("origin")  # the sweep and trial that this one was made from
 
     def changed(self, **fields: Unpack[Fields]) -> SweepInfo:
@@ -188,9 +220,13 @@ class SweepInfo:
         try:
             pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]  # errors are caught below
         except (TypeError, KeyError) as error:
-            raise StoreError(f'{self.path}: objectives: expected a list of {{"name", "goal"}}') from error
+            raise StoreError(
+                f'{self.path}: objectives: expected a list of {{"name", "goal"}}'
+            ) from error
         if wrong := [goal for _, goal in pairs if goal not in ("maximize", "minimize")]:
-            raise StoreError(f"{self.path}: objectives: goal {wrong[0]!r}, expected maximize or minimize")
+            raise StoreError(
+                f"{self.path}: objectives: goal {wrong[0]!r}, expected maximize or minimize"
+            )
         return pairs
 
     @property
@@ -336,9 +372,15 @@ class SweepInfo:
                     "the version of Python": python,
                     **{f"the version of {name}": versions[name] for name in sorted(versions)},
                     # The fingerprint of the data covers its seed.
-                    **{f"training.{name}": value for name, value in training.items() if name != "data_seed"},
+                    **{
+                        f"training.{name}": value
+                        for name, value in training.items()
+                        if name != "data_seed"
+                    },
                     # A trial depends on the metric only where its patience ends it; rules are not part of a trial.
-                    "the metric of training.patience": (metric, goal) if training.get("patience") else None,
+                    "the metric of training.patience": (metric, goal)
+                    if training.get("patience")
+                    else None,
                     "resources.gpus": gpus,
                     "resources.workers": resources.get("workers", 1),
                     "the number of simulated GPUs": self.simulated_gpus,
@@ -350,7 +392,9 @@ class SweepInfo:
         """Why the same `identity`, parameters and seed may give other results; None if no reason is known."""
         match self.content:
             case {"spec": {"training": {"strategy": "parameter_server"}}}:
-                return "a parameter server's workers train asynchronously, and no two trials are alike"
+                return (
+                    "a parameter server's workers train asynchronously, and no two trials are alike"
+                )
             case {"source": {"changed": True}}:
                 return "it went on with other code than it began with"
             case {"source": {"unknown": [str(reason), *_]}}:
@@ -459,7 +503,9 @@ def gpus() -> list[dict[str, str]]:
     fields = ("index", "uuid", "name", "memory.total", "driver_version")
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     # This lists all GPUs of the machine, whatever the variable says.
-    answer = _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
+    answer = (
+        _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
+    )
     rows = {}
     for line in answer.splitlines():
         cells = line.split(", ")
@@ -469,14 +515,20 @@ def gpus() -> list[dict[str, str]]:
         listing = _run_command("nvidia-smi", "-L")
     else:
         listing = None
-    shown = visible({index: uuid for index, (uuid, *_) in rows.items()}, parse_mig_devices(listing or ""), setting)
+    shown = visible(
+        {index: uuid for index, (uuid, *_) in rows.items()},
+        parse_mig_devices(listing or ""),
+        setting,
+    )
     found = []
     for index in shown:
         found.append(dict(zip(("name", "memory", "driver"), rows[index][1:], strict=True)))
     return found
 
 
-def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None) -> list[int]:
+def visible(
+    gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None
+) -> list[int]:
     """Return the indices of the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order.
 
     ``gpus`` has the UUID of each GPU by index, ``mig_devices`` the index of the GPU of each MIG instance. If
@@ -534,7 +586,9 @@ def _git(folder: Path) -> dict[str, object] | None:
 def _run_command(*command: str) -> str | None:
     """Return the stripped output of a program; None if it is missing, fails or takes more than 10 s."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, errors="replace")
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, errors="replace"
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

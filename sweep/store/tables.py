@@ -79,16 +79,24 @@ class History:
     active_s: float = 0.0  # total of all sessions, without the time between them
     ended: str | None = None  # why the last session ended; None: it is running or was killed
     mark: str | None = None  # `log.mark` of byte `log_bytes`; None in tables by an earlier version
-    pauses: Sequence[tuple[int, float]] = ()  # first byte of each session, and the seconds between earlier ones
+    pauses: Sequence[
+        tuple[int, float]
+    ] = ()  # first byte of each session, and the seconds between earlier ones
     sessions: Sequence[tuple[int, float]] = ()  # the same, with the seconds within earlier sessions
-    unfinished: Sequence[tuple[int, int]] | None = None  # unfinished trials, and the byte at which each begins
+    unfinished: Sequence[tuple[int, int]] | None = (
+        None  # unfinished trials, and the byte at which each begins
+    )
     version: str | None = None  # of sweep; other versions may have made other columns
     session_s: float = 0.0  # of the last session
     began: float | None = None  # see `ActiveTime`
     layout: int = 0  # the `LAYOUT` with which the tables were made
     note: str = ""  # on the sweep, by a person
-    changes: Sequence[Mapping[str, Any]] = ()  # the ``settings`` of each `SweepChanged`, as JSON types
-    queue: Sequence[tuple[Mapping[str, Any], str]] = ()  # configurations added but not started, and who added each
+    changes: Sequence[
+        Mapping[str, Any]
+    ] = ()  # the ``settings`` of each `SweepChanged`, as JSON types
+    queue: Sequence[
+        tuple[Mapping[str, Any], str]
+    ] = ()  # configurations added but not started, and who added each
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,9 @@ class TableBuilder:
     It uses about 1 kB per trial and 0.1 kB per epoch. Raises `StoreError` for an impossible log.
     """
 
-    def __init__(self, sweep_name: str, objectives: Objectives, co2_g_per_kwh: float | None = None) -> None:
+    def __init__(
+        self, sweep_name: str, objectives: Objectives, co2_g_per_kwh: float | None = None
+    ) -> None:
         self._name = sweep_name
         self._co2_g_per_kwh = co2_g_per_kwh
         self._objectives = objectives
@@ -143,10 +153,14 @@ class TableBuilder:
                 self._trials.set_end(end)
             case Tested(trial):
                 self._trials.set_test_metrics(trial)
-            case SessionChange(SessionStarted()):  # `_last` and `_active` are still those of earlier sessions
+            case SessionChange(
+                SessionStarted()
+            ):  # `_last` and `_active` are still those of earlier sessions
                 self._ended = None
                 if self._last is not None:
-                    self._trials.pauses_s += max(0.0, event.time - self._last)  # the clock may have been set back
+                    self._trials.pauses_s += max(
+                        0.0, event.time - self._last
+                    )  # the clock may have been set back
                 self._pauses.append((place, self._trials.pauses_s))
                 self._trials.earlier_s = self._active.total_s
                 self._sessions.append((place, self._trials.earlier_s))
@@ -240,20 +254,27 @@ class TableBuilder:
         for name, column in rows.flags.items():
             flags[name] = make_numeric_array(*column.copy_rows(count), pa.bool_())
         floats = _make_number_arrays(rows.floats, count)
-        params = {f"param.{name}": make_param_array(column.copy_rows(count)) for name, column in rows.params.items()}
+        params = {
+            f"param.{name}": make_param_array(column.copy_rows(count))
+            for name, column in rows.params.items()
+        }
         last = _make_number_arrays(rows.last, count, "metric.")
         best = _make_number_arrays(rows.best, count, "best.")
         tested = _make_number_arrays(rows.tested, count, "test.")
         if self._objectives:
             objective = self._objectives[0][0]
         else:
-            objective = ""  # sweep.json of an earlier release may name none: the column then has only nulls
+            objective = (
+                ""  # sweep.json of an earlier release may name none: the column then has only nulls
+            )
         null_params = {}
         if any(rows.null_params.copy_rows(count)):
             null_params[NULL_PARAMS] = _texts(rows.null_params, count)
         train_s = make_array([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [rows.overhead_s(row) for row in range(count)]
-        examples_per_s = make_array([rows.examples_per_s(row) for row in range(count)], pa.float64())
+        examples_per_s = make_array(
+            [rows.examples_per_s(row) for row in range(count)], pa.float64()
+        )
         available = {**texts, **whole, **flags, "examples_per_s": examples_per_s}
         # Of `LAST_OF_TRIALS`, these are left out if they are empty in the whole sweep.
         absent = set()
@@ -266,7 +287,9 @@ class TableBuilder:
             if available[name].null_count == count:
                 absent.add(name)
         columns = {
-            "sweep": pa.repeat(_strings([self._name.encode()])[0], count),  # without `pa.array`, which imports pandas
+            "sweep": pa.repeat(
+                _strings([self._name.encode()])[0], count
+            ),  # without `pa.array`, which imports pandas
             "trial": whole["trial"],
             "trial_id": texts["trial_id"],
             "role": texts["role"],
@@ -287,7 +310,10 @@ class TableBuilder:
             "duration_s": floats["duration_s"],
             "train_s": train_s,
             "overhead_s": make_array(overhead_s, pa.float64()),
-            **{f"overhead.{part}_s": _make_number_array(column, count) for part, column in rows.overhead.items()},
+            **{
+                f"overhead.{part}_s": _make_number_array(column, count)
+                for part, column in rows.overhead.items()
+            },
             **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
             **self._make_sums(count),
             **{name: available[name] for name in LAST_OF_TRIALS if name not in absent},
@@ -295,7 +321,9 @@ class TableBuilder:
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         table = _make_table(columns, encodings)
         numbers, _ = rows.integers["trial"].copy_rows(count)
-        if (np.diff(numbers) > 0).all():  # the usual case: sorting imports pyarrow.compute, which takes long
+        if (
+            np.diff(numbers) > 0
+        ).all():  # the usual case: sorting imports pyarrow.compute, which takes long
             return table
         return table.sort_by("trial")  # trials may start out of order
 
@@ -323,18 +351,28 @@ class TableBuilder:
         epoch, _ = rows.epoch.copy_rows(count)
         trials = len(self._trials.row)
         trial_numbers, _ = self._trials.integers["trial"].copy_rows(trials)
-        order = np.lexsort((epoch, trial_numbers[trial_row]))  # by the trial's number first: the last key counts most
+        order = np.lexsort(
+            (epoch, trial_numbers[trial_row])
+        )  # by the trial's number first: the last key counts most
         ids = _texts(self._trials.texts["trial_id"], trials)
         fields = _make_number_arrays(rows.fields, count)
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
-            "trial": _make_number_array(self._trials.integers["trial"], trials).take(make_numeric_array(trial_row)),
+            "trial": _make_number_array(self._trials.integers["trial"], trials).take(
+                make_numeric_array(trial_row)
+            ),
             "trial_id": ids.take(make_numeric_array(trial_row)),
             "epoch": make_numeric_array(epoch),
             **fields,
-            **{f"metric.{name}": _make_number_array(column, count) for name, column in rows.metrics.items()},
-            **{column_of_measure(name): _make_number_array(column, count) for name, column in rows.measures.items()},
+            **{
+                f"metric.{name}": _make_number_array(column, count)
+                for name, column in rows.metrics.items()
+            },
+            **{
+                column_of_measure(name): _make_number_array(column, count)
+                for name, column in rows.measures.items()
+            },
         }
         return _make_table(columns, {}).take(make_numeric_array(order))
 
@@ -402,7 +440,9 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
         pq.write_table(table, aside, compression="zstd")
 
 
-def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
+def _make_table(
+    columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]
+) -> pa.Table:
     """Return a table with ``columns`` in their order; ``metadata`` is the metadata of some of them, by name."""
     fields = []
     for name, array in columns.items():
@@ -449,7 +489,9 @@ def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) 
 
 
 def make_numeric_array(
-    values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None, kind: pa.DataType | None = None
+    values: npt.NDArray[Any],
+    null: npt.NDArray[np.bool_] | None = None,
+    kind: pa.DataType | None = None,
 ) -> pa.Array:
     """Return numbers as an Arrow array, with nulls where ``null`` is True; NaN stays a value.
 
@@ -461,7 +503,9 @@ def make_numeric_array(
         held = _pack_bits(values)
     else:
         held = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(kind, len(values), [None if null is None else _pack_bits(~null), held])
+    return pa.Array.from_buffers(
+        kind, len(values), [None if null is None else _pack_bits(~null), held]
+    )
 
 
 def _pack_bits(values: npt.NDArray[Any]) -> pa.Buffer:
@@ -477,7 +521,9 @@ def _make_number_array(column: Numbers, rows: int) -> pa.Array:
     return make_numeric_array(*column.copy_rows(rows))
 
 
-def _make_number_arrays(columns: Mapping[str, Numbers], rows: int, prefix: str = "") -> dict[str, pa.Array]:
+def _make_number_arrays(
+    columns: Mapping[str, Numbers], rows: int, prefix: str = ""
+) -> dict[str, pa.Array]:
     """Return columns of numbers as Arrow arrays by name, with ``prefix`` before each name."""
     arrays = {}
     for name, column in columns.items():

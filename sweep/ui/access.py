@@ -169,7 +169,9 @@ def find_refusal(asked: Asked, access: Access) -> Refusal | None:
     Returns None if the request may be answered, as far as these tell; method, size and host are not checked.
     """
     if not is_same(asked.cookie, access.cookie):
-        return Refusal(403, "open the address that `sweep ui` has printed: it has the token that lets you in")
+        return Refusal(
+            403, "open the address that `sweep ui` has printed: it has the token that lets you in"
+        )
     if asked.method != "POST":
         return None
     # Early browsers do not send the header of the site, so it may be missing.

@@ -51,7 +51,11 @@ class Act:
     options: tuple[tuple[str, ...], ...] = ()
     fields: tuple[Field, ...] = ()
     scope: Literal["sweep", "trial"] = "sweep"
-    states: tuple[str, ...] = ("running", "killed", "ended")  # states of the sweep in which the act is offered
+    states: tuple[str, ...] = (
+        "running",
+        "killed",
+        "ended",
+    )  # states of the sweep in which the act is offered
     trials: tuple[str, ...] = ()  # statuses of the trial; () for all
     needs: Literal["", "star", "no star", "note", "failed", "completed"] = ""
     """What the sweep or the trial must have for it: a mark of a person, or a trial with this status."""
@@ -67,7 +71,9 @@ _SETTINGS = Field(
     hint="NAME=VALUE",
     required=True,
 )
-_CHANGES = Field(name="changes", label="Keys of the sweep file, one a line", kind="lines", hint="KEY=VALUE")
+_CHANGES = Field(
+    name="changes", label="Keys of the sweep file, one a line", kind="lines", hint="KEY=VALUE"
+)
 _NOTE = Field(name="text", label="Note", required=True)
 
 ACTS: tuple[Act, ...] = (
@@ -136,7 +142,9 @@ ACTS: tuple[Act, ...] = (
         command="confirm",
         options=(("--seeds", "{seeds}"), ("--finalists", "{finalists}"), ("--budget", "{budget}")),
         fields=(
-            Field(name="seeds", label="Fresh seeds of each finalist, at most", kind="number", hint="8"),
+            Field(
+                name="seeds", label="Fresh seeds of each finalist, at most", kind="number", hint="8"
+            ),
             Field(name="finalists", label="Finalists, at most", kind="number"),
             Field(name="budget", label="Epochs, as a share of the search's", hint="20%"),
         ),
@@ -163,7 +171,12 @@ ACTS: tuple[Act, ...] = (
         name="retrain_trial",
         label="Train trial {trial} of {sweep} again",
         command="retrain",
-        options=(("--trial", "{trial}"), ("--epochs", "{epochs}"), ("--seeds", "{seeds}"), ("--name", "{name}")),
+        options=(
+            ("--trial", "{trial}"),
+            ("--epochs", "{epochs}"),
+            ("--seeds", "{seeds}"),
+            ("--name", "{name}"),
+        ),
         fields=(
             Field(name="epochs", label="Epochs, instead of the trial's", kind="number"),
             Field(name="seeds", label="Runs, each with a new seed", kind="number", hint="1"),
@@ -216,7 +229,13 @@ ACTS: tuple[Act, ...] = (
             ),
         ),
     ),
-    Act(name="note", label="Note on {sweep}", command="note", words=("{sweep}", "{text}"), fields=(_NOTE,)),
+    Act(
+        name="note",
+        label="Note on {sweep}",
+        command="note",
+        words=("{sweep}", "{text}"),
+        fields=(_NOTE,),
+    ),
     Act(
         name="remove_note",
         label="Remove the note on {sweep}",
@@ -284,7 +303,9 @@ def find_act(offered: Mapping[str, Act], name: str) -> Act:
 
 def name_act(act: Act, given: Given) -> str:
     """Return the label of an act with the ``sweep`` and the ``trial`` in ``given``, which it applies to."""
-    return act.label.replace("{sweep}", given.get("sweep", "")).replace("{trial}", given.get("trial", ""))
+    return act.label.replace("{sweep}", given.get("sweep", "")).replace(
+        "{trial}", given.get("trial", "")
+    )
 
 
 def make_results_option(place: str) -> list[str]:
@@ -292,7 +313,9 @@ def make_results_option(place: str) -> list[str]:
     return [] if place == "results" else ["--results", place]
 
 
-def make_arguments(act: Act, given: Given, place: str, submission: Submission | None = None) -> list[str]:
+def make_arguments(
+    act: Act, given: Given, place: str, submission: Submission | None = None
+) -> list[str]:
     """Return the words of an act's command line that follow ``python -m sweep``.
 
     ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. ``place`` is
@@ -307,7 +330,9 @@ def make_arguments(act: Act, given: Given, place: str, submission: Submission | 
     for group in act.options:
         if not (is_sent and group == DETACH):  # a job runs in the background anyway
             options += _fill_group(group, given, kinds)
-    if submission is not None and is_sent:  # on a cluster, a sweep is named USER/SWEEP, and has its results there
+    if (
+        submission is not None and is_sent
+    ):  # on a cluster, a sweep is named USER/SWEEP, and has its results there
         words = [f"{submission.user}/{word}" for word in words]
         options += ["--address", submission.address]
     else:
@@ -334,15 +359,21 @@ def _find_mistakes(act: Act, given: Given) -> list[Problem]:
     for field in act.fields:
         text = given.get(field.name, "")
         if field.required and not text.strip():
-            problems.append(Problem(field.label, "is empty", f"as in {field.hint}" if field.hint else ""))
+            problems.append(
+                Problem(field.label, "is empty", f"as in {field.hint}" if field.hint else "")
+            )
         if len(text) > LONGEST:
-            problems.append(Problem(field.label, f"has {len(text):,} characters, expected at most {LONGEST:,}"))
+            problems.append(
+                Problem(field.label, f"has {len(text):,} characters, expected at most {LONGEST:,}")
+            )
         if field.kind == "number" and text.strip() and not text.strip().isdecimal():
             problems.append(Problem(field.label, f"is {text.strip()!r}, expected a whole number"))
         if "\0" in text:
             problems.append(Problem(field.label, "has a character that no command line can have"))
     if act.scope == "trial" and not given.get("trial", "").isdecimal():
-        problems.append(Problem("trial", f"is {given.get('trial', '')!r}, expected the number of a trial"))
+        problems.append(
+            Problem("trial", f"is {given.get('trial', '')!r}, expected the number of a trial")
+        )
     return problems
 
 

@@ -38,7 +38,9 @@ def listen(port: int, *, or_next: bool) -> socket.socket:
             problem = getattr(error, "strerror", None) or str(error)
         else:
             return found
-    raise InputError.one(f"--port {port}", f"cannot listen on {HOST}:{port} ({problem})", "give another --port")
+    raise InputError.one(
+        f"--port {port}", f"cannot listen on {HOST}:{port} ({problem})", "give another --port"
+    )
 
 
 def find_address(listening: socket.socket, secrets: Access, sweep: str = "") -> str:

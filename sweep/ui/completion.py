@@ -18,7 +18,15 @@ from sweep.spec.distributions import DISTRIBUTIONS
 from sweep.spec.search_methods import METHODS
 from sweep.spec.sweep_file import SERVER_KEYS
 from sweep.spec.validation import KeyPath, flow
-from sweep.standard_hyperparameters import STANDARD, Flag, Names, Words, expected, get_standard_bounds, is_standard
+from sweep.standard_hyperparameters import (
+    STANDARD,
+    Flag,
+    Names,
+    Words,
+    expected,
+    get_standard_bounds,
+    is_standard,
+)
 from sweep.ui.outline import Outline, read_outline, remove_quotes
 
 Json: TypeAlias = dict[str, Any]
@@ -108,10 +116,16 @@ def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
     Each label occurs once, as first proposed. If the only proposal is what is typed already, the list is empty.
     """
     word = typed.strip().lower()
-    by_label = {one.label: one for one in reversed(found)}  # reversed, so that the first one of a label stays
+    by_label = {
+        one.label: one for one in reversed(found)
+    }  # reversed, so that the first one of a label stays
     labels = list(dict.fromkeys(one.label for one in found))
     beginning = [by_label[label] for label in labels if label.lower().startswith(word)]
-    containing = [by_label[label] for label in labels if word in label.lower() and not label.lower().startswith(word)]
+    containing = [
+        by_label[label]
+        for label in labels
+        if word in label.lower() and not label.lower().startswith(word)
+    ]
     chosen = beginning + containing
     return [] if len(chosen) == 1 and chosen[0].insert == typed else chosen
 
@@ -132,7 +146,9 @@ def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]
     is_complete = any(one.label.lower() == word for one in found)
     if is_part and not is_complete:
         return matching
-    by_label = {one.label: one for one in reversed(found)}  # reversed, so that the first one of a label stays
+    by_label = {
+        one.label: one for one in reversed(found)
+    }  # reversed, so that the first one of a label stays
     likeness = {}
     for label in dict.fromkeys(one.label for one in found):
         likeness[label] = SequenceMatcher(None, word, label.lower()).ratio()
@@ -215,13 +231,19 @@ def _find_constants(node: Json) -> dict[str, str]:
     return {key: inner["const"] for key, inner in properties.items() if "const" in inner}
 
 
-def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
+def _is_allowed(
+    node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline
+) -> bool:
     """Return whether the schema ``node`` allows ``key`` in the mapping at a path, which has the keys ``given``."""
-    exclusive = node.get("not", {}).get("required", ())  # a file has `metric` or `metrics`, not both
+    exclusive = node.get("not", {}).get(
+        "required", ()
+    )  # a file has `metric` or `metrics`, not both
     if key in exclusive and given & set(exclusive):
         return False
     for rule in node.get("allOf", ()):  # the keys of a parameter depend on its distribution
-        branch = rule.get("then" if _is_condition_met(rule["if"], given, path, outline) else "else", {})
+        branch = rule.get(
+            "then" if _is_condition_met(rule["if"], given, path, outline) else "else", {}
+        )
         allowed = branch.get("propertyNames", {}).get("enum")
         if allowed is not None and key not in allowed:
             return False
@@ -229,7 +251,9 @@ def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outl
     return not (key == "parameters" and given - {"when"} and "allOf" in node)
 
 
-def _is_condition_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
+def _is_condition_met(
+    condition: Json, given: frozenset[str], path: KeyPath, outline: Outline
+) -> bool:
     """Return whether the ``if`` of a schema's rule is true for the mapping at a path, which has the keys ``given``."""
     if not set(condition.get("required", ())) <= given:
         return False
@@ -251,29 +275,46 @@ def _propose_keys(outline: Outline, known: Known) -> list[Proposal]:
     if place.key in keys:
         keys.remove(place.key)
     given = frozenset(keys)
-    found = [*_propose_schema_keys(place.path, given, outline), *_propose_named_keys(place.path, outline, known)]
+    found = [
+        *_propose_schema_keys(place.path, given, outline),
+        *_propose_named_keys(place.path, outline, known),
+    ]
     new = [one for one in found if one.label not in given]
     if place.key:  # the key already has its colon
         return [replace(one, insert=one.label) for one in new]
     return new
 
 
-def _propose_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline) -> Iterator[Proposal]:
+def _propose_schema_keys(
+    path: KeyPath, given: frozenset[str], outline: Outline
+) -> Iterator[Proposal]:
     """Propose the keys that the schema allows in the mapping at a path, which has the keys ``given``.
 
     Keys in ``given`` may be among them. `SERVER_KEYS` of the file are left out, and, as long as it is undecided which
     of several alternatives the mapping is, all keys except those that decide it.
     """
-    nodes = [node for node in _list_alternatives(_find_schemas(path, outline), path, outline) if "properties" in node]
-    constants = {key for node in nodes for key in _find_constants(node)}  # such as the type of a rule, which decides
+    nodes = [
+        node
+        for node in _list_alternatives(_find_schemas(path, outline), path, outline)
+        if "properties" in node
+    ]
+    constants = {
+        key for node in nodes for key in _find_constants(node)
+    }  # such as the type of a rule, which decides
     undecided = len(nodes) > 1 and not constants & given
     for node in nodes:
         for key, inner in node["properties"].items():
             if (path == () and key in SERVER_KEYS) or (undecided and key not in constants):
                 continue
             if _is_allowed(node, key, given, path, outline):
-                about = _get_description(inner) if key not in constants else _describe_constants(nodes, key)
-                yield Proposal(label=key, insert=f"{key}: ", about=about, default=_find_default(inner))
+                about = (
+                    _get_description(inner)
+                    if key not in constants
+                    else _describe_constants(nodes, key)
+                )
+                yield Proposal(
+                    label=key, insert=f"{key}: ", about=about, default=_find_default(inner)
+                )
 
 
 def _get_description(node: Json) -> str:
@@ -384,7 +425,10 @@ def _propose_values(outline: Outline, known: Known) -> list[Proposal]:
     if place is None:
         return []
     schemas = _find_schemas(place.path, outline)
-    found = [*_propose_named_values(place.path, outline, known), *_propose_schema_values(place.path, schemas, outline)]
+    found = [
+        *_propose_named_values(place.path, outline, known),
+        *_propose_schema_values(place.path, schemas, outline),
+    ]
     if place.in_quotes:  # they are there already, so the label is inserted, which has none
         return [replace(one, insert=one.label) for one in found if one.label[:1] not in ("[", "{")]
     return found
@@ -402,11 +446,14 @@ def _propose_first_items(outline: Outline, known: Known) -> list[Proposal]:
     number = len(outline.list_items(place.path))
     inner = replace(outline, place=replace(place, kind="item", path=(*place.path, number)))
     return [
-        replace(one, insert=f"- {one.insert}") for one in (*_propose_keys(inner, known), *_propose_values(inner, known))
+        replace(one, insert=f"- {one.insert}")
+        for one in (*_propose_keys(inner, known), *_propose_values(inner, known))
     ]
 
 
-def _propose_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outline) -> Iterator[Proposal]:
+def _propose_schema_values(
+    path: KeyPath, schemas: Sequence[Json], outline: Outline
+) -> Iterator[Proposal]:
     """Propose values from ``schemas``: those that they list, their default, and their examples.
 
     ``path`` is the path of the value.
@@ -435,7 +482,9 @@ def _propose_enumerated(node: Json, default: str) -> Iterator[Proposal]:
     for value in values:
         text = flow(value)
         about = _describe_value(value) or _get_description(node)
-        yield Proposal(label=text, insert=text, about=about, default=default if text == default else "")
+        yield Proposal(
+            label=text, insert=text, about=about, default=default if text == default else ""
+        )
 
 
 def _describe_value(value: object) -> str:
@@ -457,7 +506,10 @@ def _make_value_proposal(value: Any, about: str) -> Proposal:
 
 FORMS = (
     ("{values: [0.1, 0.01]}", "One of these."),
-    ("{distribution: log_uniform_values, min: 1e-4, max: 1e-1}", "A number between two bounds, on a log scale."),
+    (
+        "{distribution: log_uniform_values, min: 1e-4, max: 1e-1}",
+        "A number between two bounds, on a log scale.",
+    ),
     ("{min: 0.0, max: 0.5}", "A number between two bounds."),
     ("{min: 1, max: 8}", "A whole number between two bounds."),
     ("{value: 0.1}", "The same in every trial."),
@@ -474,7 +526,11 @@ def _propose_named_values(path: KeyPath, outline: Outline, known: Known) -> Iter
         for name, where in known.trainables.items():
             yield Proposal(label=name, insert=name, about=where)
     match path:
-        case ("start_with", int(), str(name)) | ("baseline" | "prior", str(name)) | ("prior", str(name), "value"):
+        case (
+            ("start_with", int(), str(name))
+            | ("baseline" | "prior", str(name))
+            | ("prior", str(name), "value")
+        ):
             yield from _propose_choices(name, outline)
         case ("parameters", *_):
             yield from _propose_parameter_values(path, outline)
@@ -517,7 +573,19 @@ def _propose_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Propo
 
 
 ACTIVATIONS = (
-    *("relu", "gelu", "silu", "elu", "selu", "leaky_relu", "tanh", "sigmoid", "softplus", "softsign", "mish"),
+    *(
+        "relu",
+        "gelu",
+        "silu",
+        "elu",
+        "selu",
+        "leaky_relu",
+        "tanh",
+        "sigmoid",
+        "softplus",
+        "softsign",
+        "mish",
+    ),
     *("hard_silu", "hard_sigmoid", "relu6", "softmax", "exponential", "linear"),
 )
 """Activations of Keras, for parameters that are named after them."""
@@ -611,7 +679,9 @@ def _complete_expression(outline: Outline, known: Known) -> Completion | None:
 def _list_metrics(outline: Outline, known: Known) -> list[str]:
     """Return the names of the metrics that the file has, then those that the trainable reports, each once."""
     named = [
-        text for path, text in outline.values.items() if path[-1:] == ("name",) and path[0] in ("metric", "metrics")
+        text
+        for path, text in outline.values.items()
+        if path[-1:] == ("name",) and path[0] in ("metric", "metrics")
     ]
     return list(dict.fromkeys([*map(remove_quotes, named), *known.metrics]))
 
@@ -622,4 +692,6 @@ def _make_name_proposal(name: str, *, space: bool) -> Proposal:
     ``space`` puts a space before it.
     """
     written = name if name.replace(".", "_").isidentifier() else f"`{name}`"
-    return Proposal(label=name, insert=f" {written}" if space else written, about="A name in this expression.")
+    return Proposal(
+        label=name, insert=f" {written}" if space else written, about="A name in this expression."
+    )

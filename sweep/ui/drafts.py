@@ -58,7 +58,9 @@ def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
 
     Without metrics, it is ``val_accuracy``. The goal is guessed from its name.
     """
-    by_preference = sorted(metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name))
+    by_preference = sorted(
+        metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name)
+    )
     metric = next(iter(by_preference), "val_accuracy")
     goal = "minimize" if re.search("loss|error|mae|mse", metric) else "maximize"
     return TEMPLATE.replace("TRAINABLE", trainable).replace("METRIC", metric).replace("GOAL", goal)
@@ -90,7 +92,9 @@ class DraftProposals:
     before: int
     after: int
     proposals: tuple[Proposal, ...]
-    unread: str  # a trainable whose source is being read, or `FOLDER`; there may be more proposals then
+    unread: (
+        str  # a trainable whose source is being read, or `FOLDER`; there may be more proposals then
+    )
 
 
 def complete_draft(
@@ -144,7 +148,9 @@ def check_draft(text: str, file: str) -> DraftFacts:
         return DraftFacts(mistakes=tuple(found), name="", work="")
     total, epochs = spec.all_trials, spec.epochs
     trials = "trials, as many as the budget allows," if total is None else f"{total:,} trials"
-    return DraftFacts(mistakes=(), name=spec.name, work=f"{spec.method}: {trials} of at most {epochs:,} epochs")
+    return DraftFacts(
+        mistakes=(), name=spec.name, work=f"{spec.method}: {trials} of at most {epochs:,} epochs"
+    )
 
 
 def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
@@ -154,7 +160,10 @@ def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
         path = mistake.where.partition(": ")[2] or mistake.where
         return DraftMistake(line=_find_key(path, text), column=1, path=path, mistake=mistake)
     return DraftMistake(
-        line=int(place["line"]), column=int(place["column"] or 1), path=place["path"].rstrip(":"), mistake=mistake
+        line=int(place["line"]),
+        column=int(place["column"] or 1),
+        path=place["path"].rstrip(":"),
+        mistake=mistake,
     )
 
 
@@ -194,9 +203,13 @@ def read_file(folder: Path, file: str) -> str:
     """
     path = _find_file(folder, file)
     if not path.is_file():
-        raise UnknownNameError.one(file, f"no such file in {folder}", did_you_mean(file, list_files(folder)))
+        raise UnknownNameError.one(
+            file, f"no such file in {folder}", did_you_mean(file, list_files(folder))
+        )
     if path.stat().st_size > LARGEST:
-        raise InputError.one(file, f"has {path.stat().st_size:,} bytes, expected at most {LARGEST:,}")
+        raise InputError.one(
+            file, f"has {path.stat().st_size:,} bytes, expected at most {LARGEST:,}"
+        )
     return path.read_text(encoding="utf-8", errors="replace")
 
 

@@ -29,11 +29,16 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     the file or the changes cannot be read, only the name is changed. Raises StoreError if the sweep has no spec.yaml.
     """
     with storing(folder.spec):
-        text = folder.spec.read_text(encoding="utf-8", errors="replace")  # the file as it was when the sweep began
+        text = folder.spec.read_text(
+            encoding="utf-8", errors="replace"
+        )  # the file as it was when the sweep began
     try:
         before = sweep_files.parse_file(text, folder.spec, ())
         present = resuming.open_sweep(folder).spec
-    except (InputError, StoreError):  # written by another version of sweep: only its text can be used
+    except (
+        InputError,
+        StoreError,
+    ):  # written by another version of sweep: only its text can be used
         return rename(text, name)
     keys = _find_changed_keys(folder, before, present)
     added, lost = _split_added(folder, present)
@@ -41,7 +46,10 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     if added:
         values[START] = [*(dict(start) for start in present.start_with), *added]
         keys = [*(key for key in keys if key != START), START]  # it may have been changed as well
-    comments = [f"added to {folder.name}, and not in its present space: {flow(dict(params))}" for params in lost]
+    comments = [
+        f"added to {folder.name}, and not in its present space: {flow(dict(params))}"
+        for params in lost
+    ]
     changed = _add_comments(_replace_keys(rename(text, name), keys, values, folder.name), comments)
     wanted = present.to_json_dict()
     if added:
@@ -50,7 +58,9 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     if _has_values(changed, folder, {"name": name} | {key: wanted.get(key) for key in keys}):
         return changed
     everything = write_keys(present, present.to_json_dict())
-    return format_sweep_file({**everything, **values, "name": name}, [f"as {folder.name} is now", *comments])
+    return format_sweep_file(
+        {**everything, **values, "name": name}, [f"as {folder.name} is now", *comments]
+    )
 
 
 def rename(text: str, name: str) -> str:
@@ -107,7 +117,9 @@ def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], lis
     added: list[Value] = []
     lost = []
     for key, params in found.items():
-        document = Document("")  # collects the mistakes, such as a value that a later change has excluded
+        document = Document(
+            ""
+        )  # collects the mistakes, such as a value that a later change has excluded
         read_start_with([params], present.space, (), document)
         if document.found:
             lost.append(params)
@@ -155,7 +167,9 @@ def _find_end(lines: Sequence[str], start: int) -> int:
     end = start + 1
     for at in range(start + 1, len(lines)):
         line = lines[at]
-        if line[0] not in " \t-#\r\n":  # the next key; the items of a list may begin in the first column
+        if (
+            line[0] not in " \t-#\r\n"
+        ):  # the next key; the items of a list may begin in the first column
             break
         if line[0] in " \t-" and line.strip():
             end = at + 1

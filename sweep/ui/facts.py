@@ -126,7 +126,9 @@ class LiveFacts:
     line: int  # number of lines of the log that have been read
     now: float  # the server's clock, in seconds since 1970
     heard: float | None  # time of the last event, or when the driver took the sweep
-    quiet_s: float  # time without an event after which the driver is silent for longer than expected
+    quiet_s: (
+        float  # time without an event after which the driver is silent for longer than expected
+    )
     active_s: float
     left_s: float | None
     metric: str
@@ -134,22 +136,30 @@ class LiveFacts:
     total: int | None
     done: int  # trials that ended for good
     share: float | None  # share of the work that is done, with the epochs of running trials
-    counts: Mapping[str, int]  # trials by status; "running", "paused" and "interrupted" besides those that ended
+    counts: Mapping[
+        str, int
+    ]  # trials by status; "running", "paused" and "interrupted" besides those that ended
     worth: Mapping[str, float]  # how many whole trials their epochs amount to, by the same statuses
     epochs_per_s: float
     cost: float
     cost_in_all: float | None
     survivors: float | None  # trials expected to train all their epochs
-    use: Mapping[str, float]  # CPU cores, memory and share of the GPUs, as running trials have measured them
+    use: Mapping[
+        str, float
+    ]  # CPU cores, memory and share of the GPUs, as running trials have measured them
     best: BestFacts | None
-    leader: LeaderFacts | None  # the running trial that leads, if it is ahead of the best configuration
+    leader: (
+        LeaderFacts | None
+    )  # the running trial that leads, if it is ahead of the best configuration
     workers: tuple[WorkerFacts, ...]
     rungs: tuple[RungFacts, ...]
     failures: tuple[FailureFacts, ...]
     events: tuple[EventFacts, ...]  # the latest events, the last one first
     note: str  # the note that a person has written on the sweep; "" if there is none
     marks: tuple[MarkFacts, ...]  # stars and notes of trials
-    unknown: str  # what is not known, and why; or what is left since a sweep that has ended was changed
+    unknown: (
+        str  # what is not known, and why; or what is left since a sweep that has ended was changed
+    )
     to_resume: str  # the command line that resumes the sweep
 
 
@@ -173,7 +183,9 @@ def describe_standing(
     known, and why. ``to_resume`` is the command line that resumes the sweep.
     """
     state = _name_state(standing, running=running, read=read)
-    is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
+    is_starting = driven_since is not None and driven_since > (
+        standing.last or 0.0
+    )  # its session has not begun
     # Otherwise the log ends with an earlier session, whose time does not go on.
     until = now if running and not is_starting else standing.last or now
     total = standing.total
@@ -303,13 +315,19 @@ def _describe_leader(standing: Standing) -> LeaderFacts | None:
     least_loss = math.inf if best is None else objective.to_loss(best.value)
     leader: Open | None = None
     for trial in standing.running.values():
-        if trial.value is not None and math.isfinite(trial.value) and objective.to_loss(trial.value) < least_loss:
+        if (
+            trial.value is not None
+            and math.isfinite(trial.value)
+            and objective.to_loss(trial.value) < least_loss
+        ):
             least_loss = objective.to_loss(trial.value)
             leader = trial
     if leader is None or leader.value is None:
         return None
     settings = format_settings(leader.state.params, standing.outline.varying)
-    return LeaderFacts(value=leader.value, trial=leader.state.number, position=leader.position, settings=settings)
+    return LeaderFacts(
+        value=leader.value, trial=leader.state.number, position=leader.position, settings=settings
+    )
 
 
 def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
@@ -354,10 +372,16 @@ def _is_paused(trial: Open) -> bool:
 
 def _list_failures(standing: Standing) -> Iterator[FailureFacts]:
     """Yield the kinds of failures with their counts: errors before other failures, then the most frequent first."""
-    found = sorted(standing.failures.items(), key=lambda one: (one[0][0] not in ERRORED, -one[1].count))
+    found = sorted(
+        standing.failures.items(), key=lambda one: (one[0][0] not in ERRORED, -one[1].count)
+    )
     for (status, kind), failure in found:
         yield FailureFacts(
-            status=status.value, kind=kind, count=failure.count, trial=failure.trial, reason=failure.reason
+            status=status.value,
+            kind=kind,
+            count=failure.count,
+            trial=failure.trial,
+            reason=failure.reason,
         )
 
 
@@ -392,7 +416,11 @@ def _describe_event(event: Event | Record, standing: Standing) -> str:
         case TrialStarted(trial=number, role=role):
             why = "" if role is Role.SEARCH else f", {role.value}"
             settings = format_settings(event.params, standing.outline.varying)
-            return f"trial {number} started{why}: {settings}" if settings else f"trial {number} started{why}"
+            return (
+                f"trial {number} started{why}: {settings}"
+                if settings
+                else f"trial {number} started{why}"
+            )
         case TrialEnded():
             return _describe_end(event, standing)
         case ModelTested(trial=number, metrics=metrics):
@@ -405,7 +433,9 @@ def _describe_event(event: Event | Record, standing: Standing) -> str:
     return _describe_unknown(event)
 
 
-def _describe_steering(event: SteeringEvent, standing: Standing, differences: Sequence[Difference]) -> str:
+def _describe_steering(
+    event: SteeringEvent, standing: Standing, differences: Sequence[Difference]
+) -> str:
     """Describe in words what a person did to the sweep.
 
     ``differences`` are the changed keys of the sweep file with their values; without them, only their names are given.
@@ -416,13 +446,22 @@ def _describe_steering(event: SteeringEvent, standing: Standing, differences: Se
             on = "the sweep" if number is None else f"trial {number}"
             return f"{who} noted on {on}: {text}" if text else f"{who} removed the note on {on}"
         case TrialStarred(trial=number, starred=starred):
-            return f"{who} gave trial {number} a star" if starred else f"{who} took the star of trial {number} away"
+            return (
+                f"{who} gave trial {number} a star"
+                if starred
+                else f"{who} took the star of trial {number} away"
+            )
         case ConfigurationsEnqueued(configurations=added):
-            settings = "; ".join(format_settings(params, standing.outline.varying) for params in added[:3])
+            settings = "; ".join(
+                format_settings(params, standing.outline.varying) for params in added[:3]
+            )
             more = f" and {len(added) - 3} more" if len(added) > 3 else ""
             return f"{who} added {settings}{more}"
         case SweepChanged(settings=changed):
-            told = [f"{one.path} from {format_value(one.before)} to {format_value(one.after)}" for one in differences]
+            told = [
+                f"{one.path} from {format_value(one.before)} to {format_value(one.after)}"
+                for one in differences
+            ]
             return f"{who} changed {', '.join(told or changed)}, from trial {standing.started} on"
 
 
@@ -439,7 +478,9 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
         # Only the latest ends are kept; that of this event is among them, as it was observed just before.
         found = next((one for one in reversed(standing.latest) if one.trial == event.trial), None)
         if found is not None:
-            value = "" if found.value is None else f", {standing.outline.metric} {score(found.value)}"
+            value = (
+                "" if found.value is None else f", {standing.outline.metric} {score(found.value)}"
+            )
             ended += f" after {counted(found.epochs, 'epoch')}{value}"
     best = standing.searched_best
     if best is not None and event.trial in best.trials and event.status is Status.COMPLETED:
@@ -450,7 +491,9 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
 def _describe_another_try(event: TrialEnded) -> str:
     """Describe in words that a trial has failed and is tried again; ``event`` is its interruption."""
     told = f"trial {event.trial} failed and is tried again"
-    if event.reason == TRIED_AGAIN:  # by `resume --retry-failed`: the error was told when the trial failed
+    if (
+        event.reason == TRIED_AGAIN
+    ):  # by `resume --retry-failed`: the error was told when the trial failed
         return told
     # The reason is such as "ValueError: no; tried again, 1 of 3".
     error, _, tries = event.reason.rpartition(f"; {TRIED_AGAIN}, ")
@@ -463,7 +506,9 @@ def _describe_unknown(event: Record) -> str:
     for name in event.__struct_fields__:
         value = getattr(event, name)
         if name != "time" and value not in (None, "", (), {}):
-            text = figure(value) if isinstance(value, float) and math.isfinite(value) else str(value)
+            text = (
+                figure(value) if isinstance(value, float) and math.isfinite(value) else str(value)
+            )
             parts.append(f"{name} {text}")
     kind = str(type(event).__struct_config__.tag).replace("_", " ")
     return f"{kind}: {', '.join(parts)}" if parts else kind

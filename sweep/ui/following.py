@@ -27,7 +27,9 @@ class LineIndex:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._marks: list[tuple[int, int]] = [(0, 0)]  # pairs (byte, number of lines before it), ascending
+        self._marks: list[tuple[int, int]] = [
+            (0, 0)
+        ]  # pairs (byte, number of lines before it), ascending
 
     @property
     def lines(self) -> int:
@@ -48,7 +50,9 @@ class LineIndex:
                 start, lines = self._marks[-1]
                 file.seek(start)
                 block = file.read(BLOCK_BYTES)
-                complete = block.rfind(b"\n") + 1  # bytes of complete lines; the rest is read again next time
+                complete = (
+                    block.rfind(b"\n") + 1
+                )  # bytes of complete lines; the rest is read again next time
                 count = block.count(b"\n")
                 if not complete:  # the end of the log, or one line that is longer than the block
                     rest = file.readline()
@@ -84,7 +88,9 @@ class LineIndex:
                 block = file.readlines(BLOCK_BYTES)[: self.lines - lines]
                 if not block:  # the file was cut after the lines were counted
                     return
-                fresh = block[max(after - lines, 0) :]  # the first mark may be before the line `after`
+                fresh = block[
+                    max(after - lines, 0) :
+                ]  # the first mark may be before the line `after`
                 lines += len(block)
                 if fresh:
                     yield lines, [line.rstrip(b"\n") for line in fresh]
@@ -134,7 +140,9 @@ class FollowedSweep:
         """Add an event to the state; keep the event's description unless it is about an epoch or output."""
         self._line += 1
         self.standing.observe(event)
-        if isinstance(event, EpochReported | OutputPrinted):  # so many that they would push out all others
+        if isinstance(
+            event, EpochReported | OutputPrinted
+        ):  # so many that they would push out all others
             return
         differences = self._follow_change(event) if isinstance(event, SweepChanged) else []
         facts = describe_event(event, self._line, self.standing, differences)

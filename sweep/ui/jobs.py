@@ -36,7 +36,9 @@ class JobFacts:
     job: int
     title: str
     command: str
-    detaches: bool  # success means that something was started in the background, not that it is done
+    detaches: (
+        bool  # success means that something was started in the background, not that it is done
+    )
     output: str
     exit_code: int | None
     took_s: float
@@ -91,7 +93,11 @@ class Jobs:
         self._last = 0
 
     def start(
-        self, subject: Subject, arguments: Sequence[str], text: str = "", shown: Sequence[str] | None = None
+        self,
+        subject: Subject,
+        arguments: Sequence[str],
+        text: str = "",
+        shown: Sequence[str] | None = None,
     ) -> Job:
         """Start ``python -m sweep`` with ``arguments``, with ``text`` as standard input, and return the job at once.
 
@@ -116,7 +122,9 @@ class Jobs:
         # What follows `--` is no option: a note may have the text "--detach".
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
         command = show_command(arguments if shown is None else shown)
-        detaches = "--detach" in options or "--address" in options  # a job of a cluster runs in the background, too
+        detaches = (
+            "--detach" in options or "--address" in options
+        )  # a job of a cluster runs in the background, too
         job = Job(self._last, subject, command, detaches, process, output)
         self._jobs[job.number] = job
         self._forget_old()

@@ -101,7 +101,9 @@ def _read_source(trainable: str, file: str) -> _Read:
         source = inspect(trainable, sweep_files.import_folders(Path(file)))
     except InputError:  # the check of the draft reports it
         return _Read(NOTHING, {})
-    return _Read(Known(parameters=source.reads, metrics=source.reported_metrics()), _get_change_times(source))
+    return _Read(
+        Known(parameters=source.reads, metrics=source.reported_metrics()), _get_change_times(source)
+    )
 
 
 def _get_change_times(source: Source) -> dict[Path, int]:

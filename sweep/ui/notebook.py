@@ -52,7 +52,9 @@ def show(name: str | Path = "", *, results: str | Path = "results", height: int 
         hint = f"in a terminal: python -m sweep ui {name}".rstrip()
         raise InputError.one("sweep.show", "this process is no kernel of a notebook", hint)
     if height < 1:
-        raise InputError.one("sweep.show", f"height is {height}, expected a number of pixels above 0")
+        raise InputError.one(
+            "sweep.show", f"height is {height}, expected a number of pixels above 0"
+        )
     place, sweep = _find_sweep(name, results)
     running.show_html(draw_cell(find_server(place), sweep, height))
 
@@ -85,7 +87,9 @@ def find_server(results: str) -> PageServer:
     options = ["--results", results, "--port", "0", "--within", str(os.getpid())]
     process, url = address.start_process(options)
     if not url:
-        raise InputError.one("sweep.show", "the page's process did not start", "see python -m sweep ui")
+        raise InputError.one(
+            "sweep.show", "the page's process did not start", "see python -m sweep ui"
+        )
     parts = urlsplit(url)
     found = PageServer(process, parts.port or 0, parse_qs(parts.query)["token"][0])
     servers[key] = found

@@ -44,7 +44,9 @@ class Place:
     key: str = ""  # the key that is there already, with its colon
     in_quotes: bool = False
     in_flow: bool = False
-    needs_space: bool = False  # whether a space must be put before the value, which would touch the colon
+    needs_space: bool = (
+        False  # whether a space must be put before the value, which would touch the colon
+    )
 
 
 @dataclass(slots=True)
@@ -66,14 +68,20 @@ class Outline:
 
     def list_keys(self, path: KeyPath) -> list[str]:
         """Return the keys of the mapping at a path; [] if there is none."""
-        return [inner[-1] for inner in self.values if inner[:-1] == path and inner and isinstance(inner[-1], str)]
+        return [
+            inner[-1]
+            for inner in self.values
+            if inner[:-1] == path and inner and isinstance(inner[-1], str)
+        ]
 
     def list_items(self, path: KeyPath) -> list[str]:
         """Return the scalars directly below a path, of a list or of a mapping, as they are written.
 
         Lists, mappings and missing values are left out.
         """
-        return [text for inner, text in self.values.items() if inner[:-1] == path and inner and text]
+        return [
+            text for inner, text in self.values.items() if inner[:-1] == path and inner and text
+        ]
 
     def find_scalar(self, path: KeyPath) -> str:
         """Return the scalar at a path without its quotes; "" if there is none."""
@@ -124,7 +132,9 @@ class _Reader:
         self._text, self._cursor = outline.text, outline.cursor
         self._levels = [_Level(-1, (), is_item=False)]
         self._items: dict[KeyPath, int] = {}  # number of items of each list so far
-        self._text_block_column: int | None = None  # column of the key whose text goes on in deeper lines, after | or >
+        self._text_block_column: int | None = (
+            None  # column of the key whose text goes on in deeper lines, after | or >
+        )
         self._flow_column = 0  # column of the key before the brackets
 
     def read(self) -> None:
@@ -154,7 +164,11 @@ class _Reader:
             return end + 1
         at = content
         # A line may open several lists, as "- - a" does.
-        while self._text[at] == "-" and (at + 1 == end or self._text[at + 1] == " ") and len(self._levels) < MAX_DEPTH:
+        while (
+            self._text[at] == "-"
+            and (at + 1 == end or self._text[at + 1] == " ")
+            and len(self._levels) < MAX_DEPTH
+        ):
             self._open_item(at - start)
             dash = at
             at += 1
@@ -190,7 +204,9 @@ class _Reader:
     def _open_item(self, column: int) -> None:
         """Add the list item whose dash is in the column ``column``, after closing the blocks that end before it."""
         # A key in the same column stays open: its list need not be indented.
-        while self._levels[-1].column > column or (self._levels[-1].column == column and self._levels[-1].is_item):
+        while self._levels[-1].column > column or (
+            self._levels[-1].column == column and self._levels[-1].is_item
+        ):
             self._levels.pop()
         parent = self._levels[-1].path
         number = self._items.get(parent, 0)
@@ -207,7 +223,9 @@ class _Reader:
         if dash < self._cursor <= end:
             space = self._cursor == dash + 1  # directly after the dash
             path = self._levels[-1].path
-            self._record_place(kind="item", path=path, start=self._cursor, end=self._cursor, needs_space=space)
+            self._record_place(
+                kind="item", path=path, start=self._cursor, end=self._cursor, needs_space=space
+            )
 
     def _read_entry(self, at: int, end: int, column: int) -> int:
         """Read a key with its value, a value in a list, or an unfinished word; return where the next line begins.
@@ -267,11 +285,15 @@ class _Reader:
             first = at if anchors_and_tags else after_colon  # a value comes after its anchor or tag
             if first <= self._cursor <= at:
                 space = self._text[self._cursor - 1] not in " \t"  # it is directly after the colon
-                self._record_place(kind="value", path=path, start=self._cursor, end=self._cursor, needs_space=space)
+                self._record_place(
+                    kind="value", path=path, start=self._cursor, end=self._cursor, needs_space=space
+                )
             return end + 1
         if self._text[at] in "[{":
             return self._read_brackets(path, at, column)
-        if self._text[at] in "|>":  # the value is the text in the lines below: nothing is proposed in it
+        if (
+            self._text[at] in "|>"
+        ):  # the value is the text in the lines below: nothing is proposed in it
             self._text_block_column = column
             return end + 1
         value_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
@@ -416,17 +438,32 @@ class _Reader:
         """Raise `_Unclosed` if the line that begins at ``start`` looks like a key or an item of the outer block."""
         content = self._skip_spaces(start)
         # Lines that are indented further belong to the brackets, and blank lines and comments tell nothing.
-        if content - start > self._flow_column or self._text[content : content + 1] in ("", "\n", "#"):
+        if content - start > self._flow_column or self._text[content : content + 1] in (
+            "",
+            "\n",
+            "#",
+        ):
             return
         end = self._find_line_end(content)
         is_item = self._text.startswith("- ", content)
-        if is_item or _BLOCK_KEY.match(self._text, content, end) or _WORD.fullmatch(self._text, content, end):
+        if (
+            is_item
+            or _BLOCK_KEY.match(self._text, content, end)
+            or _WORD.fullmatch(self._text, content, end)
+        ):
             raise _Unclosed(start)
 
     # ---- what is at the cursor ----
 
     def _record_place(
-        self, *, kind: Kind, path: KeyPath, start: int, end: int, in_flow: bool = False, needs_space: bool = False
+        self,
+        *,
+        kind: Kind,
+        path: KeyPath,
+        start: int,
+        end: int,
+        in_flow: bool = False,
+        needs_space: bool = False,
     ) -> None:
         """Store what can be typed at the cursor, as the outline's place."""
         self._outline.place = Place(
@@ -445,14 +482,27 @@ class _Reader:
         if "#" in line[max(0, len(line) - (self._cursor - begin)) :]:
             return
         space = after == ":" and self._cursor == begin
-        self._record_place(kind=kind, path=path, start=self._cursor, end=self._cursor, in_flow=True, needs_space=space)
+        self._record_place(
+            kind=kind,
+            path=path,
+            start=self._cursor,
+            end=self._cursor,
+            in_flow=True,
+            needs_space=space,
+        )
 
-    def _record_key(self, parent: KeyPath, key: str, start: int, end: int, *, in_flow: bool) -> None:
+    def _record_key(
+        self, parent: KeyPath, key: str, start: int, end: int, *, in_flow: bool
+    ) -> None:
         """If the cursor is in the key from ``start`` to ``end`` of the mapping ``parent``, record its place."""
         if start <= self._cursor <= end:
-            self._outline.place = Place(kind="key", path=parent, start=start, end=end, key=key, in_flow=in_flow)
+            self._outline.place = Place(
+                kind="key", path=parent, start=start, end=end, key=key, in_flow=in_flow
+            )
 
-    def _record_word(self, kind: Kind, path: KeyPath, start: int, end: int, *, in_flow: bool) -> None:
+    def _record_word(
+        self, kind: Kind, path: KeyPath, start: int, end: int, *, in_flow: bool
+    ) -> None:
         """If the cursor is in the word from ``start`` to ``end``, record its place.
 
         Within quotes, only the text between them is replaced; a cursor on the outer side of a quote has no place.
@@ -463,8 +513,12 @@ class _Reader:
         if in_quotes:
             quote = self._text[start]
             start += 1
-            if end > start and self._text[end - 1] == quote:  # otherwise the closing quote has not been typed yet
+            if (
+                end > start and self._text[end - 1] == quote
+            ):  # otherwise the closing quote has not been typed yet
                 end -= 1
             if not start <= self._cursor <= end:
                 return
-        self._outline.place = Place(kind=kind, path=path, start=start, end=end, in_quotes=in_quotes, in_flow=in_flow)
+        self._outline.place = Place(
+            kind=kind, path=path, start=start, end=end, in_quotes=in_quotes, in_flow=in_flow
+        )

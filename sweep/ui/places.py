@@ -15,10 +15,16 @@ def find_folder(results: Path, name: str) -> ResultsFolder:
     The name comes from an address, which anybody can type, so it must not lead out of the results folder. Raises
     `UnknownNameError` for such a name or if there is no such sweep.
     """
-    is_plain = bool(name) and name[0] not in ".-" and name.isprintable() and not set(name) & {"/", "\\"}
+    is_plain = (
+        bool(name) and name[0] not in ".-" and name.isprintable() and not set(name) & {"/", "\\"}
+    )
     folder = ResultsFolder(results / name)
     # The system raises an error for a file with a longer name.
-    if is_plain and len(name.encode("utf-8", "replace")) <= 200 and (folder.info.is_file() or folder.log.is_file()):
+    if (
+        is_plain
+        and len(name.encode("utf-8", "replace")) <= 200
+        and (folder.info.is_file() or folder.log.is_file())
+    ):
         return folder
     known = list_names(results)
     hint = did_you_mean(name, known) if known else ""

@@ -37,11 +37,15 @@ from sweep.ui.previews import preview_act
 from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, encode_line, make_comparison
 
 KEEP_ALIVE_S = 15.0
-LINGER_S = 60.0  # after the run has ended and the last page is closed, the server of `run --ui` ends
+LINGER_S = (
+    60.0  # after the run has ended and the last page is closed, the server of `run --ui` ends
+)
 SETTLED_S = 2.0  # pause between two looks whether the server should end
 MOST_COMPARED = 20  # maximum number of sweeps that are compared
 
-_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # one half of a surrogate pair, which JSON can have alone
+_HALF_A_CHARACTER = re.compile(
+    "[\ud800-\udfff]"
+)  # one half of a surrogate pair, which JSON can have alone
 
 READING_POSTS = ("/-/new/check", "/-/new/complete")  # requests that change nothing
 
@@ -65,7 +69,9 @@ class Page:
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a draft is checked
     ends: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)  # tasks that no request waits for
-    quiet_pages: int = 0  # open pages that show what does not change by itself: a draft or a comparison
+    quiet_pages: int = (
+        0  # open pages that show what does not change by itself: a draft or a comparison
+    )
 
     def __post_init__(self) -> None:
         self.watches = Watches(self.reading)
@@ -179,7 +185,12 @@ async def _answer_request(request: web.Request, handler: Handler) -> web.StreamR
     if refusal is None and token is not None and request.method == "GET":
         return _exchange_token(request, token)
     refusal = refusal or access.find_refusal(asked, secrets)
-    if refusal is None and request.method == "POST" and secrets.read_only and request.path not in READING_POSTS:
+    if (
+        refusal is None
+        and request.method == "POST"
+        and secrets.read_only
+        and request.path not in READING_POSTS
+    ):
         refusal = Refusal(403, "this page was started with --read-only")
     if refusal is not None:
         return _refuse(request, refusal)
@@ -213,13 +224,20 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
     """
     secrets = request.app[PAGE].access
     if not access.is_same(token, secrets.token):
-        return _refuse(request, Refusal(403, "the token is not that of this server; it may have been started again"))
+        return _refuse(
+            request,
+            Refusal(403, "the token is not that of this server; it may have been started again"),
+        )
     rest = {name: value for name, value in request.query.items() if name != "token"}
     forward = _find_root(request) + str(request.rel_url.with_query(rest)).removeprefix("/")
     answer = _make_html_answer(
-        shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward)
+        shells.draw_message(
+            "sweep", "Opening the page ...", root=_find_root(request), forward=forward
+        )
     )
-    answer.set_cookie(_name_cookie(request), secrets.cookie, httponly=True, samesite="Strict", path="/")
+    answer.set_cookie(
+        _name_cookie(request), secrets.cookie, httponly=True, samesite="Strict", path="/"
+    )
     return answer
 
 
@@ -236,27 +254,40 @@ def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Respon
     """
     secrets = request.app[PAGE].access
     if not access.is_pass(given, secrets.token):
-        return _refuse(request, Refusal(403, "this is the page of another kernel; run the cell again"))
+        return _refuse(
+            request, Refusal(403, "this is the page of another kernel; run the cell again")
+        )
     if request.path == "/-/here":
         # The script runs in the notebook's page, whose origin is not known here.
         return web.Response(status=204, headers={"Access-Control-Allow-Origin": "*"})
     forward = f"./{quote(request.query.get('sweep', ''), safe='')}"
     answer = _make_html_answer(
-        shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward)
+        shells.draw_message(
+            "sweep", "Opening the page ...", root=_find_root(request), forward=forward
+        )
     )
     if given in frames.used:  # the notebook has created its frame again
         # The cookie shows that this browser has used the pass before.
         if access.is_same(request.cookies.get(_name_cookie(request), ""), secrets.cookie):
             return answer
-        return _refuse(request, Refusal(403, "this cell has opened the page in another browser; run the cell again"))
+        return _refuse(
+            request,
+            Refusal(403, "this cell has opened the page in another browser; run the cell again"),
+        )
     origin, ancestors = request.query.get("origin", ""), request.query.getall("ancestor", [])
     wrong = access.find_wrong_origin([origin, *ancestors])
     if wrong is not None or len(ancestors) > access.MOST_ANCESTORS:
         what = f"the page cannot be shown in a frame of {printable(wrong or 'so many pages')[:100]}"
-        return _refuse(request, Refusal(400, f"{what}; open it in a tab, or with python -m sweep ui"))
+        return _refuse(
+            request, Refusal(400, f"{what}; open it in a tab, or with python -m sweep ui")
+        )
     frames.admit(given, request.headers.get("Host", ""), origin, ancestors)
     # Without a path, browsers take that of this address as they see it, which a proxy may have made longer.
-    kind = "SameSite=Strict" if access.is_same_site(origin, ancestors) else "SameSite=None; Secure; Partitioned"
+    kind = (
+        "SameSite=Strict"
+        if access.is_same_site(origin, ancestors)
+        else "SameSite=None; Secure; Partitioned"
+    )
     answer.headers["Set-Cookie"] = f"{_name_cookie(request)}={secrets.cookie}; HttpOnly; {kind}"
     return answer
 
@@ -268,18 +299,30 @@ def _find_status(error: SweepError) -> int:
     return 400 if isinstance(error, InputError) else 500
 
 
-def _refuse(request: web.Request, refusal: Refusal, error: SweepError | None = None) -> web.Response:
+def _refuse(
+    request: web.Request, refusal: Refusal, error: SweepError | None = None
+) -> web.Response:
     """Return the answer to a request that is refused: an error document for a script, a page for a person.
 
     ``error`` is the error that the document describes; by default, it has the reason of ``refusal``.
     """
-    if request.method in ("GET", "HEAD") and not request.path.endswith(".json") and "/-/" not in request.path:
+    if (
+        request.method in ("GET", "HEAD")
+        and not request.path.endswith(".json")
+        and "/-/" not in request.path
+    ):
         title = f"{refusal.status} {HTTPStatus(refusal.status).phrase}"
-        is_let_in = refusal.status != HTTPStatus.FORBIDDEN  # 403 is the answer to a request without the cookie
-        page = shells.draw_message(title, refusal.reason, root=_find_root(request), is_let_in=is_let_in)
+        is_let_in = (
+            refusal.status != HTTPStatus.FORBIDDEN
+        )  # 403 is the answer to a request without the cookie
+        page = shells.draw_message(
+            title, refusal.reason, root=_find_root(request), is_let_in=is_let_in
+        )
         return web.Response(text=page, content_type="text/html", status=refusal.status)
     content = describe_error(error or SweepError(refusal.reason))
-    return web.Response(text=encode_line(content), content_type="application/json", status=refusal.status)
+    return web.Response(
+        text=encode_line(content), content_type="application/json", status=refusal.status
+    )
 
 
 def _make_html_answer(text: str) -> web.Response:
@@ -309,7 +352,9 @@ def _draw_page(request: web.Request, page: str, title: str, **values: object) ->
     option = _format_results_option(request)
     root = _find_root(request)
     return _make_html_answer(
-        shells.draw_shell(page, title, root=root, read_only=read_only, results_option=option, **values)
+        shells.draw_shell(
+            page, title, root=root, read_only=read_only, results_option=option, **values
+        )
     )
 
 
@@ -330,8 +375,12 @@ async def _send_file(request: web.Request) -> web.Response:
     content = shells.read_file(name)
     if content is None:
         raise web.HTTPNotFound
-    answer = web.Response(body=content, content_type=shells.KINDS[name.rpartition(".")[2]], charset="utf-8")
-    answer.headers["Cache-Control"] = "private, max-age=31536000, immutable"  # the file's address changes with the file
+    answer = web.Response(
+        body=content, content_type=shells.KINDS[name.rpartition(".")[2]], charset="utf-8"
+    )
+    answer.headers["Cache-Control"] = (
+        "private, max-age=31536000, immutable"  # the file's address changes with the file
+    )
     return answer
 
 
@@ -361,7 +410,9 @@ async def _show_sweep(request: web.Request) -> web.Response:
         if name != request.app[PAGE].expected:
             raise
         text, forward = "The sweep has not begun yet ...", f"./{request.rel_url.raw_path[1:]}"
-        return _make_html_answer(shells.draw_message(name, text, root=_find_root(request), forward=forward, after_s=1))
+        return _make_html_answer(
+            shells.draw_message(name, text, root=_find_root(request), forward=forward, after_s=1)
+        )
     state = "running" if folder.runs_here else ""  # all that can be said before the log is read
     return _draw_page(request, "sweep", name, sweep=name, state=state)
 
@@ -375,7 +426,9 @@ async def _send_status(request: web.Request) -> web.Response:
     def read() -> str:
         return encode_line(describe_status(resuming.reopen(folder.path.parent, folder.name)))
 
-    return web.Response(text=await request.app[PAGE].reading.run(read), content_type="application/json")
+    return web.Response(
+        text=await request.app[PAGE].reading.run(read), content_type="application/json"
+    )
 
 
 async def _send_report(request: web.Request) -> web.Response:
@@ -400,9 +453,13 @@ async def _save_report(request: web.Request) -> web.Response:
 
     folder = _open_folder(request, request.match_info["name"])
     html = await request.app[PAGE].reading.run(page, [folder])
-    answer = web.Response(body=html.encode("utf-8", "backslashreplace"), content_type="text/html", charset="utf-8")
+    answer = web.Response(
+        body=html.encode("utf-8", "backslashreplace"), content_type="text/html", charset="utf-8"
+    )
     # In this form, the name of the file may have any characters.
-    answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(folder.name, safe='')}.html"
+    answer.headers["Content-Disposition"] = (
+        f"attachment; filename*=UTF-8''{quote(folder.name, safe='')}.html"
+    )
     return answer
 
 
@@ -453,7 +510,9 @@ async def _send_trial(request: web.Request) -> web.Response:
     if watch.sweep is not None:
         events = {number: watch.sweep.list_events(number) for number in numbers}
     chosen = tuple(dict.fromkeys(numbers))
-    document, data = await request.app[PAGE].reading.run(trial_facts.read_trials, watch.folder, chosen, events)
+    document, data = await request.app[PAGE].reading.run(
+        trial_facts.read_trials, watch.folder, chosen, events
+    )
     text = f'{{"trial":{encode_line(document)},"data":{as_json(data)}}}'
     return web.Response(text=text, content_type="application/json")
 
@@ -492,12 +551,16 @@ def _find_watch(request: web.Request) -> Watch:
 async def _open_stream(request: web.Request) -> web.StreamResponse:
     """Start an answer that is a stream of server-sent events, with the security headers."""
     headers = access.make_headers(request.app[PAGE].access)
-    stream = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
+    stream = web.StreamResponse(
+        headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"}
+    )
     await stream.prepare(request)
     return stream
 
 
-async def _send_event(stream: web.StreamResponse, event: str, data: str, number: int | None = None) -> None:
+async def _send_event(
+    stream: web.StreamResponse, event: str, data: str, number: int | None = None
+) -> None:
     """Send the event ``event`` with the text ``data``; a browser that reconnects sends back the last ``number``."""
     head = "" if number is None else f"id: {number}\n"
     body = "".join(f"data: {line}\n" for line in data.split("\n"))
@@ -528,7 +591,9 @@ async def _stream_nothing(request: web.Request) -> web.StreamResponse:
     stream = await _open_stream(request)
     page.quiet_pages += 1
     try:
-        with suppress(ConnectionError):  # raised by a write after the browser has left, which is how that is noticed
+        with suppress(
+            ConnectionError
+        ):  # raised by a write after the browser has left, which is how that is noticed
             while not page.ends.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(page.ends.wait(), KEEP_ALIVE_S)
@@ -562,7 +627,9 @@ async def _stream_sweep(request: web.Request) -> web.StreamResponse:
     page, watch = request.app[PAGE], _find_watch(request)
     after = request.headers.get("Last-Event-ID", request.query.get("after", ""))
     stream = await _open_stream(request)
-    reader = _StreamReader(watch, stream, int(after) if after.isdecimal() and len(after) < 16 else None)
+    reader = _StreamReader(
+        watch, stream, int(after) if after.isdecimal() and len(after) < 16 else None
+    )
     with suppress(ConnectionError):  # raised by a write after the browser has left
         async with watch.keep_up_to_date():
             while not page.ends.is_set():
@@ -577,7 +644,9 @@ class _StreamReader:
 
     def __init__(self, watch: Watch, stream: web.StreamResponse, line: int | None) -> None:
         self._watch, self._stream = watch, stream
-        self._line = line  # last line of the log that the browser has; None: the last one at the first look
+        self._line = (
+            line  # last line of the log that the browser has; None: the last one at the first look
+        )
         self._facts = 0
         self._report: tuple[int, bool] | None = None
         self._problem = ""
@@ -610,7 +679,9 @@ class _StreamReader:
             return
         lines = sweep.lines
         # The browser may also have more lines than there are, of a log that was replaced while it was not connected.
-        is_another = self._replaced not in (None, sweep.replaced) or (self._line or 0) > lines.lines > 0
+        is_another = (
+            self._replaced not in (None, sweep.replaced) or (self._line or 0) > lines.lines > 0
+        )
         self._replaced = sweep.replaced
         if is_another:
             self._line = lines.lines
@@ -620,10 +691,15 @@ class _StreamReader:
         if self._line >= lines.lines:
             return
         parts = lines.read(self._line)
-        while (part := await reading.run(next, parts, None)) is not None:  # each part is read in a thread
+        while (
+            part := await reading.run(next, parts, None)
+        ) is not None:  # each part is read in a thread
             self._line, found = part
             await _send_event(
-                self._stream, "log", "\n".join(line.decode("ascii", "replace") for line in found), self._line
+                self._stream,
+                "log",
+                "\n".join(line.decode("ascii", "replace") for line in found),
+                self._line,
             )
 
 
@@ -639,7 +715,9 @@ async def _send_acts(request: web.Request) -> web.Response:
 async def _send_form_lines(request: web.Request) -> web.Response:
     """Send the lines with which the forms of a sweep are filled in; none if its log has not been read yet."""
     followed = _find_watch(request).sweep
-    return _make_json_answer(prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing))
+    return _make_json_answer(
+        prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing)
+    )
 
 
 async def _read_fields(request: web.Request) -> dict[str, str]:
@@ -672,7 +750,9 @@ async def _run_act(request: web.Request) -> web.Response:
     act = acts.find_act(page.offered, request.match_info["act"])
     if given.get("preview"):
         given = {**given, "sweep": folder.name}
-        return _make_json_answer(await page.reading.run(preview_act, act, given, page.place, folder))
+        return _make_json_answer(
+            await page.reading.run(preview_act, act, given, page.place, folder)
+        )
     given = {**given, "sweep": folder.name}
     arguments = acts.make_arguments(act, given, page.place, folder.submission)
     trial = given["trial"] if act.scope == "trial" else ""
@@ -687,7 +767,9 @@ async def _send_jobs(request: web.Request) -> web.Response:
     out.
     """
     query = request.query
-    subject = Subject(sweep=query.get("sweep", ""), trial=query.get("trial", ""), file=query.get("file", ""))
+    subject = Subject(
+        sweep=query.get("sweep", ""), trial=query.get("trial", ""), file=query.get("file", "")
+    )
     return _make_json_answer([job.describe() for job in request.app[PAGE].jobs.list_shown(subject)])
 
 
@@ -731,13 +813,17 @@ async def _show_draft(request: web.Request) -> web.Response:
     if opened is not None:
         text, file = drafts.read_file(page.folder, opened), opened
     page.start_task(page.reading.run(drafts.prepare_proposals))
-    if source is None and opened is None:  # the template names a trainable of the folder, so the search comes first
+    if (
+        source is None and opened is None
+    ):  # the template names a trainable of the folder, so the search comes first
         await page.reading.run(page.trainables.search_folder, page.folder)
         text = await page.reading.run(drafts.write_template, page.trainables, file)
     else:
         page.start_task(page.reading.run(page.trainables.search_folder, page.folder))
     title = "new sweep" if opened is None else file
-    return _draw_page(request, "draft", title, text=text, file=file, folder=page.folder, opened=opened or "")
+    return _draw_page(
+        request, "draft", title, text=text, file=file, folder=page.folder, opened=opened or ""
+    )
 
 
 async def _send_draft_files(request: web.Request) -> web.Response:
@@ -770,7 +856,9 @@ async def _check_draft(request: web.Request) -> web.Response:
     async with page.checking:
         if request.transport is None:  # the browser has closed the connection
             raise web.HTTPRequestTimeout
-        found = await page.reading.run(drafts.check_draft, given.get("text", ""), given.get("file", ""))
+        found = await page.reading.run(
+            drafts.check_draft, given.get("text", ""), given.get("file", "")
+        )
     return _make_json_answer(found)
 
 
@@ -800,7 +888,12 @@ async def _plan_draft(request: web.Request) -> web.Response:
     file = given.get("file", "") or drafts.FILE
     subject = Subject(title="Plan", file=file)
     # The command line that is shown reads the file, as a person would type it.
-    job = page.jobs.start(subject, ["plan", "--stdin", *more, "--", file], given.get("text", ""), ["plan", file, *more])
+    job = page.jobs.start(
+        subject,
+        ["plan", "--stdin", *more, "--", file],
+        given.get("text", ""),
+        ["plan", file, *more],
+    )
     return _make_json_answer(job.describe())
 
 
@@ -814,14 +907,23 @@ async def _run_draft(request: web.Request) -> web.Response:
     arguments = ["run", given.get("file", ""), *more, "--detach"]
     if given.get("preview"):
         return _make_json_answer({"command": acts.show_command(arguments)})
-    drafts.save_draft(page.folder, given.get("file", ""), given.get("text", ""), replace=bool(given.get("replace")))
-    return _make_json_answer(page.jobs.start(Subject(title="Run", file=given["file"]), arguments).describe())
+    drafts.save_draft(
+        page.folder,
+        given.get("file", ""),
+        given.get("text", ""),
+        replace=bool(given.get("replace")),
+    )
+    return _make_json_answer(
+        page.jobs.start(Subject(title="Run", file=given["file"]), arguments).describe()
+    )
 
 
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 
-def serve(page: Page, listening: socket.socket, beside: int | None = None, within: int | None = None) -> None:
+def serve(
+    page: Page, listening: socket.socket, beside: int | None = None, within: int | None = None
+) -> None:
     """Run the server on the socket ``listening`` until Ctrl-C, or until another process has ended.
 
     With ``beside``, the number of a process, it ends when that process has ended and `Page.browsers` has been 0 for a
@@ -840,14 +942,18 @@ def is_own_error(record: logging.LogRecord) -> bool:
     return not isinstance(error, http_exceptions.HttpProcessingError)
 
 
-async def _serve(page: Page, listening: socket.socket, beside: int | None, within: int | None) -> None:
+async def _serve(
+    page: Page, listening: socket.socket, beside: int | None, within: int | None
+) -> None:
     """Run the server until one of the conditions of `serve` ends it, and shut it down."""
     runner = web.AppRunner(make_app(page), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()
     preparing = asyncio.create_task(page.reading.prepare())
     try:
-        last_needed = time.monotonic()  # when a page was open or the process `beside` was last seen alive
+        last_needed = (
+            time.monotonic()
+        )  # when a page was open or the process `beside` was last seen alive
         while beside is None or time.monotonic() - last_needed < LINGER_S:
             await asyncio.sleep(SETTLED_S)
             # An orphan gets another parent at once; the number of the old one stays taken until somebody waits for it.

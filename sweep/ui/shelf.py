@@ -59,14 +59,18 @@ class Shelf:
         for name in self._known.keys() - {folder.name for folder in found}:
             del self._known[name]
             self._running.pop(name, None)
-        return sorted(rows, key=lambda row: (row["state"] != "running", -(row["written"] or 0.0), row["name"]))
+        return sorted(
+            rows, key=lambda row: (row["state"] != "running", -(row["written"] or 0.0), row["name"])
+        )
 
     def _get_row(self, folder: ResultsFolder) -> dict[str, Any]:
         """Return the row of a sweep; it is made again only if the sweep has changed.
 
         Even then, the old row is returned for 5 times as long as it took to make it.
         """
-        stamp = _fingerprint_sweep(folder)  # before the row is made: what changes meanwhile is seen next time
+        stamp = _fingerprint_sweep(
+            folder
+        )  # before the row is made: what changes meanwhile is seen next time
         known = self._known.get(folder.name)
         now = time.monotonic()
         if known is not None and (known.stamp == stamp or now < known.again):
@@ -115,7 +119,11 @@ def _make_row(folder: ResultsFolder) -> dict[str, Any]:
         summary = summarize_sweep(folder)
     except SweepError as error:
         summary = SweepSummary(
-            name=folder.name, path=folder.place, state="damaged", trials={}, reason=str(error).partition("\n")[0]
+            name=folder.name,
+            path=folder.place,
+            state="damaged",
+            trials={},
+            reason=str(error).partition("\n")[0],
         )
     more = ShelfRow() if summary.state == "damaged" else _describe_file(folder, summary)
     row = as_plain(summary)
@@ -141,13 +149,22 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
         if spec.all_trials is not None:
             # `all_trials` has no confirmation, and there may have been more trials before the file was changed.
             total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
-    except (InputError, StoreError):  # the file was made by hand or by another version; its results can still be listed
+    except (
+        InputError,
+        StoreError,
+    ):  # the file was made by hand or by another version; its results can still be listed
         pass
     written = folder.log.stat().st_mtime if folder.log.exists() else None
-    ended = sum(count for status, count in summary.trials.items() if status not in ("running", "interrupted"))
+    ended = sum(
+        count
+        for status, count in summary.trials.items()
+        if status not in ("running", "interrupted")
+    )
     share = min(ended / total, 1.0) if total else None
     question = read_question(folder)
-    return ShelfRow(total=total, question=question, written=written, share=share, to_resume=folder.to_resume)
+    return ShelfRow(
+        total=total, question=question, written=written, share=share, to_resume=folder.to_resume
+    )
 
 
 def read_question(folder: ResultsFolder) -> str:

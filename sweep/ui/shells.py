@@ -92,4 +92,6 @@ def draw_message(
     template = _make_environment().get_template("message.html.jinja")
     names = STYLES if is_let_in else ()
     styles = [_make_file_address(name) for name in names]
-    return template.render(title=title, text=text, root=root, forward=forward, after_s=after_s, styles=styles)
+    return template.render(
+        title=title, text=text, root=root, forward=forward, after_s=after_s, styles=styles
+    )

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 POINTS = 40_000  # maximum number of points of the curves of both trials together
 ELSEWHERE = (
     *("sweep", "trial", "status", "status_reason", "error", "checkpoint", "started_at", "ended_at"),
-    *("objective", "epochs", "duration_s", "train_s", "overhead_s", "data_reads", "starred", "note"),
+    *(
+        "objective",
+        "epochs",
+        "duration_s",
+        "train_s",
+        "overhead_s",
+        "data_reads",
+        "starred",
+        "note",
+    ),
 )
 """Columns that have a place of their own on the page."""
 
@@ -91,7 +100,11 @@ def read_trials(
     found = []
     for number in numbers:
         row = by_number[number]
-        found.append(_describe_trial(folder, sweep.trials[row], _read_row(tables, row), events.get(number, ())))
+        found.append(
+            _describe_trial(
+                folder, sweep.trials[row], _read_row(tables, row), events.get(number, ())
+            )
+        )
     chosen = tuple(sweep.trials[by_number[number]] for number in numbers)
     shown = dataclasses.replace(sweep, trials=chosen)
     document = TrialDocument(sweep=folder.name, known=len(sweep.trials), trials=tuple(found))
@@ -154,7 +167,11 @@ def _is_fact(name: str) -> bool:
 
 def _convert_to_json(value: Value) -> Value:
     """Convert a value to one that JSON can represent; times and other types become text."""
-    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
+    return (
+        value
+        if value is None or isinstance(value, bool | int | float | str | list | dict)
+        else str(value)
+    )
 
 
 def _list_times(row: Mapping[str, Value]) -> tuple[TimePart, ...]:
@@ -166,7 +183,9 @@ def _list_times(row: Mapping[str, Value]) -> tuple[TimePart, ...]:
     measured = 0.0
     for name, value in row.items():
         if name.startswith("overhead.") and isinstance(value, float) and value > 0:
-            parts.append(TimePart(name=name.removeprefix("overhead.").removesuffix("_s"), seconds=value))
+            parts.append(
+                TimePart(name=name.removeprefix("overhead.").removesuffix("_s"), seconds=value)
+            )
             measured += value
     overhead = row.get("overhead_s")
     if isinstance(overhead, float) and overhead - measured > 0.001:  # less is an error of rounding

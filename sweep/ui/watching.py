@@ -33,7 +33,9 @@ TICK_S = 5.0  # time after which the facts of a running sweep are sent again, fo
 FORGET_S = 120.0  # time after which a sweep is forgotten when its last browser has gone
 REST = 5  # least pause between two reports, as a multiple of the CPU time that the last one took
 SETTLE_S = 1.0  # least pause between two reports
-SMALL_BYTES = 4_000_000  # a log up to this size is read before the first report, a larger one after it
+SMALL_BYTES = (
+    4_000_000  # a log up to this size is read before the first report, a larger one after it
+)
 
 Made = TypeVar("Made")
 
@@ -94,13 +96,19 @@ class Reading:
     async def prepare(self) -> None:
         """Import the libraries in a thread, at the first call; wait until that is done."""
         if self._ready is None:
-            self._ready = asyncio.get_running_loop().run_in_executor(self._threads, import_libraries)
-        await asyncio.shield(self._ready)  # a request that is given up must not cancel it for the others
+            self._ready = asyncio.get_running_loop().run_in_executor(
+                self._threads, import_libraries
+            )
+        await asyncio.shield(
+            self._ready
+        )  # a request that is given up must not cancel it for the others
 
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
         """Call ``work`` with ``arguments`` in a thread, after `prepare`; return its result or raise its exception."""
         await self.prepare()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: work(*arguments)
+        )
 
     def close(self) -> None:
         """End the threads without waiting for their work; work that has not begun is never done."""
@@ -202,8 +210,12 @@ class Watch(KeptUpToDate):
         now = time.monotonic()
         if sweep.running != was_running:
             self._report_due = now  # its report says something else from now on
-        is_due = sweep.running and now - self._told > TICK_S  # the time left changes without any event
-        if changed or not self.facts or is_due or self.problem:  # a problem is over if the look has succeeded
+        is_due = (
+            sweep.running and now - self._told > TICK_S
+        )  # the time left changes without any event
+        if (
+            changed or not self.facts or is_due or self.problem
+        ):  # a problem is over if the look has succeeded
             self._told = now
             self.facts = encode_line(await self._reading.run(sweep.describe))
             self.facts_version += 1
@@ -212,7 +224,9 @@ class Watch(KeptUpToDate):
         self._renew_report()
         if sweep.is_behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
             return 0.01  # nothing else waits: read the next part at once
-        if sweep.is_behind and self.report is None and self._is_reporting:  # of a large log, the report comes first
+        if (
+            sweep.is_behind and self.report is None and self._is_reporting
+        ):  # of a large log, the report comes first
             return IDLE_LOOK_S
         if sweep.is_behind or sweep.running:
             return LOOK_S
@@ -231,7 +245,9 @@ class Watch(KeptUpToDate):
         sweep = self.sweep
         if sweep is None or self._is_reporting:
             return
-        if sweep.is_behind and sweep.lines.end < SMALL_BYTES:  # soon read, and the report would be outdated then
+        if (
+            sweep.is_behind and sweep.lines.end < SMALL_BYTES
+        ):  # soon read, and the report would be outdated then
             return
         is_outdated = self.report is None or self.report.key != (sweep.lines.lines, sweep.running)
         if is_outdated and time.monotonic() >= self._report_due:
@@ -247,7 +263,9 @@ class Watch(KeptUpToDate):
         except SweepError as error:
             self.report_problem = str(error)
         except Exception as error:  # the page shows it, and the next report may succeed
-            logging.getLogger(__name__).exception("the report on %s could not be made", self.folder.name)
+            logging.getLogger(__name__).exception(
+                "the report on %s could not be made", self.folder.name
+            )
             self.report_problem = in_short(error)
         self._report_due = time.monotonic() + max(REST * cost_s, SETTLE_S)
         self._wake_browsers()
@@ -261,7 +279,9 @@ def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveRepor
     from sweep.render import report  # the first import takes seconds
 
     began = time.thread_time()
-    running = folder.is_running()  # before it is made: if the driver ends meanwhile, another report follows
+    running = (
+        folder.is_running()
+    )  # before it is made: if the driver ends meanwhile, another report follows
     found = report.sections([folder])
     line = 0
     if sweep is not None and folder.log.exists():

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted, Value
+from sweep.events import (
+    EpochReported,
+    Event,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+    Value,
+)
 from sweep.progress import SHARE
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -15,7 +24,9 @@ Run = tuple[dict[str, Value], Status, list[dict[str, float]]]
 """Parameters, what became of the trial, and the metrics of each epoch."""
 
 
-def story(runs: list[Run], seeds: int | None = None, shares: list[list[float]] | None = None) -> list[Event]:
+def story(
+    runs: list[Run], seeds: int | None = None, shares: list[list[float]] | None = None
+) -> list[Event]:
     """The events of some trials; each ``seeds`` in a row have the same seeds, by default each trial has its own.
 
     ``shares``: of its budget that each trial had used after each epoch, in a sweep with minutes.
@@ -24,12 +35,19 @@ def story(runs: list[Run], seeds: int | None = None, shares: list[list[float]] |
     for trial, (params, status, epochs) in enumerate(runs):
         time = 1_700_000_000.0 + 10 * trial
         repeat, seed = (0, trial) if seeds is None else (trial % seeds, trial % seeds)
-        begun = TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=seed, repeat=repeat, time=time)
+        begun = TrialStarted(
+            trial=trial, trial_id=f"t{trial}", params=params, seed=seed, repeat=repeat, time=time
+        )
         events.append(begun)
         for epoch, metrics in enumerate(epochs, start=1):
             measures = {} if shares is None else {SHARE: shares[trial][epoch - 1]}
             reported = EpochReported(
-                trial=trial, epoch=epoch, metrics=metrics, time=time + epoch, time_s=1.0, measures=measures
+                trial=trial,
+                epoch=epoch,
+                metrics=metrics,
+                time=time + epoch,
+                time_s=1.0,
+                measures=measures,
             )
             events.append(reported)
         if status is not Status.RUNNING:

@@ -32,16 +32,25 @@ class Passed:
 
         Both are ratios to what came.
         """
-        time, left_s, completed = min(self.thought, key=lambda thought: abs(thought[0] - share * self.took_s))
+        time, left_s, completed = min(
+            self.thought, key=lambda thought: abs(thought[0] - share * self.took_s)
+        )
         return (time + left_s) / self.took_s, completed / self.completed
 
     def cost_at(self, share: float) -> float:
         """What it was thought to cost when it had cost this share, as a ratio to what it did."""
-        return next(in_all for spent, in_all in self.costs if spent >= share * self.cost) / self.cost
+        return (
+            next(in_all for spent, in_all in self.costs if spent >= share * self.cost) / self.cost
+        )
 
 
 def simulate(
-    rule: EarlyTermination, trials: int, epochs: int, slots: int, seed: int, curves: Sequence[Sequence[float]] = ()
+    rule: EarlyTermination,
+    trials: int,
+    epochs: int,
+    slots: int,
+    seed: int,
+    curves: Sequence[Sequence[float]] = (),
 ) -> Passed:
     """Trials of random merit, or with these losses; an epoch takes about 10 s, and a start 3 s."""
     numbers = random.Random(seed)
@@ -73,7 +82,9 @@ def simulate(
             merits.append(numbers.random())
             held_since[number] = now
             emit(TrialStarted(trial=number, trial_id="", params={}, seed=0, repeat=0, time=now))
-            heapq.heappush(workers, (now + START_S + EPOCH_S * numbers.uniform(0.8, 1.2), number, 1))
+            heapq.heappush(
+                workers, (now + START_S + EPOCH_S * numbers.uniform(0.8, 1.2), number, 1)
+            )
 
     emit(SessionStarted(time=0.0, resumed=False, version="1"))
     for _ in range(slots):
@@ -86,7 +97,12 @@ def simulate(
         measures = {"cost": now - held_since[number]}
         held_since[number] = now
         reported = EpochReported(
-            trial=number, epoch=epoch, metrics={"loss": loss}, time=now, time_s=EPOCH_S, measures=measures
+            trial=number,
+            epoch=epoch,
+            metrics={"loss": loss},
+            time=now,
+            time_s=EPOCH_S,
+            measures=measures,
         )
         pruned = emit(reported)
         asked += 1

@@ -11,7 +11,15 @@ from sweep.analysis.conditions import Condition
 from sweep.analysis.live_status import Standing
 from sweep.analysis.ranking import Ranking
 from sweep.errors import InputError
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.statistics.verdicts import Verdict
 
 EVENTS: tuple[Event, ...] = (
@@ -48,15 +56,25 @@ def test_conditions_are_read(text: str, kind: str, bound: float, below: bool) ->
     assert conditions.parse_condition(text, "--until") == Condition(text, kind, bound, below)  # type: ignore[arg-type]  # a kind, as a text
 
 
-@pytest.mark.parametrize("text", ["", "done", "trials=", "trials=-1", "best=1", "best<much", "best<1e", "trials<3"])
+@pytest.mark.parametrize(
+    "text", ["", "done", "trials=", "trials=-1", "best=1", "best<much", "best<1e", "trials<3"]
+)
 def test_others_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"^--until: .*, expected finished, verdict, trials=20 or best<0.1$"):
+    with pytest.raises(
+        InputError, match=r"^--until: .*, expected finished, verdict, trials=20 or best<0.1$"
+    ):
         conditions.parse_condition(text, "--until")
 
 
 @pytest.mark.parametrize(
     ("text", "holds"),
-    [("trials=1", True), ("trials=2", False), ("best<0.2", True), ("best<0.1", False), ("best>0.1", True)],
+    [
+        ("trials=1", True),
+        ("trials=2", False),
+        ("best<0.2", True),
+        ("best<0.1", False),
+        ("best>0.1", True),
+    ],
 )
 def test_trials_and_scores(text: str, holds: bool) -> None:
     condition = conditions.parse_condition(text, "")
@@ -117,7 +135,10 @@ class Judged:
         (Judged(()), False),
         (Judged((Row(Verdict.UNDECIDED),)), False),
         (Judged((Row(Verdict.BEST), Row(Verdict.WORSE))), True),
-        (Judged((Row(Verdict.BEST), Row(Verdict.TIES), Row(Verdict.UNDECIDED))), True),  # pruned, and never compared
+        (
+            Judged((Row(Verdict.BEST), Row(Verdict.TIES), Row(Verdict.UNDECIDED))),
+            True,
+        ),  # pruned, and never compared
         (Judged((Row(Verdict.BEST), Row(Verdict.WORSE), Row(Verdict.UNDECIDED, more=2))), False),
     ],
 )

@@ -15,7 +15,13 @@ RULES = Rules(seeds=4, finalists=2, share=None, repeats=1, folds=None)
 NUMBERS = iter(range(10**6))
 
 
-def run(a: float, loss: float, role: Role = Role.SEARCH, repeat: int = 0, status: Status = Status.COMPLETED) -> Run:
+def run(
+    a: float,
+    loss: float,
+    role: Role = Role.SEARCH,
+    repeat: int = 0,
+    status: Status = Status.COMPLETED,
+) -> Run:
     return Run(next(NUMBERS), {"a": a}, role, repeat, None, status, loss, 10)
 
 
@@ -32,7 +38,12 @@ def raced(race_: confirmation.Race) -> list[float]:
 
 
 def test_the_best_that_completed_get_the_first_fresh_seed() -> None:
-    runs = [*searched([3.0, 1.0, 2.0]), run(9, 0.1, status=Status.PRUNED), run(8, math.nan), run(7, 5.0, Role.BASELINE)]
+    runs = [
+        *searched([3.0, 1.0, 2.0]),
+        run(9, 0.1, status=Status.PRUNED),
+        run(8, math.nan),
+        run(7, 5.0, Role.BASELINE),
+    ]
     found = confirmation.run_race(runs, RULES)
     assert [(params["a"], repeat, fold) for params, repeat, fold in found.wanted] == [
         (1, 1, None),
@@ -82,7 +93,10 @@ def test_a_race_does_not_depend_on_the_order_of_its_trials() -> None:
 def test_the_budget_decides_how_many_are_raced(share: float | None, count: int) -> None:
     rules = Rules(seeds=8, finalists=5, share=share, repeats=1, folds=None)
     found = confirmation.list_candidates(searched([1.0 + n for n in range(9)]), rules)
-    assert len(confirmation.finalists(found, rules, math.inf if share is None else share * 90)) == count
+    assert (
+        len(confirmation.finalists(found, rules, math.inf if share is None else share * 90))
+        == count
+    )
 
 
 def test_repeats_of_the_search_leave_out_what_they_tell_from_the_best() -> None:
@@ -92,8 +106,12 @@ def test_repeats_of_the_search_leave_out_what_they_tell_from_the_best() -> None:
         for a, loss in ((0, 1.0), (1, 1.1), (2, 30.0))
         for repeat, noise in enumerate((0.0, 1.0 + a, -1.0))
     ]
-    assert len(confirmation.finalists(confirmation.list_candidates(runs, rules), rules, math.inf)) == 2
-    assert confirmation.run_race([run(5, 1.0)], RULES).over.startswith("a single configuration is left")
+    assert (
+        len(confirmation.finalists(confirmation.list_candidates(runs, rules), rules, math.inf)) == 2
+    )
+    assert confirmation.run_race([run(5, 1.0)], RULES).over.startswith(
+        "a single configuration is left"
+    )
     assert confirmation.run_race([], RULES).over.startswith("no configuration is left")
 
 
@@ -117,7 +135,9 @@ def test_folds_of_a_repeat_are_one_score() -> None:
 def test_so_many_finalists_are_left_as_can_have_enough_seeds() -> None:
     assert confirmation.count_affordable([10] * 8, [], math.inf) == 8
     assert confirmation.count_affordable([10] * 8, [], 3 * 50) == 5
-    assert confirmation.count_affordable([10] * 8, [10], 3 * 50) == 4  # the baseline takes part as well
+    assert (
+        confirmation.count_affordable([10] * 8, [10], 3 * 50) == 4
+    )  # the baseline takes part as well
     assert confirmation.count_affordable([10] * 8, [], 0) == 2
     assert confirmation.count_affordable([10] * 8, [10], 0) == 1
     assert confirmation.count_affordable([10], [], 0) == 1

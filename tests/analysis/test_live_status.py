@@ -69,25 +69,35 @@ def started(trial: int, time: float = 1000.0, params: Params | None = None) -> T
     return TrialStarted(trial=trial, trial_id="", params=given, seed=0, repeat=0, time=time)
 
 
-def epoch(trial: int, number: int, value: float = 0.5, time: float = 1001.0, **more: object) -> EpochReported:
+def epoch(
+    trial: int, number: int, value: float = 0.5, time: float = 1001.0, **more: object
+) -> EpochReported:
     metrics = {"acc": value}
     return EpochReported(trial=trial, epoch=number, metrics=metrics, time=time, time_s=2.0, **more)
 
 
 def ended(
-    trial: int, status: Status = Status.COMPLETED, reason: str = "", time: float = 1010.0, **more: object
+    trial: int,
+    status: Status = Status.COMPLETED,
+    reason: str = "",
+    time: float = 1010.0,
+    **more: object,
 ) -> TrialEnded:
     return TrialEnded(trial=trial, status=status, reason=reason, time=time, **more)
 
 
 def of(*events: Event, **outline: object) -> Standing:
-    standing = Standing(Outline(**{"metric": "acc", "goal": "maximize", "total": 10, "epochs": 4, **outline}))
+    standing = Standing(
+        Outline(**{"metric": "acc", "goal": "maximize", "total": 10, "epochs": 4, **outline})
+    )
     for event in events:
         standing.observe(event)
     return standing
 
 
-def trial(number: int, values: Sequence[float], status: Status = Status.COMPLETED, **params: float) -> list[Event]:
+def trial(
+    number: int, values: Sequence[float], status: Status = Status.COMPLETED, **params: float
+) -> list[Event]:
     epochs = [epoch(number, at, value) for at, value in enumerate(values, start=1)]
     return [started(number, params=params or None), *epochs, ended(number, status)]
 
@@ -110,7 +120,9 @@ def test_trials_may_have_epochs_of_their_own() -> None:
 @pytest.mark.parametrize(("goal", "best"), [("maximize", 2), ("minimize", 0)])
 def test_best_is_the_last_value_of_a_completed_trial(goal: str, best: int) -> None:
     events = [event for number in range(3) for event in trial(number, [0.9, 0.1 * (number + 1)])]
-    events += trial(3, [99.0 if goal == "maximize" else -99.0], Status.PRUNED) + trial(4, [math.nan])
+    events += trial(3, [99.0 if goal == "maximize" else -99.0], Status.PRUNED) + trial(
+        4, [math.nan]
+    )
     found = of(*events, goal=goal).best
     assert found == Best(pytest.approx(0.1 * (best + 1)), (best,), {"a": best})
 
@@ -139,7 +151,12 @@ def test_of_repeats_the_mean_counts_and_how_many_there_are() -> None:
 
 
 def test_a_third_repeat_that_makes_the_best_worse() -> None:
-    events = [*trial(0, [0.9], a=1.0), *trial(1, [0.9], a=1.0), *trial(2, [0.6], a=2.0), *trial(3, [0.6], a=2.0)]
+    events = [
+        *trial(0, [0.9], a=1.0),
+        *trial(1, [0.9], a=1.0),
+        *trial(2, [0.6], a=2.0),
+        *trial(3, [0.6], a=2.0),
+    ]
     events += [*trial(4, [0.6], a=2.0), *trial(5, [-0.9], a=1.0)]
     best = of(*events, repeats=3).best
     assert best is not None
@@ -153,16 +170,23 @@ def test_rungs_count_who_came_and_who_went() -> None:
         *trial(2, [0.1, 0.1, 0.1], Status.PRUNED),
     ]
     assert of(*events, decisions=(1, 3)).rungs() == [RungStatus(1, 3, 1), RungStatus(3, 2, 1)]
-    assert of(*events).rungs() == [RungStatus(1, 3, 1), RungStatus(3, 2, 1)]  # of a rule of the user's own
+    assert of(*events).rungs() == [
+        RungStatus(1, 3, 1),
+        RungStatus(3, 2, 1),
+    ]  # of a rule of the user's own
 
 
 def test_trials_that_pause_count_as_lost_where_they_do_until_they_go_on() -> None:
     outline = {"decisions": (1, 2), "total": 4, "epochs": 8}
-    pauses = [(started(n), epoch(n, 1), ended(n, Status.INTERRUPTED, waits=True)) for n in range(1, 4)]
+    pauses = [
+        (started(n), epoch(n, 1), ended(n, Status.INTERRUPTED, waits=True)) for n in range(1, 4)
+    ]
     events = [SESSION, *(event for one in pauses for event in one), started(0), epoch(0, 1)]
     standing = of(*events, **outline)
     assert (standing.paused, len(standing.running), standing.finished) == (3, 1, 0)
-    assert standing.left_s(1001.0) == pytest.approx(7 * 2.0)  # those that pause are not trained, as it looks
+    assert standing.left_s(1001.0) == pytest.approx(
+        7 * 2.0
+    )  # those that pause are not trained, as it looks
     survivors = standing.survivors()
     for event in (epoch(1, 2), epoch(1, 3)):
         standing.observe(event)
@@ -206,7 +230,11 @@ def test_a_failed_trial_that_is_tried_again_has_not_failed() -> None:
     assert (standing.finished, standing.failures, list(standing.open)) == (0, {}, [0])
     standing.observe(epoch(0, 2))
     standing.observe(ended(0))
-    assert (standing.ended[Status.COMPLETED], standing.ended[Status.FAILED], standing.started) == (1, 0, 1)
+    assert (standing.ended[Status.COMPLETED], standing.ended[Status.FAILED], standing.started) == (
+        1,
+        0,
+        1,
+    )
 
 
 def test_interrupted_trials_go_on_in_the_next_session() -> None:
@@ -279,22 +307,38 @@ def test_budgets_end_it_before_its_trials_do() -> None:
     assert of(*events, total=None).survivors() is None
     assert of(*events, total=None, limits=BudgetLimits(hours=0.5)).left_s(1010.0) == 1790.0
     assert of(*events, total=1000, limits=BudgetLimits(epochs=11)).left_s(1010.0) == 20.0
-    assert of(*events, total=None, limits=BudgetLimits(gpu_hours=1.0, gpus=2)).left_s(1010.0) == 1798.0
+    assert (
+        of(*events, total=None, limits=BudgetLimits(gpu_hours=1.0, gpus=2)).left_s(1010.0) == 1798.0
+    )
     assert of(*events, total=None, limits=BudgetLimits(hours=0.001)).left_s(1010.0) == 0.0
     quarter = epoch(0, 1, measures={"gpus": 0.25})
     shared = BudgetLimits(gpu_hours=1.0, gpus=1, shared=True)
-    assert of(SESSION, started(0), quarter, total=None, limits=shared).left_s(1010.0) == 4 * 3600 - 2.0
+    assert (
+        of(SESSION, started(0), quarter, total=None, limits=shared).left_s(1010.0) == 4 * 3600 - 2.0
+    )
 
 
 def test_epochs_out_of_another_sweep_are_not_measured() -> None:
-    standing = of(SESSION, started(0), epoch(0, 1, memo="other/0"), epoch(0, 2, memo="other/0"), ended(0, memo="x/0"))
+    standing = of(
+        SESSION,
+        started(0),
+        epoch(0, 1, memo="other/0"),
+        epoch(0, 2, memo="other/0"),
+        ended(0, memo="x/0"),
+    )
     assert (standing.epochs, standing.left_s(1011.0), standing.finished) == (0, None, 1)
 
 
 def test_what_running_trials_use() -> None:
     measures = {"cpu_cores": 1.5, "memory_peak_bytes": 2e9, "gpu_utilization": 0.5, "step_s": 1.0}
     other = {"cpu_cores": 0.5, "gpu_utilization": 1.0, "memory_peak_bytes": math.nan}
-    standing = of(started(0), started(1), started(2), epoch(0, 1, measures=measures), epoch(1, 1, measures=other))
+    standing = of(
+        started(0),
+        started(1),
+        started(2),
+        epoch(0, 1, measures=measures),
+        epoch(1, 1, measures=other),
+    )
     assert standing.usage() == {"cpu_cores": 2.0, "memory_peak_bytes": 2e9, "gpu_utilization": 0.75}
     assert standing.measures
     assert of(started(0), epoch(0, 1)).usage() == {}
@@ -306,7 +350,11 @@ def test_an_event_costs_microseconds_and_old_trials_nothing() -> None:
     events: list[Event] = []
     for number in range(2000):
         status = numbers.choice([Status.COMPLETED, Status.PRUNED, Status.FAILED])
-        events += [started(number), *(epoch(number, at, numbers.random()) for at in (1, 2, 3)), ended(number, status)]
+        events += [
+            started(number),
+            *(epoch(number, at, numbers.random()) for at in (1, 2, 3)),
+            ended(number, status),
+        ]
     begin = time.thread_time()
     for event in events:
         standing.observe(event)
@@ -319,7 +367,11 @@ def test_an_event_costs_microseconds_and_old_trials_nothing() -> None:
 
 def test_without_losses_all_train_to_the_end() -> None:
     all_of_them = estimate_survival({1: 5, 2: 5}, {})
-    assert (all_of_them.share(0, 9), all_of_them.epochs(0, 9), all_of_them.epochs(4, 9)) == (1.0, 9.0, 5.0)
+    assert (all_of_them.share(0, 9), all_of_them.epochs(0, 9), all_of_them.epochs(4, 9)) == (
+        1.0,
+        9.0,
+        5.0,
+    )
     assert all_of_them.epochs(9, 9) == 0.0
 
 
@@ -358,7 +410,9 @@ def test_failures_before_the_first_epoch_count() -> None:
         ([0.0, 0.0], 10_001, 2, 50_010.0),
     ],
 )
-def test_free_workers_take_the_next_trial(there: list[float], waiting: int, slots: int, expected: float) -> None:
+def test_free_workers_take_the_next_trial(
+    there: list[float], waiting: int, slots: int, expected: float
+) -> None:
     assert estimate_seconds_left(there, waiting, 10.0, slots) == expected
 
 
@@ -389,9 +443,15 @@ def test_a_long_sweep_is_known_early() -> None:
 
 
 @pytest.mark.parametrize(("trials", "epochs", "slots"), [(27, 27, 2), (60, 27, 8)])
-def test_what_a_sweep_costs_is_known_early_where_nothing_is_pruned(trials: int, epochs: int, slots: int) -> None:
+def test_what_a_sweep_costs_is_known_early_where_nothing_is_pruned(
+    trials: int, epochs: int, slots: int
+) -> None:
     passed = [simulate(NoTermination(), trials, epochs, slots, seed) for seed in range(10)]
-    assert all(one.cost_at(share) == pytest.approx(1.0, abs=0.15) for one in passed for share in (0.05, 0.25, 0.5))
+    assert all(
+        one.cost_at(share) == pytest.approx(1.0, abs=0.15)
+        for one in passed
+        for share in (0.05, 0.25, 0.5)
+    )
 
 
 @pytest.mark.parametrize("rule", [Asha(1, None, 3), Hyperband(min_iter=1), Median(3)])
@@ -403,6 +463,12 @@ def test_what_a_sweep_costs_is_known_about_where_trials_are_pruned(rule: EarlyTe
 
 
 def test_what_a_sweep_costs_is_bounded_by_its_budget() -> None:
-    priced = EpochReported(trial=0, epoch=1, metrics={}, time=1010.0, time_s=1.0, measures={"cost": 2.0})
+    priced = EpochReported(
+        trial=0, epoch=1, metrics={}, time=1010.0, time_s=1.0, measures={"cost": 2.0}
+    )
     standing = of(SESSION, started(0), priced, total=1000, limits=BudgetLimits(money=12.0))
-    assert (standing.cost, standing.cost_in_all(1010.0), standing.left_s(1010.0)) == (2.0, 12.0, 5.0)
+    assert (standing.cost, standing.cost_in_all(1010.0), standing.left_s(1010.0)) == (
+        2.0,
+        12.0,
+        5.0,
+    )

@@ -17,7 +17,10 @@ END = SessionEnded(time=2.0, reason="finished")
 
 
 def epochs(count: int) -> list[EpochReported]:
-    return [EpochReported(trial=0, epoch=n, metrics={"loss": n / 3}, time=1.0, time_s=0.1) for n in range(1, count + 1)]
+    return [
+        EpochReported(trial=0, epoch=n, metrics={"loss": n / 3}, time=1.0, time_s=0.1)
+        for n in range(1, count + 1)
+    ]
 
 
 @pytest.fixture

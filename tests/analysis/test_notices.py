@@ -5,18 +5,40 @@ from __future__ import annotations
 from sweep.analysis import Outline
 from sweep.analysis.notices import NoticeWatch
 from sweep.analysis.outline import BudgetLimits
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 
 OUTLINE = Outline(name="s", metric="loss", goal="minimize", total=5, limits=BudgetLimits(epochs=10))
 
 
 def trial(
-    number: int, loss: float, status: Status = Status.COMPLETED, reason: str = "", *, worker_lost: bool = False
+    number: int,
+    loss: float,
+    status: Status = Status.COMPLETED,
+    reason: str = "",
+    *,
+    worker_lost: bool = False,
 ) -> list[Event]:
     return [
-        TrialStarted(trial=number, trial_id=f"t{number}", params={"x": number}, seed=0, repeat=0, time=number + 1.0),
+        TrialStarted(
+            trial=number,
+            trial_id=f"t{number}",
+            params={"x": number},
+            seed=0,
+            repeat=0,
+            time=number + 1.0,
+        ),
         EpochReported(trial=number, epoch=1, metrics={"loss": loss}, time=number + 1.5, time_s=0.5),
-        TrialEnded(trial=number, status=status, reason=reason, time=number + 2.0, worker_lost=worker_lost),
+        TrialEnded(
+            trial=number, status=status, reason=reason, time=number + 2.0, worker_lost=worker_lost
+        ),
     ]
 
 

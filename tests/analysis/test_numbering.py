@@ -13,7 +13,9 @@ from sweep.store.ledger import TrialState
 def started(trial: int, place: int | None, role: Role = Role.SEARCH) -> TrialState:
     index = place if place != trial else None
     return TrialState(
-        TrialStarted(trial=trial, trial_id="t", params={}, seed=0, repeat=0, time=0.0, role=role, index=index)
+        TrialStarted(
+            trial=trial, trial_id="t", params={}, seed=0, repeat=0, time=0.0, role=role, index=index
+        )
     )
 
 
@@ -72,7 +74,9 @@ def test_no_place_number_or_trial_of_a_configuration_is_used_twice(
 
 
 @given(STEPS, st.integers(1, 4), st.booleans())
-def test_what_a_place_stands_for_never_changes(steps: list[int | str], trials_each: int, has_baseline: bool) -> None:
+def test_what_a_place_stands_for_never_changes(
+    steps: list[int | str], trials_each: int, has_baseline: bool
+) -> None:
     """A process that replays the log, and one that reads it at its end, find the same."""
     course = take(steps, trials_each, has_baseline=has_baseline)
     again = take(steps, trials_each, has_baseline=has_baseline)
@@ -102,7 +106,9 @@ def test_in_the_end_each_configuration_has_all_of_its_trials(
         assert len(group_by_configuration) == configurations
 
 
-@given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 4), st.booleans(), st.integers(0, 9))
+@given(
+    st.lists(st.integers(0, 3), max_size=40), st.integers(1, 4), st.booleans(), st.integers(0, 9)
+)
 def test_without_a_change_it_is_the_number_of_the_configuration_times_its_trials(
     steps: list[int], trials_each: int, has_baseline: bool, configurations: int
 ) -> None:
@@ -117,12 +123,17 @@ def test_without_a_change_it_is_the_number_of_the_configuration_times_its_trials
 
 
 @given(STEPS, st.integers(1, 4))
-def test_a_configuration_that_has_not_begun_is_found(steps: list[int | str], trials_each: int) -> None:
+def test_a_configuration_that_has_not_begun_is_found(
+    steps: list[int | str], trials_each: int
+) -> None:
     course = take([*steps, "2"], trials_each, has_baseline=False)
     begun = {slot.configuration for slot in course.slots}
     for configuration in range(99):
         if configuration not in begun:
-            assert course.numbering.find(course.numbering.find_first_place(configuration)) == (configuration, 0)
+            assert course.numbering.find(course.numbering.find_first_place(configuration)) == (
+                configuration,
+                0,
+            )
 
 
 def test_what_configurations_lack_comes_first() -> None:

@@ -36,20 +36,37 @@ def results(tmp_path: Path) -> Path:
     results = tmp_path / "results"
     info = {
         "objectives": [{"name": "loss", "goal": "minimize"}],
-        "spec": {"trainable": "m:M", "method": "grid", "parameters": {"a": {"values": [1, 2]}}, "run_cap": 9},
+        "spec": {
+            "trainable": "m:M",
+            "method": "grid",
+            "parameters": {"a": {"values": [1, 2]}},
+            "run_cap": 9,
+        },
         "import_folders": [],
     }
     with Log(ResultsFolder.create(results, "done", "", info).log) as log:
         for number, params in enumerate(({"a": 1}, {"a": 2})):
-            started = TrialStarted(trial=number, trial_id=f"t{number}", params=params, seed=0, repeat=0, time=1.0)
-            epoch = EpochReported(trial=number, epoch=1, metrics={"loss": 0.5 + number}, time=2.0, time_s=1.0)
-            log.append([started, epoch, TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=3.0)])
+            started = TrialStarted(
+                trial=number, trial_id=f"t{number}", params=params, seed=0, repeat=0, time=1.0
+            )
+            epoch = EpochReported(
+                trial=number, epoch=1, metrics={"loss": 0.5 + number}, time=2.0, time_s=1.0
+            )
+            log.append(
+                [
+                    started,
+                    epoch,
+                    TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=3.0),
+                ]
+            )
     return results
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", HIDING + code]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
+    )
 
 
 def test_a_sweep_is_loaded(results: Path) -> None:
@@ -59,7 +76,8 @@ def test_a_sweep_is_loaded(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["list"], ["status", "done"], ["compare", "done"], ["best", "done"], ["report", "done"]]
+    "arguments",
+    [["list"], ["status", "done"], ["compare", "done"], ["best", "done"], ["report", "done"]],
 )
 def test_the_commands_that_look_at_sweeps(results: Path, arguments: list[str]) -> None:
     done = run(f"from sweep.cli import main\nmain({arguments})\n", results.parent)
@@ -68,10 +86,18 @@ def test_the_commands_that_look_at_sweeps(results: Path, arguments: list[str]) -
 
 
 def test_a_sweep_is_not_run_there(results: Path) -> None:
-    (results.parent / "m.py").write_text("class M:\n    def begin(self, assignment): self.a = assignment.params['a']\n")
-    (results.parent / "new.yaml").write_text("trainable: m:M\nmethod: grid\nparameters: {a: {values: [1]}}\n")
-    done = run("from sweep.cli import main\nmain(['run', 'new.yaml', '--inline'])\n", results.parent)
+    (results.parent / "m.py").write_text(
+        "class M:\n    def begin(self, assignment): self.a = assignment.params['a']\n"
+    )
+    (results.parent / "new.yaml").write_text(
+        "trainable: m:M\nmethod: grid\nparameters: {a: {values: [1]}}\n"
+    )
+    done = run(
+        "from sweep.cli import main\nmain(['run', 'new.yaml', '--inline'])\n", results.parent
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
-    assert "this system cannot run sweeps, only look at them; use Linux, macOS or WSL" in done.stderr
+    assert (
+        "this system cannot run sweeps, only look at them; use Linux, macOS or WSL" in done.stderr
+    )
     assert not (results / "new").exists()

@@ -24,12 +24,21 @@ resources: {gpus: 2}
 
 def test_a_sweep_file_in_few_words() -> None:
     outline = Outline.of(parse_spec(FILE, "f.yaml"))
-    assert (outline.name, outline.metric, outline.objective) == ("some", "loss", Objective("loss", "minimize"))
+    assert (outline.name, outline.metric, outline.objective) == (
+        "some",
+        "loss",
+        Objective("loss", "minimize"),
+    )
     assert (outline.total, outline.repeats, outline.epochs) == (12, 3, 9)
     assert outline.varying == ("a", "c.d", "epochs")
     assert outline.decisions == (1, 3)
     assert outline.rule == Asha(1, None, 3)
-    assert (outline.limits.hours, outline.limits.epochs, outline.limits.gpu_hours, outline.limits.gpus) == (
+    assert (
+        outline.limits.hours,
+        outline.limits.epochs,
+        outline.limits.gpu_hours,
+        outline.limits.gpus,
+    ) == (
         2,
         100,
         3,
@@ -47,6 +56,8 @@ def test_the_trials_of_the_baseline_count_before_they_begin() -> None:
     standing = Standing(Outline.of(spec))
     assert (standing.total, standing.waiting(), spec.all_trials) == (15, 15, 15)
     for number, role in enumerate([Role.BASELINE, Role.SEARCH, Role.CONFIRM]):
-        begun = TrialStarted(trial=number, trial_id="t", params={}, seed=0, repeat=0, time=0.0, role=role)
+        begun = TrialStarted(
+            trial=number, trial_id="t", params={}, seed=0, repeat=0, time=0.0, role=role
+        )
         standing.observe(begun)
     assert (standing.total, standing.waiting()) == (16, 13)

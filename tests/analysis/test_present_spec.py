@@ -10,7 +10,14 @@ from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.analysis.present_spec import PresentSpec
 from sweep.analysis.sweep_changes import list_changes
-from sweep.events import ConfigurationsEnqueued, Event, Params, SessionStarted, SweepChanged, TrialStarted
+from sweep.events import (
+    ConfigurationsEnqueued,
+    Event,
+    Params,
+    SessionStarted,
+    SweepChanged,
+    TrialStarted,
+)
 from sweep.spec import Spec, changes, parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger
@@ -32,13 +39,17 @@ def spec(method: str = "grid", more: str = "") -> Spec:
 
 
 def started(trial: int, a: int, b: int) -> TrialStarted:
-    return TrialStarted(trial=trial, trial_id="t", params={"a": a, "b": b}, seed=0, repeat=trial % 2, time=1.0)
+    return TrialStarted(
+        trial=trial, trial_id="t", params={"a": a, "b": b}, seed=0, repeat=trial % 2, time=1.0
+    )
 
 
 def changed(given: Spec, *assignments: str, dropped: tuple[Params, ...] = ()) -> SweepChanged:
     after = changes.with_assignments(given, assignments, "f.yaml")
     settings = changes.make_settings(given, after)
-    return SweepChanged(settings=settings, dropped=dropped, request=str(assignments), by="ada", time=2.0)
+    return SweepChanged(
+        settings=settings, dropped=dropped, request=str(assignments), by="ada", time=2.0
+    )
 
 
 def along(given: Spec, *events: Event) -> PresentSpec:
@@ -62,11 +73,17 @@ def test_trials_of_before_count_where_the_space_has_them_no_longer() -> None:
 
 
 def test_added_configurations_count_unless_the_search_has_them() -> None:
-    given = parse_spec(FILE.format(method="random").replace("{values: [1, 2]}", "{min: 0.0, max: 1.0}"), "f.yaml")
-    added = ConfigurationsEnqueued(configurations=({"a": 0.5, "b": 1},), request="a", by="ada", time=2.0)
+    given = parse_spec(
+        FILE.format(method="random").replace("{values: [1, 2]}", "{min: 0.0, max: 1.0}"), "f.yaml"
+    )
+    added = ConfigurationsEnqueued(
+        configurations=({"a": 0.5, "b": 1},), request="a", by="ada", time=2.0
+    )
     assert along(given, added).all_trials is None
     assert along(spec("random"), added).all_trials == 14
-    on_grid = ConfigurationsEnqueued(configurations=({"a": 1, "b": 3},), request="a", by="ada", time=2.0)
+    on_grid = ConfigurationsEnqueued(
+        configurations=({"a": 1, "b": 3},), request="a", by="ada", time=2.0
+    )
     assert along(spec(), *BEGUN, on_grid).all_trials == 12
     capped = along(spec(more="run_cap: 3\n"), added)
     assert capped.all_trials == 6
@@ -100,11 +117,21 @@ def test_changes_are_listed_with_what_was_different(tmp_path: Path) -> None:
     info = {"spec": given.to_json_dict(), "objectives": [{"name": "loss", "goal": "minimize"}]}
     folder = ResultsFolder.create(tmp_path, "present", "", info)  # type: ignore[arg-type]  # as `run` writes it
     first = changed(given, "run_cap=9")
-    second = changed(changes.apply_settings(given, first.settings), "run_cap=8", "parameters.a.values=[1]")
+    second = changed(
+        changes.apply_settings(given, first.settings), "run_cap=8", "parameters.a.values=[1]"
+    )
     with Log(folder.log) as log:
         log.append([first, second])
     found = list_changes(folder)
-    assert [(one.by, [difference.describe() for difference in one.differences]) for one in found] == [
+    assert [
+        (one.by, [difference.describe() for difference in one.differences]) for one in found
+    ] == [
         ("ada", ["run_cap is 9 from now on; it was not set"]),
-        ("ada", ["parameters.a.values is [1] from now on; it was [1, 2]", "run_cap is 8 from now on; it was 9"]),
+        (
+            "ada",
+            [
+                "parameters.a.values is [1] from now on; it was [1, 2]",
+                "run_cap is 8 from now on; it was 9",
+            ],
+        ),
     ]

@@ -44,16 +44,27 @@ def test_completed_come_first_and_an_early_stop_is_never_taken_for_a_finish(swee
 
 
 def test_a_running_trial_precedes_pruned_ones_and_has_no_rank_before_its_first_score(sweep_of):
-    runs = [({"x": 0}, PRUNED, acc(0.1, 0.1)), ({"x": 1}, RUNNING, acc(0.97)), ({"x": 2}, RUNNING, [])]
+    runs = [
+        ({"x": 0}, PRUNED, acc(0.1, 0.1)),
+        ({"x": 1}, RUNNING, acc(0.97)),
+        ({"x": 2}, RUNNING, []),
+    ]
     folder = sweep_of(runs)
     with folder.lock():  # it runs
         rows = rank([read_sweep(folder)]).rows
-    assert [(row.trials[0].trial, row.has_rank) for row in rows] == [(1, True), (0, True), (2, False)]
+    assert [(row.trials[0].trial, row.has_rank) for row in rows] == [
+        (1, True),
+        (0, True),
+        (2, False),
+    ]
 
 
 def test_a_running_trial_is_interrupted_if_no_process_runs_the_sweep(sweep_of):
     (row,) = rank([read_sweep(sweep_of([({"x": 1}, RUNNING, acc(0.97))]))]).rows
-    assert (row.status, row.trials[0].status_reason) == (Status.INTERRUPTED, "the sweep's process was killed")
+    assert (row.status, row.trials[0].status_reason) == (
+        Status.INTERRUPTED,
+        "the sweep's process was killed",
+    )
 
 
 def test_minimize_turns_the_order(sweep_of):
@@ -65,7 +76,10 @@ def test_minimize_turns_the_order(sweep_of):
 
 def test_repeats_are_one_configuration_with_all_its_scores(sweep_of):
     runs = [({"x": 1, "y": [2]}, DONE, acc(value)) for value in (0.5, 0.6, 0.7)]
-    runs += [({"x": 2, "y": [2]}, Status.DIVERGED, acc(0.99)), ({"x": 2, "y": [2]}, DONE, acc(0.55))]
+    runs += [
+        ({"x": 2, "y": [2]}, Status.DIVERGED, acc(0.99)),
+        ({"x": 2, "y": [2]}, DONE, acc(0.55)),
+    ]
     ranking = rank([read_sweep(sweep_of(runs))])
     first, second = ranking.rows
     assert ranking.varying == ("x",)
@@ -73,19 +87,27 @@ def test_repeats_are_one_configuration_with_all_its_scores(sweep_of):
     assert (first.params, score.values) == ({"x": 1, "y": [2]}, (0.5, 0.6, 0.7))
     assert (score.mean, score.std) == (pytest.approx(0.6), pytest.approx(0.1))
     # Student's t for two degrees of freedom at 97.5 %: 4.3027
-    assert score.interval == pytest.approx((0.6 - 4.3027 * 0.1 / 3**0.5, 0.6 + 4.3027 * 0.1 / 3**0.5), abs=1e-5)
+    assert score.interval == pytest.approx(
+        (0.6 - 4.3027 * 0.1 / 3**0.5, 0.6 + 4.3027 * 0.1 / 3**0.5), abs=1e-5
+    )
     assert (second.status, second.completed) == (Status.DIVERGED, 0.5)
     assert (second.scores[0].values, second.scores[0].interval) == ((0.55,), None)
     assert [trial.trial for trial in second.trials] == [4, 3]
 
 
-@pytest.mark.parametrize("other", [Status.DIVERGED, Status.FAILED, Status.OOM, PRUNED, RUNNING, None])
+@pytest.mark.parametrize(
+    "other", [Status.DIVERGED, Status.FAILED, Status.OOM, PRUNED, RUNNING, None]
+)
 def test_one_lucky_repeat_recommends_nothing(sweep_of, other):
     """None: the other repeats have not begun."""
     runs = [({"x": 1}, DONE, acc(0.9))]
     runs += [({"x": 1}, other, acc(0.9))] * 2 if other else []
     runs += [({"x": 2}, DONE, acc(0.8))] * 3
-    runs += [({"x": 3}, DONE, acc(0.95)), ({"x": 3}, DONE, acc(0.95)), ({"x": 3}, Status.DIVERGED, acc(0.95))]
+    runs += [
+        ({"x": 3}, DONE, acc(0.95)),
+        ({"x": 3}, DONE, acc(0.95)),
+        ({"x": 3}, Status.DIVERGED, acc(0.95)),
+    ]
     folder = sweep_of(runs)
     folder.write_info(folder.read_info().changed(spec={"repeats": 3}))
     with folder.lock():  # it runs
@@ -96,7 +118,9 @@ def test_one_lucky_repeat_recommends_nothing(sweep_of, other):
     assert ranking.rows[2].status is (other or Status.INTERRUPTED)
 
 
-def test_where_no_configuration_completed_all_repeats_the_best_is_of_those_that_completed_most(sweep_of):
+def test_where_no_configuration_completed_all_repeats_the_best_is_of_those_that_completed_most(
+    sweep_of,
+):
     runs = [({"x": x}, status, acc(0.5)) for x in (1, 2) for status in (DONE, Status.FAILED)]
     runs += [({"x": 2}, DONE, acc(0.4))]
     (best,) = rank([read_sweep(sweep_of(runs))]).best
@@ -130,7 +154,12 @@ def test_several_objectives_rank_by_front_then_by_the_first(sweep_of):
     runs += [({"x": 9}, PRUNED, [{"acc": 1.0, "cost": 0.0}]), ({"x": 8}, DONE, [{"acc": 1.0}])]
     folder = sweep_of(runs, objectives=(("acc", "maximize"), ("cost", "minimize")))
     rows = rank([read_sweep(folder)]).rows
-    assert [(row.trials[0].trial, row.front) for row in rows[:4]] == [(3, 1), (0, 1), (1, 1), (2, 2)]
+    assert [(row.trials[0].trial, row.front) for row in rows[:4]] == [
+        (3, 1),
+        (0, 1),
+        (1, 1),
+        (2, 2),
+    ]
     assert [row.front for row in rows[4:]] == [None, None]
 
 
@@ -138,7 +167,10 @@ def test_sweeps_are_ranked_together_but_configurations_kept_apart(sweep_of):
     first = sweep_of([({"x": 1}, DONE, acc(0.5))], "first")
     second = sweep_of([({"x": 1}, DONE, acc(0.6))], "second")
     rows = rank([read_sweep(first), read_sweep(second)]).rows
-    assert [(row.sweep, row.scores[0].values) for row in rows] == [("second", (0.6,)), ("first", (0.5,))]
+    assert [(row.sweep, row.scores[0].values) for row in rows] == [
+        ("second", (0.6,)),
+        ("first", (0.5,)),
+    ]
 
 
 def test_sweeps_of_different_objectives_have_no_common_order(sweep_of):
@@ -157,7 +189,9 @@ def test_one_training_each_is_compared_without_heavy_libraries(sweep_of, behind:
     heavy = {"scipy", "pandas", "pydantic", "ray"}
     if behind:  # its tables lack the last trial, as where it was killed
         with Log(folder.log) as log:
-            log.append([TrialStarted(trial=9, trial_id="t9", params={"a": 9}, seed=0, repeat=0, time=99.0)])
+            log.append(
+                [TrialStarted(trial=9, trial_id="t9", params={"a": 9}, seed=0, repeat=0, time=99.0)]
+            )
     else:
         heavy |= {"pyarrow.compute"}
     code = (

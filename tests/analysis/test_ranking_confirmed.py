@@ -9,7 +9,16 @@ import pytest
 from sweep.analysis import read_sweep, verdict
 from sweep.analysis.ranking import rank
 from sweep.analysis.sweep_rows import Sweep
-from sweep.events import EpochReported, Event, Role, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Role,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.statistics.verdicts import Verdict
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -26,14 +35,30 @@ def write_sweep(results: Path, name: str, configurations: dict[int, tuple[float,
     info = {"objectives": [{"name": "acc", "goal": "maximize"}], "spec": {"confirm": confirm}}
     folder = ResultsFolder.create(results, name, "", info)
     events: list[Event] = [SessionStarted(time=0.0, resumed=False, version="1")]
-    trials = [(x, repeat, score) for x, scores in configurations.items() for repeat, score in enumerate(scores)]
+    trials = [
+        (x, repeat, score)
+        for x, scores in configurations.items()
+        for repeat, score in enumerate(scores)
+    ]
     for trial, (x, repeat, score) in enumerate(sorted(trials, key=lambda one: one[1])):
         role = Role.CONFIRM if repeat else Role.SEARCH
         begun = TrialStarted(
-            trial=trial, trial_id=f"t{trial}", params={"x": x}, seed=repeat, repeat=repeat, role=role, time=trial
+            trial=trial,
+            trial_id=f"t{trial}",
+            params={"x": x},
+            seed=repeat,
+            repeat=repeat,
+            role=role,
+            time=trial,
         )
-        reported = EpochReported(trial=trial, epoch=1, metrics={"acc": score}, time=trial + 0.5, time_s=0.5)
-        events += [begun, reported, TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=trial + 0.6)]
+        reported = EpochReported(
+            trial=trial, epoch=1, metrics={"acc": score}, time=trial + 0.5, time_s=0.5
+        )
+        events += [
+            begun,
+            reported,
+            TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=trial + 0.6),
+        ]
     events.append(SessionEnded(time=100.0, reason="finished"))
     with Log(folder.log) as log:
         log.append(events)
@@ -51,7 +76,9 @@ def other(tmp_path: Path) -> Sweep:
     return write_sweep(tmp_path, "other", {5: (0.9,), 6: (0.91,)})
 
 
-def test_finalists_keep_their_verdicts_when_their_sweep_is_compared_with_another(confirmed: Sweep, other: Sweep):
+def test_finalists_keep_their_verdicts_when_their_sweep_is_compared_with_another(
+    confirmed: Sweep, other: Sweep
+):
     alone, together = rank([confirmed]), rank([confirmed, other])
     for ranking in (alone, together):
         first, second = ranking.rows[:2]
@@ -63,10 +90,14 @@ def test_finalists_keep_their_verdicts_when_their_sweep_is_compared_with_another
     assert "ties with it" in verdict.summarize_ranking(together)
 
 
-def test_one_score_of_the_search_does_not_overtake_finalists_with_fresh_seeds(confirmed: Sweep, other: Sweep):
+def test_one_score_of_the_search_does_not_overtake_finalists_with_fresh_seeds(
+    confirmed: Sweep, other: Sweep
+):
     assert [row.params["x"] for row in rank([confirmed, other]).rows] == [1, 2, 3, 6, 5]
 
 
-def test_scores_by_which_finalists_were_chosen_are_not_compared_with_another_sweep(confirmed: Sweep, other: Sweep):
+def test_scores_by_which_finalists_were_chosen_are_not_compared_with_another_sweep(
+    confirmed: Sweep, other: Sweep
+):
     rows = {(row.sweep, row.params["x"]): row for row in rank([confirmed, other]).rows}
     assert rows["other", 6].undecided == "no seed in common with the best"

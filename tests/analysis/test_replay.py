@@ -42,11 +42,15 @@ def replayed(events: list[Event], spec: Spec, other: Spec, **more: int) -> repla
 @pytest.mark.parametrize("room", [1, 4])
 def test_the_rule_that_ran_decides_as_it_did(tmp_path: Path, rule: str, room: int) -> None:
     spec = parse_spec(
-        simulated.FILE.format(method="random", rule=rule, seed=room, repeats=2, count="").replace("cap: 9", "cap: 25"),
+        simulated.FILE.format(method="random", rule=rule, seed=room, repeats=2, count="").replace(
+            "cap: 9", "cap: 25"
+        ),
         "f.yaml",
     )
     events = simulated.simulate(spec, tmp_path / "log.jsonl", room, seed=5)
-    pruned = sum(isinstance(event, TrialEnded) and event.status is Status.PRUNED for event in events)
+    pruned = sum(
+        isinstance(event, TrialEnded) and event.status is Status.PRUNED for event in events
+    )
     assert pruned
     found = replayed(events, spec, spec)
     assert found is not None
@@ -54,16 +58,24 @@ def test_the_rule_that_ran_decides_as_it_did(tmp_path: Path, rule: str, room: in
     assert found.live_decisions == found.cut == pruned
     assert found.log_order_epochs == found.ran_epochs
     assert found.log_order_kept
-    assert found.at_once == room or ("freeze" in rule and found.at_once == room - 1)  # by what reports show
+    assert found.at_once == room or (
+        "freeze" in rule and found.at_once == room - 1
+    )  # by what reports show
 
 
 def curve(place: int, values: list[float], status: Status, of: int = 4) -> list[Event]:
-    started = TrialStarted(trial=place, trial_id="", params={"a": place}, seed=0, repeat=0, time=0.0)
+    started = TrialStarted(
+        trial=place, trial_id="", params={"a": place}, seed=0, repeat=0, time=0.0
+    )
     reports = [
         EpochReported(trial=place, epoch=epoch, metrics={"score": value}, time=1.0, time_s=1.0)
         for epoch, value in enumerate(values, start=1)
     ]
-    return [started, *reports, TrialEnded(trial=place, status=status, reason="r: x", time=2.0, facts=Facts())]
+    return [
+        started,
+        *reports,
+        TrialEnded(trial=place, status=status, reason="r: x", time=2.0, facts=Facts()),
+    ]
 
 
 def small(rule: str) -> Spec:
@@ -81,7 +93,9 @@ def test_of_repeats_those_count_that_are_left() -> None:
         for place, (a, values) in enumerate(curves)
         for event in curve(place, values, Status.COMPLETED)
     ]
-    found = replayed(events, small("{type: none}"), small("{type: median, min_iter: 1, min_trials: 1}"))
+    found = replayed(
+        events, small("{type: none}"), small("{type: median, min_iter: 1, min_trials: 1}")
+    )
     assert found is not None
     assert found.winner == (0, 1)
     assert 0 < found.if_better.winner_kept < 1
@@ -91,11 +105,14 @@ def test_of_repeats_those_count_that_are_left() -> None:
 def test_the_winner_is_the_one_that_compare_calls_best(tmp_path: Path) -> None:
     """Of a configuration whose other repeats have not begun, the rest is missing, whatever the first one reached."""
     spec = parse_spec(
-        simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=3, count=""), "f.yaml"
+        simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=3, count=""),
+        "f.yaml",
     )
     curves = [(0, 0.5), (0, 0.5), (0, 0.5), (1, 0.4)]
     events = [
-        structs.replace(event, params={"a": a}, repeat=place % 3) if isinstance(event, TrialStarted) else event
+        structs.replace(event, params={"a": a}, repeat=place % 3)
+        if isinstance(event, TrialStarted)
+        else event
         for place, (a, value) in enumerate(curves)
         for event in curve(place, [value] * 9, Status.COMPLETED, of=9)
     ]
@@ -119,7 +136,9 @@ def test_what_follows_a_cut_curve_is_bounded_by_two_extremes() -> None:
     events = [event for n in range(4) for event in curve(n, [n, n, n, float(n)], Status.COMPLETED)]
     events += [event for n in range(4, 9) for event in curve(n, [n - 4.5], Status.PRUNED)]
     found = replayed(
-        events, small("{type: asha, min_iter: 1, eta: 4}"), small("{type: median, min_iter: 2, min_trials: 1}")
+        events,
+        small("{type: asha, min_iter: 1, eta: 4}"),
+        small("{type: median, min_iter: 2, min_trials: 1}"),
     )
     assert found is not None
     assert (found.cut, found.ran_epochs, found.whole_epochs) == (5, 21, 36)
@@ -145,7 +164,10 @@ def test_failed_and_diverged_trials_end_where_they_ended() -> None:
     found = replayed(events, small("{type: none}"), small("{type: none}"))
     assert found is not None
     assert found.if_better.epochs.median == found.if_worse.epochs.median == 5
-    assert replayed(curve(0, [1.0], Status.FAILED), small("{type: none}"), small("{type: none}")) is None
+    assert (
+        replayed(curve(0, [1.0], Status.FAILED), small("{type: none}"), small("{type: none}"))
+        is None
+    )
 
 
 class Impatient:

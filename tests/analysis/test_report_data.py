@@ -11,7 +11,16 @@ import pytest
 
 from sweep.analysis import report_data
 from sweep.analysis.report_data import LEAST, curves_of
-from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.render.tables import cost_lines
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
@@ -21,20 +30,33 @@ from sweep.store.log import Log
 @pytest.fixture
 def folder(tmp_path) -> ResultsFolder:
     """Two trials: 10 s from start to end, 8 s of them in epochs; the second waits for half of its time."""
-    made = ResultsFolder.create(tmp_path, "s", "", {"objectives": [{"name": "acc", "goal": "maximize"}]})
+    made = ResultsFolder.create(
+        tmp_path, "s", "", {"objectives": [{"name": "acc", "goal": "maximize"}]}
+    )
     events = [SessionStarted(time=0.0, resumed=False, version="1")]
     for trial, waited in ((0, 0.0), (1, 2.0)):
         begun = 100.0 * trial
-        events.append(TrialStarted(trial=trial, trial_id=f"t{trial}", params={}, seed=0, repeat=0, time=begun))
+        events.append(
+            TrialStarted(trial=trial, trial_id=f"t{trial}", params={}, seed=0, repeat=0, time=begun)
+        )
         for epoch in (1, 2):
             measures = {"data_wait_s": waited}
             events.append(
                 EpochReported(
-                    trial=trial, epoch=epoch, metrics={"acc": 0.5}, time=begun + epoch, time_s=4.0, measures=measures
+                    trial=trial,
+                    epoch=epoch,
+                    metrics={"acc": 0.5},
+                    time=begun + epoch,
+                    time_s=4.0,
+                    measures=measures,
                 )
             )
         facts = Facts(started=begun, train_s=8.0, overhead_s={"compile": 1.0, "data": 0.25})
-        events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=begun + 10, facts=facts))
+        events.append(
+            TrialEnded(
+                trial=trial, status=Status.COMPLETED, reason="", time=begun + 10, facts=facts
+            )
+        )
     with Log(made.log) as log:
         log.append(events)
     return made
@@ -52,11 +74,18 @@ def test_the_time_of_a_failed_trial_is_not_waiting(folder: ResultsFolder, status
         log.append(
             [
                 TrialStarted(trial=2, trial_id="t2", params={}, seed=0, repeat=0, time=300.0),
-                TrialEnded(trial=2, status=status, reason="", time=330.0, facts=Facts(started=300.0)),
+                TrialEnded(
+                    trial=2, status=status, reason="", time=330.0, facts=Facts(started=300.0)
+                ),
             ]
         )
     found = report_data.costs_of(folder.name, reading.read_tables(folder))
-    assert found.overhead_s == {"compile": 2.0, "data": 0.5, "failed": 30.0, "wait": pytest.approx(1.5)}
+    assert found.overhead_s == {
+        "compile": 2.0,
+        "data": 0.5,
+        "failed": 30.0,
+        "wait": pytest.approx(1.5),
+    }
 
 
 def test_names_trials_that_starve(folder: ResultsFolder) -> None:
@@ -76,8 +105,12 @@ def test_what_was_fused_is_told(folder: ResultsFolder) -> None:
             facts = Facts(started=300.0, numerics={"fused": fused})
             log.append(
                 [
-                    TrialStarted(trial=trial, trial_id=f"t{trial}", params={}, seed=0, repeat=0, time=300.0),
-                    TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=300.0, facts=facts),
+                    TrialStarted(
+                        trial=trial, trial_id=f"t{trial}", params={}, seed=0, repeat=0, time=300.0
+                    ),
+                    TrialEnded(
+                        trial=trial, status=Status.COMPLETED, reason="", time=300.0, facts=facts
+                    ),
                 ]
             )
     found = report_data.costs_of(folder.name, reading.read_tables(folder))
@@ -100,7 +133,9 @@ def metrics(rows: list[tuple[int, int, float | None, float]]) -> pa.Table:
 
 def test_rows_come_in_the_order_of_trials_and_epochs() -> None:
     found = curves_of(
-        metrics([(7, 2, 0.2, 1.0), (3, 1, None, 2.0), (7, 1, 0.1, 3.0), (9, 1, 0.5, 4.0)]), [7, 3, 1], ["acc"]
+        metrics([(7, 2, 0.2, 1.0), (3, 1, None, 2.0), (7, 1, 0.1, 3.0), (9, 1, 0.5, 4.0)]),
+        [7, 3, 1],
+        ["acc"],
     )
     assert found.starts.tolist() == [0, 2, 3, 3]  # trial 9 was not asked for, 1 has no epoch
     assert found.epochs.tolist() == [1, 2, 1]
@@ -112,11 +147,16 @@ def test_rows_come_in_the_order_of_trials_and_epochs() -> None:
 def test_what_was_trained_is_summed_up_by_trial() -> None:
     table = metrics([(0, 2, 0.2, 1.0), (0, 1, 0.1, 1.0), (1, 1, 0.3, 1.0), (1, 2, 0.4, 1.0)])
     table = table.append_column("time_s", pa.array([4.0, 1.0, 2.0, 2.0]))
-    assert {name: sums.tolist() for name, sums in curves_of(table, [1, 0], ["acc"]).across.items()} == {
-        "seconds of training": [2.0, 4.0, 1.0, 5.0]
-    }
+    assert {
+        name: sums.tolist() for name, sums in curves_of(table, [1, 0], ["acc"]).across.items()
+    } == {"seconds of training": [2.0, 4.0, 1.0, 5.0]}
     speeds = table.append_column("examples_per_s", pa.array([10.0, 20.0, 5.0, 5.0]))
-    assert curves_of(speeds, [1, 0], ["acc"]).across["examples"].tolist() == [10.0, 20.0, 20.0, 60.0]
+    assert curves_of(speeds, [1, 0], ["acc"]).across["examples"].tolist() == [
+        10.0,
+        20.0,
+        20.0,
+        60.0,
+    ]
     some = table.append_column("examples_per_s", pa.array([10.0, None, 5.0, 5.0]))
     assert "examples" not in curves_of(some, [1, 0], ["acc"]).across
 
@@ -143,7 +183,9 @@ def test_other_metrics_give_way_first_then_epochs_but_not_the_best_nor_the_last(
 
 def test_a_value_that_is_not_known_is_no_extreme() -> None:
     rows = [
-        (n, epoch, math.nan if epoch % 2 else 2.0 - (epoch == 38), 0.0) for n in range(4) for epoch in range(1, 101)
+        (n, epoch, math.nan if epoch % 2 else 2.0 - (epoch == 38), 0.0)
+        for n in range(4)
+        for epoch in range(1, 101)
     ]
     found = curves_of(metrics(rows), range(4), ["acc"], points=80)
     assert found.thinned == 20
@@ -151,16 +193,24 @@ def test_a_value_that_is_not_known_is_no_extreme() -> None:
         assert 38 in found.epochs[start:end].tolist()
 
 
-def ran(number: int, begin: float, end: float | None, node: str | None = "n", devices: str = "cpu:0") -> list[Event]:
-    events: list[Event] = [TrialStarted(trial=number, trial_id=f"t{number}", params={}, seed=0, repeat=0, time=begin)]
+def ran(
+    number: int, begin: float, end: float | None, node: str | None = "n", devices: str = "cpu:0"
+) -> list[Event]:
+    events: list[Event] = [
+        TrialStarted(trial=number, trial_id=f"t{number}", params={}, seed=0, repeat=0, time=begin)
+    ]
     if end is not None:
         facts = Facts(started=begin, node=node, devices=devices)
-        events.append(TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=end, facts=facts))
+        events.append(
+            TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=end, facts=facts)
+        )
     return events
 
 
 def timeline(tmp_path: Path, events: list[Event], now: float | None = None) -> report_data.Timeline:
-    folder = ResultsFolder.create(tmp_path, "s", "", {"objectives": [{"name": "acc", "goal": "maximize"}]})
+    folder = ResultsFolder.create(
+        tmp_path, "s", "", {"objectives": [{"name": "acc", "goal": "maximize"}]}
+    )
     with Log(folder.log) as log:
         log.append(sorted(events, key=lambda event: event.time))
     return report_data.timeline_of(folder.log, reading.read_tables(folder), now)
@@ -186,7 +236,9 @@ def test_lanes_are_of_nodes_and_gpus_and_of_what_nobody_knows(tmp_path: Path) ->
 
 def test_what_runs_is_drawn_up_to_now_where_the_others_ran(tmp_path: Path) -> None:
     start = SessionStarted(time=0.0, resumed=False, version="1")
-    found = timeline(tmp_path, [start, *ran(0, 0.0, 4.0), *ran(1, 1.0, None), *ran(2, 4.5, None)], now=9.0)
+    found = timeline(
+        tmp_path, [start, *ran(0, 0.0, 4.0), *ran(1, 1.0, None), *ran(2, 4.5, None)], now=9.0
+    )
     assert found.lanes == ("n · 1", "n · 2")
     assert [(span.row, span.lane, span.end, span.open) for span in found.spans] == [
         (0, 0, 4.0, False),
@@ -250,7 +302,9 @@ def test_the_question_is_the_first_comment(sweep_of) -> None:
 
 
 def test_importance_is_of_completed_trials_with_a_score(sweep_of) -> None:
-    runs = [({"a": n % 7, "b": n % 2}, Status.COMPLETED, [{"acc": float(n % 7)}]) for n in range(30)]
+    runs = [
+        ({"a": n % 7, "b": n % 2}, Status.COMPLETED, [{"acc": float(n % 7)}]) for n in range(30)
+    ]
     (rows,) = report_data.list_importances(
         [report_data.read_report_data(sweep_of([*runs, *RUNS]))], ["a", "b"]
     ).values()

@@ -14,9 +14,17 @@ from sweep.events import Status
 from sweep.store import reading
 
 
-def resolved(sweep_of, scores: dict[int, list[float]], seeds: int, metric: str = "acc") -> DetectionLimits:
-    runs = [({"a": a}, Status.COMPLETED, [{metric: score}]) for a, several in scores.items() for score in several]
-    folder = sweep_of(runs, objectives=((metric, "maximize"),), seeds=max(map(len, scores.values())))
+def resolved(
+    sweep_of, scores: dict[int, list[float]], seeds: int, metric: str = "acc"
+) -> DetectionLimits:
+    runs = [
+        ({"a": a}, Status.COMPLETED, [{metric: score}])
+        for a, several in scores.items()
+        for score in several
+    ]
+    folder = sweep_of(
+        runs, objectives=((metric, "maximize"),), seeds=max(map(len, scores.values()))
+    )
     read = reading.read_tables(folder)
     return compute_detection_limits(rank([make_sweep(folder, read)]), read, seeds)
 
@@ -29,8 +37,12 @@ def test_seeds_tell_what_the_spread_of_all_configurations_allows(sweep_of) -> No
     assert found.least_gain == found.by_seeds
 
 
-@pytest.mark.parametrize(("scores", "seeds"), [({1: [0.5], 2: [0.7]}, 8), ({1: [0.5, 0.6], 2: [0.7, 0.7]}, 5)])
-def test_nothing_is_said_without_a_spread_or_a_verdict(sweep_of, scores: dict[int, list[float]], seeds: int) -> None:
+@pytest.mark.parametrize(
+    ("scores", "seeds"), [({1: [0.5], 2: [0.7]}, 8), ({1: [0.5, 0.6], 2: [0.7, 0.7]}, 5)]
+)
+def test_nothing_is_said_without_a_spread_or_a_verdict(
+    sweep_of, scores: dict[int, list[float]], seeds: int
+) -> None:
     assert resolved(sweep_of, scores, seeds).least_gain is None
 
 

@@ -14,7 +14,9 @@ DONE = Status.COMPLETED
 
 def of(folder) -> search_efficiency.SearchEfficiency | None:
     read = reading.read_tables(folder)
-    return search_efficiency.measure_search_efficiency(folder.name, rank([make_sweep(folder, read)]), read)
+    return search_efficiency.measure_search_efficiency(
+        folder.name, rank([make_sweep(folder, read)]), read
+    )
 
 
 def curve(*values: float) -> list[dict[str, float]]:
@@ -41,7 +43,12 @@ def test_the_control_of_one_epoch_and_the_rungs(sweep_of) -> None:
     ]
     assert found.rungs[0].correlation.value == pytest.approx(-0.5)
     epochs, hours = found.budgets
-    assert (epochs.unit, epochs.budgets[-1], epochs.found[-1], hours.unit) == ("epochs", 17, 0.91, "hours")
+    assert (epochs.unit, epochs.budgets[-1], epochs.found[-1], hours.unit) == (
+        "epochs",
+        17,
+        0.91,
+        "hours",
+    )
     assert hours.budgets[-1] == pytest.approx(17 / 3600)
 
 
@@ -54,9 +61,14 @@ def test_too_little_to_order(sweep_of) -> None:
 def test_accuracies_have_the_noise_of_their_examples() -> None:
     noise = ranking.compute_sampling_error("val_accuracy", 0.9, 1000)
     assert noise is not None
-    assert (noise.low, noise.high) == (pytest.approx(0.8799, abs=1e-4), pytest.approx(0.9171, abs=1e-4))
+    assert (noise.low, noise.high) == (
+        pytest.approx(0.8799, abs=1e-4),
+        pytest.approx(0.9171, abs=1e-4),
+    )
     assert noise.difference == pytest.approx(1.96 * (2 * 0.09 / 1000) ** 0.5, rel=1e-4)
-    enough = ranking.compute_sampling_error("val_accuracy", 0.9, ranking.count_needed_examples(0.01, 0.3))
+    enough = ranking.compute_sampling_error(
+        "val_accuracy", 0.9, ranking.count_needed_examples(0.01, 0.3)
+    )
     assert enough is not None
     assert 0.0099 < enough.difference <= 0.01
     names = (
@@ -68,14 +80,26 @@ def test_accuracies_have_the_noise_of_their_examples() -> None:
         "mean_absolute_error",
         "accent",
     )
-    assert [ranking.is_share(name) for name in names] == [True, True, True, True, False, False, False]
+    assert [ranking.is_share(name) for name in names] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_configurations_as_columns(sweep_of) -> None:
     runs = [
-        ({"a": a, "b.c": [a]}, DONE, curve(0.1 * a + 0.01 * ((3 * seed * a) % 4))) for a in (1, 5) for seed in range(6)
+        ({"a": a, "b.c": [a]}, DONE, curve(0.1 * a + 0.01 * ((3 * seed * a) % 4)))
+        for a in (1, 5)
+        for seed in range(6)
     ]
-    found = make_columns(rank([make_sweep(folder := sweep_of(runs, seeds=6), reading.read_tables(folder))]))
+    found = make_columns(
+        rank([make_sweep(folder := sweep_of(runs, seeds=6), reading.read_tables(folder))])
+    )
     assert found["verdict"] == ("text", ["best", "worse"])
     assert found["trials"] == ("text", ["6 7 8 9 10 11", "0 1 2 3 4 5"])
     assert found["seeds"] == ("integer", [6, 6])

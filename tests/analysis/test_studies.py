@@ -46,17 +46,30 @@ def point(lr: float, opt: object, **more: object) -> dict[str, object]:
 
 def test_a_sweep_is_a_study(sweep_of) -> None:
     runs = [
-        (point(1e-3, "sgd", momentum=0.5), Status.COMPLETED, [{"acc": 0.1, "f1": 0.2}, {"acc": 0.3, "f1": math.nan}]),
+        (
+            point(1e-3, "sgd", momentum=0.5),
+            Status.COMPLETED,
+            [{"acc": 0.1, "f1": 0.2}, {"acc": 0.3, "f1": math.nan}],
+        ),
         (point(1e-2, None), Status.PRUNED, [{"acc": math.nan}, {"acc": 0.2}]),
         (point(1e-4, True), Status.DIVERGED, [{"acc": math.nan}]),
         (point(1e-4, None), Status.RUNNING, []),
     ]
     found = studies.of(with_spec(sweep_of(runs, ended=None)))
-    assert (found.study_name, found.metric_names, found.direction.name) == ("first", ["acc"], "MAXIMIZE")
+    assert (found.study_name, found.metric_names, found.direction.name) == (
+        "first",
+        ["acc"],
+        "MAXIMIZE",
+    )
     first, second, third, last = found.trials
     assert first.params == {"lr": 1e-3, "opt": "sgd", "momentum": 0.5}
     assert list(first.distributions["opt"].choices) == ["sgd", None, True]
-    assert [trial.params.get("opt", "missing") for trial in found.trials] == ["sgd", None, True, None]
+    assert [trial.params.get("opt", "missing") for trial in found.trials] == [
+        "sgd",
+        None,
+        True,
+        None,
+    ]
     assert (first.value, first.intermediate_values) == (0.3, {1: 0.1, 2: 0.3})
     assert first.duration.total_seconds() == 9
     assert {
@@ -68,7 +81,11 @@ def test_a_sweep_is_a_study(sweep_of) -> None:
         "metric.acc": 0.3,
     }.items() <= (first.user_attrs.items())
     assert "metric.f1" not in first.user_attrs
-    assert (second.state, second.value, second.intermediate_values[2]) == (TrialState.PRUNED, 0.2, 0.2)
+    assert (second.state, second.value, second.intermediate_values[2]) == (
+        TrialState.PRUNED,
+        0.2,
+        0.2,
+    )
     assert math.isnan(second.intermediate_values[1])
     assert (third.state, third.user_attrs["status"]) == (TrialState.FAIL, "diverged")
     assert last.state is TrialState.WAITING  # nobody drives the sweep
@@ -83,10 +100,14 @@ def test_while_it_runs_its_trials_run(sweep_of) -> None:
 
 def test_without_a_space_its_values_tell(sweep_of) -> None:
     runs = [
-        ({"lr": lr, "units": units, "c": 1}, Status.COMPLETED, [{"acc": lr}]) for lr, units in ((0.1, 8), (0.5, 16))
+        ({"lr": lr, "units": units, "c": 1}, Status.COMPLETED, [{"acc": lr}])
+        for lr, units in ((0.1, 8), (0.5, 16))
     ]
     found = studies.of(sweep_of(runs))
-    assert [trial.params for trial in found.trials] == [{"lr": 0.1, "units": 8}, {"lr": 0.5, "units": 16}]
+    assert [trial.params for trial in found.trials] == [
+        {"lr": 0.1, "units": 8},
+        {"lr": 0.5, "units": 16},
+    ]
 
 
 def test_an_empty_sweep_and_one_without_an_objective(sweep_of) -> None:
@@ -105,19 +126,27 @@ EVALUATORS = (
 def test_what_is_written_for_optuna_works(sweep_of) -> None:
     runs = [
         (
-            point(10 ** (-1 - k / 10), *(("sgd",), (None,))[k % 2], **({} if k % 2 else {"momentum": k / 40})),
+            point(
+                10 ** (-1 - k / 10),
+                *(("sgd",), (None,))[k % 2],
+                **({} if k % 2 else {"momentum": k / 40}),
+            ),
             status,
             epochs,
         )
         for k in range(30)
-        for status in [Status.PRUNED if k % 7 == 6 else Status.FAILED if k % 11 == 5 else Status.COMPLETED]
+        for status in [
+            Status.PRUNED if k % 7 == 6 else Status.FAILED if k % 11 == 5 else Status.COMPLETED
+        ]
         for epochs in [[{"acc": k / 60}, {"acc": k / 30}]]
     ]
     found = studies.of(with_spec(sweep_of(runs)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         for evaluator in EVALUATORS:
-            shares = optuna.importance.get_param_importances(found, evaluator=evaluator, params=["lr", "opt"])
+            shares = optuna.importance.get_param_importances(
+                found, evaluator=evaluator, params=["lr", "opt"]
+            )
             assert max(shares, key=shares.__getitem__) == "lr"
     frame = found.trials_dataframe()
     assert frame["state"].value_counts().to_dict() == {"COMPLETE": 24, "PRUNED": 4, "FAIL": 2}
@@ -125,7 +154,14 @@ def test_what_is_written_for_optuna_works(sweep_of) -> None:
     pytest.importorskip("plotly", reason="an extra of its own")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in ("optimization_history", "intermediate_values", "parallel_coordinate", "slice", "timeline", "edf"):
+        for name in (
+            "optimization_history",
+            "intermediate_values",
+            "parallel_coordinate",
+            "slice",
+            "timeline",
+            "edf",
+        ):
             figure = getattr(optuna.visualization, f"plot_{name}")(found)
             assert json.loads(figure.to_json())["data"]
 
@@ -139,11 +175,15 @@ def append(folder: ResultsFolder, *events: Event) -> None:
 
 
 def started(number: int, **params: float) -> TrialStarted:
-    return TrialStarted(trial=number, trial_id=f"t{number}", params=params, seed=number, repeat=0, time=BEGAN)
+    return TrialStarted(
+        trial=number, trial_id=f"t{number}", params=params, seed=number, repeat=0, time=BEGAN
+    )
 
 
 def epoch(trial: int, number: int, value: float) -> EpochReported:
-    return EpochReported(trial=trial, epoch=number, metrics={"acc": value}, time=BEGAN + number, time_s=1.0)
+    return EpochReported(
+        trial=trial, epoch=number, metrics={"acc": value}, time=BEGAN + number, time_s=1.0
+    )
 
 
 def ended(trial: int, status: Status, *, again: bool = False) -> TrialEnded:
@@ -152,7 +192,14 @@ def ended(trial: int, status: Status, *, again: bool = False) -> TrialEnded:
 
 def told(trials: list[FrozenTrial]) -> list[tuple[object, ...]]:
     return [
-        (one.state, one.value, one.params, one.distributions, one.intermediate_values, one.user_attrs)
+        (
+            one.state,
+            one.value,
+            one.params,
+            one.distributions,
+            one.intermediate_values,
+            one.user_attrs,
+        )
         for one in sorted(trials, key=lambda one: one.user_attrs["trial"])
     ]
 
@@ -166,7 +213,11 @@ def test_each_look_shows_what_a_fresh_reading_would(sweep_of) -> None:
     sweep = look(folder)
     assert sweep.trials() == []
     for events in (
-        [SessionStarted(time=BEGAN, resumed=False, version="1"), started(1, x=0.1, y=1.0), epoch(1, 1, 0.5)],
+        [
+            SessionStarted(time=BEGAN, resumed=False, version="1"),
+            started(1, x=0.1, y=1.0),
+            epoch(1, 1, 0.5),
+        ],
         [started(0, x=0.9, y=1.0)],  # they need not begin in their order
         [epoch(1, 2, 0.6), epoch(0, 1, math.nan)],
         [ended(1, Status.INTERRUPTED), ended(0, Status.DIVERGED)],
@@ -180,7 +231,11 @@ def test_each_look_shows_what_a_fresh_reading_would(sweep_of) -> None:
         found, fresh = sweep.trials(), studies.of(folder).trials
         assert repr(told(found)) == repr(told(fresh))  # NaN is not equal to itself
     assert [trial.number for trial in sweep.trials()] == [1, 0, 2]  # new ones last
-    assert [trial.state for trial in sweep.trials()] == [TrialState.COMPLETE, TrialState.FAIL, TrialState.PRUNED]
+    assert [trial.state for trial in sweep.trials()] == [
+        TrialState.COMPLETE,
+        TrialState.FAIL,
+        TrialState.PRUNED,
+    ]
 
 
 def test_it_sees_whether_somebody_drives_the_sweep(sweep_of) -> None:
@@ -201,7 +256,9 @@ def test_another_log_of_the_name_is_read_from_its_beginning(sweep_of) -> None:
     assert sweep.trials()[0].params == {"x": 0.7} or sweep.trials()[0].params == {}
 
 
-def test_a_sweep_in_an_object_store_is_followed_there(sweep_of, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_in_an_object_store_is_followed_there(
+    sweep_of, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = sweep_of([({"x": 0.1}, Status.COMPLETED, [{"acc": 0.5}])], ended=None)
     sweep = look(folder)
     monkeypatch.setattr("sweep.analysis.live_status.REFRESH_S", 0.0)

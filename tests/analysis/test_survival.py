@@ -18,7 +18,9 @@ RULES = [Asha(1, None, 3), Hyperband(min_iter=1), Median()]
 
 @pytest.mark.parametrize("objective", [LOSS, SCORE])
 @pytest.mark.parametrize("rule", RULES)
-def test_made_up_trials_are_judged_by_the_rule(rule: EarlyTermination, objective: Objective) -> None:
+def test_made_up_trials_are_judged_by_the_rule(
+    rule: EarlyTermination, objective: Objective
+) -> None:
     scheduler = build_scheduler(rule, objective, 27)
     epochs = (*scheduler.decision_epochs(27), 27)
     ends = [
@@ -60,7 +62,9 @@ def test_between_rehearsals_trials_come_nearer_to_their_ends() -> None:
     assert len(foresight.prospect({0: (2, 27), 1: (0, 27)}, 8, Counter()).left) == 2
 
 
-def test_the_rule_sees_epochs_that_take_as_long_as_the_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rule_sees_epochs_that_take_as_long_as_the_real_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     heard: list[EpochReported] = []
 
     class Watching:

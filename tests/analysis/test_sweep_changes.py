@@ -10,7 +10,15 @@ from sweep.analysis import read_sweep
 from sweep.analysis.ranking import rank
 from sweep.analysis.sweep_changes import has_new_values
 from sweep.events import Event, SessionStarted, Status, SweepChanged, TrialEnded, TrialStarted
-from sweep.space.domains import Categorical, Constant, Domain, IntUniform, LogUniform, Normal, Uniform
+from sweep.space.domains import (
+    Categorical,
+    Constant,
+    Domain,
+    IntUniform,
+    LogUniform,
+    Normal,
+    Uniform,
+)
 from sweep.space.parameter import Parameter
 from sweep.space.search_space import Space
 from sweep.spec import parse_spec
@@ -37,7 +45,9 @@ from sweep.store.log import Log
         (Uniform(0.0, 1.0), Normal(0.0, 0.5), True),
     ],
 )
-def test_a_domain_that_is_narrowed_has_no_new_values(before: Domain, after: Domain, new: bool) -> None:
+def test_a_domain_that_is_narrowed_has_no_new_values(
+    before: Domain, after: Domain, new: bool
+) -> None:
     assert has_new_values(Space((Parameter("a", before),)), Space((Parameter("a", after),))) is new
 
 
@@ -63,15 +73,25 @@ def make_changed_sweep(results: Path, *changes: dict[str, object]) -> ResultsFol
         nonlocal number
         for _ in range(count):
             params = {"a": number + 1}
-            begun = {"trial": number, "trial_id": f"t{number}", "params": params, "seed": 0, "repeat": 0}
+            begun = {
+                "trial": number,
+                "trial_id": f"t{number}",
+                "params": params,
+                "seed": 0,
+                "repeat": 0,
+            }
             events.append(TrialStarted(**begun, time=float(number), space_version=version))
-            events.append(TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=number + 0.5))
+            events.append(
+                TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=number + 0.5)
+            )
             number += 1
 
     for version, parameters in enumerate(changes):
         try_some(2 if version == 0 else 1, version)
         settings = {"parameters": parameters}
-        events.append(SweepChanged(request=f"r{version}", settings=settings, time=float(number), by="ada"))
+        events.append(
+            SweepChanged(request=f"r{version}", settings=settings, time=float(number), by="ada")
+        )
     try_some(1, len(changes))
     with Log(folder.log) as log:
         log.append(events)
@@ -88,4 +108,6 @@ def test_only_a_space_that_was_widened_had_new_values(tmp_path: Path, kind: str)
 def test_the_last_change_that_brought_values_counts(tmp_path: Path) -> None:
     wide, narrow = CHANGES["widened"][0], CHANGES["narrowed"][0]
     said = rank([read_sweep(make_changed_sweep(tmp_path, wide, narrow))]).other_space
-    assert said.endswith("3 of its 4 configurations were chosen before, and 2 had no chance of the new values.")
+    assert said.endswith(
+        "3 of its 4 configurations were chosen before, and 2 had no chance of the new values."
+    )

@@ -23,7 +23,9 @@ def test_a_failed_trial_says_why_none_has_completed(sweep_of, statuses, text):
 
 def test_rows_hold_what_the_log_says(sweep_of):
     params = {"lr": 0.1, "layers": [8, 4]}
-    folder = sweep_of([(params, Status.COMPLETED, [{"acc": 0.5, "val_loss": 2.0}, {"acc": 0.4}])], ended=None)
+    folder = sweep_of(
+        [(params, Status.COMPLETED, [{"acc": 0.5, "val_loss": 2.0}, {"acc": 0.4}])], ended=None
+    )
     sweep = read_sweep(folder)
     (trial,) = sweep.trials
     assert sweep.objectives == (("acc", "maximize"),)
@@ -48,9 +50,16 @@ def test_a_parameter_that_is_null_is_there_and_one_that_is_absent_is_not(sweep_o
     runs = [(params, Status.COMPLETED, [{"acc": 0.5 - at / 10}]) for at, params in enumerate(each)]
     sweep = read_sweep(sweep_of(runs, ended=ended))
     assert [trial.params for trial in sweep.trials] == each
-    assert [list(trial.params) for trial in sweep.trials] == [["kind", "norm", "units"], ["kind", "units"], [*each[2]]]
+    assert [list(trial.params) for trial in sweep.trials] == [
+        ["kind", "norm", "units"],
+        ["kind", "units"],
+        [*each[2]],
+    ]
     ranked = ranking.rank([sweep])
     assert [row.params for row in ranked.rows] == each
     assert verdict.summarize_ranking(ranked).startswith("The best was kind=a, norm=null (trial 0)")
-    cells = [dict(zip(ranking_grid(ranked).columns, row, strict=True))["norm"] for row in ranking_grid(ranked).rows]
+    cells = [
+        dict(zip(ranking_grid(ranked).columns, row, strict=True))["norm"]
+        for row in ranking_grid(ranked).rows
+    ]
     assert cells == ["null", "", "layer"]

@@ -13,7 +13,9 @@ from sweep.spec import parse_spec
 from sweep.store import log
 
 RECORDED = Path(__file__).parent / "recorded_times"
-FILE = "trainable: m:T\nmethod: random\nmetric: {name: score}\nparameters: {a: {min: 1.0, max: 3.0}}\n"
+FILE = (
+    "trainable: m:T\nmethod: random\nmetric: {name: score}\nparameters: {a: {min: 1.0, max: 3.0}}\n"
+)
 
 
 def make_standing(more: str) -> Standing:
@@ -24,8 +26,16 @@ def make_standing(more: str) -> Standing:
     ("name", "more", "most"),
     [
         ("one_process", "run_cap: 5\nepochs: 3\n", 0.08),  # epochs of 1.5 s, one after the other
-        ("two_workers", "run_cap: 9\nepochs: 6\n", 0.08),  # on Ray, which reports several epochs at once
-        ("asha", "run_cap: 16\nepochs: 9\nearly_terminate: {type: asha, min_iter: 1, eta: 3}\n", 0.35),
+        (
+            "two_workers",
+            "run_cap: 9\nepochs: 6\n",
+            0.08,
+        ),  # on Ray, which reports several epochs at once
+        (
+            "asha",
+            "run_cap: 16\nepochs: 9\nearly_terminate: {type: asha, min_iter: 1, eta: 3}\n",
+            0.35,
+        ),
     ],
 )
 def test_the_time_left_of_recorded_sweeps(name: str, more: str, most: float) -> None:
@@ -49,12 +59,20 @@ def test_what_a_worker_has_trained_since_its_last_report_counts() -> None:
     standing = make_standing("run_cap: 2\nepochs: 4\n")
     standing.observe(SessionStarted(time=0.0, resumed=False, version="1"))
     for trial in range(2):
-        standing.observe(TrialStarted(trial=trial, trial_id=str(trial), params={"a": 1.0}, seed=0, repeat=0, time=0.0))
-        standing.observe(EpochReported(trial=trial, epoch=1, metrics={"score": 1.0}, time=60.0, time_s=60.0))
+        standing.observe(
+            TrialStarted(
+                trial=trial, trial_id=str(trial), params={"a": 1.0}, seed=0, repeat=0, time=0.0
+            )
+        )
+        standing.observe(
+            EpochReported(trial=trial, epoch=1, metrics={"score": 1.0}, time=60.0, time_s=60.0)
+        )
     assert standing.left_s(60.0) == pytest.approx(180.0)
     assert standing.left_s(90.0) == pytest.approx(150.0)
     assert standing.left_s(120.0) == pytest.approx(120.0)
-    assert standing.left_s(500.0) == pytest.approx(120.0)  # more than an epoch without a report is no progress
+    assert standing.left_s(500.0) == pytest.approx(
+        120.0
+    )  # more than an epoch without a report is no progress
     assert standing.trained_trials == pytest.approx(0.5)
 
 
@@ -62,8 +80,16 @@ def test_running_trials_count_by_their_epochs() -> None:
     standing = make_standing("run_cap: 4\nepochs: 10\n")
     standing.observe(SessionStarted(time=0.0, resumed=False, version="1"))
     for trial, epochs in enumerate((10, 5, 0)):
-        standing.observe(TrialStarted(trial=trial, trial_id=str(trial), params={"a": 1.0}, seed=0, repeat=0, time=0.0))
+        standing.observe(
+            TrialStarted(
+                trial=trial, trial_id=str(trial), params={"a": 1.0}, seed=0, repeat=0, time=0.0
+            )
+        )
         for epoch in range(1, epochs + 1):
-            standing.observe(EpochReported(trial=trial, epoch=epoch, metrics={"score": 1.0}, time=1.0, time_s=1.0))
+            standing.observe(
+                EpochReported(
+                    trial=trial, epoch=epoch, metrics={"score": 1.0}, time=1.0, time_s=1.0
+                )
+            )
     standing.observe(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=1.0))
     assert standing.trained_trials == pytest.approx(1.5)

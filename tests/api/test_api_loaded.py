@@ -38,22 +38,32 @@ def test_several_sweeps_are_read_as_one(sweep_of):
     first = sweep_of([({"lr": 0.1}, DONE, [{"acc": 0.5}])], "first")
     second = sweep_of([({"lr": "auto", "depth": 2}, DONE, [{"acc": 0.6}])], "second")
     loaded = sweep.load([first.path, second.path])
-    assert loaded.trials["sweep"].tolist() == loaded.metrics["sweep"].tolist() == ["first", "second"]
+    assert (
+        loaded.trials["sweep"].tolist() == loaded.metrics["sweep"].tolist() == ["first", "second"]
+    )
     assert loaded.trials["param.lr"].tolist() == [0.1, "auto"]
     assert list(loaded.info) == ["first", "second"]
     assert loaded.best()["sweep"].tolist() == ["second"]
 
 
 def test_best_gives_all_repeats_of_the_best_configurations(sweep_of):
-    runs = [({"x": x}, DONE, [{"acc": value}]) for x, value in ((1, 0.5), (2, 0.6), (1, 0.9), (3, 0.1))]
+    runs = [
+        ({"x": x}, DONE, [{"acc": value}]) for x, value in ((1, 0.5), (2, 0.6), (1, 0.9), (3, 0.1))
+    ]
     loaded = sweep.load(sweep_of(runs).path)
     best = loaded.best(2)
-    assert best[["rank", "trial", "objective"]].to_numpy().tolist() == [[1, 0, 0.5], [1, 2, 0.9], [2, 1, 0.6]]
+    assert best[["rank", "trial", "objective"]].to_numpy().tolist() == [
+        [1, 0, 0.5],
+        [1, 2, 0.9],
+        [2, 1, 0.6],
+    ]
     assert list(best.columns) == ["rank", *loaded.trials.columns]
     assert loaded.ranking().rows[0].scores[0].mean == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("values", [[[16, 8], [32]], [1, "a"], [{"a": 1}, None], [1, 0.5], [True, False], ["x", "y"]])
+@pytest.mark.parametrize(
+    "values", [[[16, 8], [32]], [1, "a"], [{"a": 1}, None], [1, 0.5], [True, False], ["x", "y"]]
+)
 def test_configurations_have_the_parameters_that_trials_and_the_file_have(sweep_of, values):
     folders = [
         sweep_of([({"x": x, "n": n}, DONE, [{"acc": n / 10}]) for n, x in enumerate(some)], name)
@@ -78,10 +88,24 @@ def test_what_is_no_sweep_is_an_input_error(tmp_path):
 
 
 def test_the_package_and_what_the_command_line_shows_import_no_heavy_library():
-    modules = "sweep, sweep.store.log, sweep.store.folder, sweep.analysis.verdict, sweep.render.tables"
+    modules = (
+        "sweep, sweep.store.log, sweep.store.folder, sweep.analysis.verdict, sweep.render.tables"
+    )
     code = f"import sys, {modules}, sweep.render.live; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    heavy = {"pandas", "pyarrow", "numpy", "scipy", "pydantic", "ray", "optuna", "tensorflow", "keras"}
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    heavy = {
+        "pandas",
+        "pyarrow",
+        "numpy",
+        "scipy",
+        "pydantic",
+        "ray",
+        "optuna",
+        "tensorflow",
+        "keras",
+    }
     assert heavy.isdisjoint(loaded.split())
     assert "rich" in loaded.split()
 
@@ -94,7 +118,11 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_curves_have_a_column_per_trial_in_order_and_end_with_their_trials(sweep_of):
     folder = sweep_of(
         [
-            ({"x": 1}, Status.COMPLETED, [{"acc": 0.1, "of/top 5": 1.0}, {"acc": 0.2}, {"acc": math.nan}]),
+            (
+                {"x": 1},
+                Status.COMPLETED,
+                [{"acc": 0.1, "of/top 5": 1.0}, {"acc": 0.2}, {"acc": math.nan}],
+            ),
             ({"x": 2}, Status.FAILED, []),
             ({"x": 3}, Status.PRUNED, [{"acc": 0.3}]),
         ]
@@ -112,8 +140,12 @@ def test_curves_have_a_column_per_trial_in_order_and_end_with_their_trials(sweep
     assert loaded.curves("time_s")[0].tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(InputError) as caught:
         loaded.curves("ac")
-    assert "curves: no trial has reported 'ac'; did you mean 'acc'? there are: " in str(caught.value)
-    of_epochs = pd.DataFrame({"sweep": ["s"], "trial": [0], "epoch": [1], "metric.mean_pool": [0.5]})
+    assert "curves: no trial has reported 'ac'; did you mean 'acc'? there are: " in str(
+        caught.value
+    )
+    of_epochs = pd.DataFrame(
+        {"sweep": ["s"], "trial": [0], "epoch": [1], "metric.mean_pool": [0.5]}
+    )
     with pytest.raises(InputError, match="'loss'; there are: mean_pool"):
         curves_frame(of_epochs, of_epochs, "loss")
 
@@ -128,7 +160,9 @@ def test_curves_of_several_sweeps_are_by_sweep_and_trial(sweep_of, monkeypatch, 
     assert list(curves.columns.names) == ["sweep", "trial"]
 
 
-def test_sweeps_of_one_name_are_told_apart_by_their_places_and_named_twice_are_one(sweep_of, monkeypatch, tmp_path):
+def test_sweeps_of_one_name_are_told_apart_by_their_places_and_named_twice_are_one(
+    sweep_of, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     sweep_of([({"x": x}, DONE, [{"acc": x / 100}, {"acc": x / 50}]) for x in range(9)])
     (tmp_path / "results").rename("earlier")
@@ -136,16 +170,25 @@ def test_sweeps_of_one_name_are_told_apart_by_their_places_and_named_twice_are_o
     both = sweep.load(["first", "earlier/first"])
     assert both.name == "results/first, earlier/first"
     assert list(both.info) == ["results/first", "earlier/first"]
-    assert both.trials.groupby("sweep", sort=False).size().to_dict() == {"results/first": 4, "earlier/first": 9}
+    assert both.trials.groupby("sweep", sort=False).size().to_dict() == {
+        "results/first": 4,
+        "earlier/first": 9,
+    }
     assert both.curves()["earlier/first"][8].tolist() == [0.08, 0.16]
-    assert both.configurations()["sweep"].value_counts().to_dict() == {"earlier/first": 9, "results/first": 4}
+    assert both.configurations()["sweep"].value_counts().to_dict() == {
+        "earlier/first": 9,
+        "results/first": 4,
+    }
 
     def told(*names):
         ran = CliRunner().invoke(main, ["compare", *names, "--json"])
         assert ran.exit_code == 0, ran.output
         return json.loads(ran.stdout)
 
-    alone, twice = told("first"), told("first", "results/first", str(tmp_path / "results" / "first"))
+    alone, twice = (
+        told("first"),
+        told("first", "results/first", str(tmp_path / "results" / "first")),
+    )
     assert alone == twice
     (new, old) = told("first", "earlier/first")["search"]
     assert (new["sweep"], old["sweep"]) == ("results/first", "earlier/first")
@@ -165,12 +208,18 @@ def test_curves_of_a_metric_go_before_a_measure_of_its_name(sweep_of):
     folder = sweep_of([], ended=None, objectives=(("cost", "minimize"),))
     events = [
         TrialStarted(trial=0, trial_id="a", params={}, seed=0, repeat=0, time=1.0),
-        EpochReported(trial=0, epoch=1, metrics={"cost": 0.5}, time=2.0, time_s=1.0, measures={"cost": 30.0}),
+        EpochReported(
+            trial=0, epoch=1, metrics={"cost": 0.5}, time=2.0, time_s=1.0, measures={"cost": 30.0}
+        ),
     ]
     with Log(folder.log) as log:
         log.append(events)
     loaded = sweep.load(folder.path)
-    assert [loaded.curves(*name)[0][1] for name in ((), ("cost",), ("metric.cost",))] == [0.5, 0.5, 0.5]
+    assert [loaded.curves(*name)[0][1] for name in ((), ("cost",), ("metric.cost",))] == [
+        0.5,
+        0.5,
+        0.5,
+    ]
 
 
 def test_sweeps_are_found_by_name_path_and_pattern_each_once(sweep_of, monkeypatch, tmp_path):
@@ -182,7 +231,11 @@ def test_sweeps_are_found_by_name_path_and_pattern_each_once(sweep_of, monkeypat
         return [folder.name for folder in sweep.load(*given, **more).folders]
 
     assert names("lr_*") == names("lr_[12]") == names("results/lr_?") == ["lr_1", "lr_2"]
-    assert names(["other", "lr_*", "results/other", tmp_path / "results" / "lr_1"]) == ["other", "lr_1", "lr_2"]
+    assert names(["other", "lr_*", "results/other", tmp_path / "results" / "lr_1"]) == [
+        "other",
+        "lr_1",
+        "lr_2",
+    ]
     assert names("odd[1]") == ["odd[1]"]
     assert names("lr_1", results=tmp_path / "results") == ["lr_1"]
     monkeypatch.chdir("/")
@@ -195,7 +248,12 @@ def test_sweeps_are_found_by_name_path_and_pattern_each_once(sweep_of, monkeypat
 
 def test_a_study_has_the_states_that_the_trials_have(sweep_of):
     states = (Status.COMPLETED, Status.PRUNED, Status.FAILED, Status.DIVERGED)
-    folder = sweep_of([({"x": 0.1 * n}, state, [{"acc": 0.1 * n}, {"acc": 0.5}]) for n, state in enumerate(states)])
+    folder = sweep_of(
+        [
+            ({"x": 0.1 * n}, state, [{"acc": 0.1 * n}, {"acc": 0.5}])
+            for n, state in enumerate(states)
+        ]
+    )
     study = sweep.load(folder.path).study()
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL"]
     assert study.trials[1].intermediate_values == {1: 0.1, 2: 0.5}
@@ -204,7 +262,9 @@ def test_a_study_has_the_states_that_the_trials_have(sweep_of):
 
 
 def test_what_makes_sense_for_one_sweep_alone_says_so(sweep_of):
-    both = sweep.load([sweep_of([({"x": 1}, DONE, [{"acc": 0.5}])], name).path for name in ("first", "second")])
+    both = sweep.load(
+        [sweep_of([({"x": 1}, DONE, [{"acc": 0.5}])], name).path for name in ("first", "second")]
+    )
     for call in (both.study, both.model):
         message = rf"{call.__name__}\(\): 2 sweeps are loaded \(first, second\), expected one; load one of them"
         with pytest.raises(InputError, match=message):
@@ -225,7 +285,11 @@ HOSTILE = "<script>alert(1)</script>"
 
 def test_a_summary_escapes_what_comes_from_results(sweep_of):
     runs = [
-        ({HOSTILE: "\x1b[31m<b>", "n": None, "b": True, "a.ü": [1, 2]}, DONE, [{"acc": 0.5, HOSTILE: 1.0}]),
+        (
+            {HOSTILE: "\x1b[31m<b>", "n": None, "b": True, "a.ü": [1, 2]},
+            DONE,
+            [{"acc": 0.5, HOSTILE: 1.0}],
+        ),
         ({HOSTILE: "two"}, Status.FAILED, []),
     ]
     loaded = sweep.load(sweep_of(runs, "<img src=x onerror=alert(1)>").path)
@@ -263,7 +327,10 @@ def test_summaries_of_sweeps_of_every_kind(sweep_of):
 def test_a_summary_of_sweeps_without_a_common_order_has_no_table(sweep_of):
     folders = [
         sweep_of([({"x": 1}, DONE, [{"acc": 0.5}])], name, objectives=objectives)
-        for name, objectives in (("first", (("acc", "maximize"),)), ("second", (("acc", "minimize"),)))
+        for name, objectives in (
+            ("first", (("acc", "maximize"),)),
+            ("second", (("acc", "minimize"),)),
+        )
     ]
     loaded = sweep.load([folder.path for folder in folders])
     assert "<table" not in loaded._repr_html_()

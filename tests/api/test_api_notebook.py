@@ -44,13 +44,17 @@ def test_the_view_is_drawn_in_one_place_and_escapes(capsys: pytest.CaptureFixtur
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_debugger_has_the_terminal_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_debugger_has_the_terminal_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     eager = replace(SPEC, training={**SPEC.training, "run_eagerly": True})
     draws = []
     for spec, inline in ((SPEC, True), (eager, False), (eager, True)):
-        view = make_viewer_here(spec, (), Options(inline=inline))(ResultsFolder(tmp_path), sys.stdout)
+        view = make_viewer_here(spec, (), Options(inline=inline))(
+            ResultsFolder(tmp_path), sys.stdout
+        )
         assert isinstance(view, LiveView)
         draws.append(not view.plain)
     assert draws == [True, True, False]
@@ -106,26 +110,44 @@ def _outputs(cell: Any, kind: str) -> list[Any]:
 @pytest.mark.keras
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the client's own
-def test_a_notebook_runs_its_own_class_inline_and_on_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_its_own_class_inline_and_on_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import nbclient
     import nbformat
 
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), _path()))))
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # a kernel that sees it does not look at its file descriptors
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), _path())))
+    )
+    monkeypatch.delenv(
+        "PYTEST_CURRENT_TEST"
+    )  # a kernel that sees it does not look at its file descriptors
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    nbclient.NotebookClient(notebook, timeout=1500, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=1500, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     _, inline, output, shown, on_ray, numbers, model, function = notebook.cells
     for cell in (inline, on_ray):
         (view,) = _outputs(cell, "display_data")  # one, drawn anew in place
         text = re.sub(r"<[^>]*>", "", view.data["text/html"])
         assert "2 completed" in text
         assert not _outputs(cell, "error")
-    assert sorted("".join(one.text for one in _outputs(output, "stream")).split()) == ["err", "out", "raw"]
-    assert "<b>Wine</b>: finished; 2 completed" in _outputs(shown, "execute_result")[0].data["text/html"]
+    assert sorted("".join(one.text for one in _outputs(output, "stream")).split()) == [
+        "err",
+        "out",
+        "raw",
+    ]
+    assert (
+        "<b>Wine</b>: finished; 2 completed"
+        in _outputs(shown, "execute_result")[0].data["text/html"]
+    )
     assert _outputs(numbers, "execute_result")[0].data["text/plain"].startswith("(True, ")
     assert _outputs(numbers, "execute_result")[0].data["text/plain"].endswith("(2, 2))")
     assert _outputs(model, "execute_result")[0].data["text/plain"] == "True"
-    assert "<b>train</b>: finished; 2 completed" in _outputs(function, "execute_result")[0].data["text/html"]
+    assert (
+        "<b>train</b>: finished; 2 completed"
+        in _outputs(function, "execute_result")[0].data["text/html"]
+    )
 
 
 def _path() -> str:

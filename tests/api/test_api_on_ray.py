@@ -34,10 +34,18 @@ def make(folder: Path, offsets: Any) -> Any:
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray's own
-def test_functions_by_value_on_a_ray_that_is_there(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_functions_by_value_on_a_ray_that_is_there(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     import ray
 
-    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
     try:
         ended = project / "ended"
         ended.mkdir()
@@ -46,15 +54,24 @@ def test_functions_by_value_on_a_ray_that_is_there(project: Path, capfd: pytest.
         assert len(done.trials) == 4
         assert set(done.trials["status"]) <= {"completed", "pruned"}
         assert done.best()["objective"].item() == 0.25
-        assert sorted(path.name for path in ended.iterdir()) == [f"ended-{trial}" for trial in range(4)]
+        assert sorted(path.name for path in ended.iterdir()) == [
+            f"ended-{trial}" for trial in range(4)
+        ]
         assert done.info["source"]["unknown"] == ["train.offsets is a ndarray"]
         lock = threading.Lock()
-        with pytest.raises(sweep.InputError, match="train cannot be sent to Ray's workers: TypeError: cannot pickle"):
+        with pytest.raises(
+            sweep.InputError,
+            match="train cannot be sent to Ray's workers: TypeError: cannot pickle",
+        ):
             sweep.run(SPACE, trainable=make(ended, lock), name="locked", quiet=True)
-        with pytest.raises(sweep.InputError, match="simulate_gpus: a Ray that runs already cannot be given GPUs"):
+        with pytest.raises(
+            sweep.InputError, match="simulate_gpus: a Ray that runs already cannot be given GPUs"
+        ):
             sweep.run(SPACE, trainable=make(ended, large), name="gpus", simulate_gpus=2, quiet=True)
         with pytest.raises(sweep.InputError, match="this process is connected to another Ray"):
-            sweep.run(SPACE, trainable=make(ended, large), name="other", address="127.0.0.1:1", quiet=True)
+            sweep.run(
+                SPACE, trainable=make(ended, large), name="other", address="127.0.0.1:1", quiet=True
+            )
         assert [path.name for path in (project / "results").iterdir()] == ["it"]
         assert ray.is_initialized()
     finally:

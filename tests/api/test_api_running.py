@@ -74,7 +74,10 @@ def test_a_trial_diverges_in_its_first_epoch_whichever_objective_is_not_finite(
     }
     done = run(space, with_some_not_finite)
     assert done.trials["status"].tolist() == ["completed", "completed", "diverged", "diverged"]
-    assert done.trials["status_reason"].tolist()[2:] == ["size is nan in epoch 1", "size is -inf in epoch 1"]
+    assert done.trials["status_reason"].tolist()[2:] == [
+        "size is nan in epoch 1",
+        "size is -inf in epoch 1",
+    ]
     assert done.trials["epochs"].tolist() == [3, 3, 1, 1]
 
 
@@ -133,15 +136,31 @@ def test_what_only_a_cluster_can_import_is_no_mistake_where_that_runs_it(
 
 
 def test_a_mapping_without_a_name_takes_the_trainable_s_and_counts_on(project: Path) -> None:
-    names = [run().name, run().name, run({**SPACE, "trainable": train}, None).name, run(name="mine").name]
+    names = [
+        run().name,
+        run().name,
+        run({**SPACE, "trainable": train}, None).name,
+        run(name="mine").name,
+    ]
     assert names == ["train", "train-2", "train-3", "mine"]
     with pytest.raises(sweep.InputError, match="holds a sweep already"):
         run(name="mine")
 
 
-def test_options_are_those_of_the_command_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = run(set={"epochs": 1, "metric.goal": "maximize"}, run_cap=2, results=project / "elsewhere", memo=False)
-    assert (len(done.trials), done.metrics["epoch"].max(), done.best()["param.x"].item()) == (2, 1, 3)
+def test_options_are_those_of_the_command_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = run(
+        set={"epochs": 1, "metric.goal": "maximize"},
+        run_cap=2,
+        results=project / "elsewhere",
+        memo=False,
+    )
+    assert (len(done.trials), done.metrics["epoch"].max(), done.best()["param.x"].item()) == (
+        2,
+        1,
+        3,
+    )
     assert (project / "elsewhere" / "train").is_dir()
     assert not (project / "results").exists()
     monkeypatch.setenv("SWEEP_SET", "epochs=3")
@@ -149,12 +168,19 @@ def test_options_are_those_of_the_command_line(project: Path, monkeypatch: pytes
 
 
 def test_an_option_that_there_is_not_is_refused_as_python_does() -> None:
-    with pytest.raises(TypeError, match=r"run\(\) got an unexpected keyword argument 'inlin'; did you mean 'inline'\?"):
+    with pytest.raises(
+        TypeError,
+        match=r"run\(\) got an unexpected keyword argument 'inlin'; did you mean 'inline'\?",
+    ):
         sweep.run({}, inlin=True)
 
 
 def test_values_of_numpy_and_python_are_values_of_a_file(project: Path) -> None:
-    values = {"x": {"values": np.array([1.0, 2.0])}, "y": {"value": Path("a/b")}, "z": {"values": range(2)}}
+    values = {
+        "x": {"values": np.array([1.0, 2.0])},
+        "y": {"value": Path("a/b")},
+        "z": {"values": range(2)},
+    }
 
     def many(hp: Hyperparameters) -> float:
         return hp.number("x") + len(hp.text("y")) + hp.integer("z")
@@ -171,17 +197,41 @@ class Half:
 @pytest.mark.parametrize(
     ("changes", "options", "messages"),
     [
-        ({"method": "gird", "epochs": 0}, {}, ["sweep.run: method: text 'gird'", "sweep.run: epochs: number 0"]),
-        ({}, {"max_concurrent": 0, "run_cap": -1}, ["max_concurrent: 0, expected a whole", "run_cap: number -1"]),
-        ({"parameters": {"x": {"values": [1, object()]}}}, {}, ["sweep.run: parameters.x.values[1]: a object"]),
-        ({"parameters": {"q" * 3: {"value": 1}}}, {}, [f"parameters.{'q' * 3}: nothing in ", "reads it"]),
+        (
+            {"method": "gird", "epochs": 0},
+            {},
+            ["sweep.run: method: text 'gird'", "sweep.run: epochs: number 0"],
+        ),
+        (
+            {},
+            {"max_concurrent": 0, "run_cap": -1},
+            ["max_concurrent: 0, expected a whole", "run_cap: number -1"],
+        ),
+        (
+            {"parameters": {"x": {"values": [1, object()]}}},
+            {},
+            ["sweep.run: parameters.x.values[1]: a object"],
+        ),
+        (
+            {"parameters": {"q" * 3: {"value": 1}}},
+            {},
+            [f"parameters.{'q' * 3}: nothing in ", "reads it"],
+        ),
         ({}, {"set": "epochs=1"}, ["set: 'epochs=1' is a text"]),
         ({}, {"set": {"epochs": object()}}, ["set: Object of type object is not JSON"]),
         ({}, {"set": ["epoch=1"]}, ["--set epoch=1: epoch: unknown key; did you mean 'epochs'?"]),
         ({}, {"trainable": 5}, ["trainable: int is 5, expected a class or a function"]),
-        ({}, {"trainable": Half}, ["trainable: Half lacks the methods train, save, restore, facts"]),
+        (
+            {},
+            {"trainable": Half},
+            ["trainable: Half lacks the methods train, save, restore, facts"],
+        ),
         ({}, {"trainable": "nowhere:No"}, ["sweep.run: trainable: no module 'nowhere'"]),
-        ({}, {"trainable": "__main__:No"}, ["No was defined in a notebook or script, and is not defined in this one"]),
+        (
+            {},
+            {"trainable": "__main__:No"},
+            ["No was defined in a notebook or script, and is not defined in this one"],
+        ),
         ({}, {"trainable": None}, ["sweep.run: trainable: missing"]),
         ({}, {"what": 5}, ["sweep.run: got 5; expected a sweep file or a mapping"]),
         ({}, {"what": "nowhere.yaml"}, ["nowhere.yaml: no such file"]),
@@ -222,7 +272,9 @@ def test_what_no_module_has_is_known_by_its_text(project: Path) -> None:
     assert same.info["spec"]["trainable"] == "__main__:local"
     assert same.trials["memo"].notna().all()
     assert other.trials["memo"].isna().all()
-    with pytest.raises(sweep.InputError, match=r"parameters\.y: nothing in __main__:local reads it"):
+    with pytest.raises(
+        sweep.InputError, match=r"parameters\.y: nothing in __main__:local reads it"
+    ):
         run({**SPACE, "parameters": {"x": {"value": 1}, "y": {"value": 1}}}, make(2))
 
 
@@ -246,20 +298,25 @@ def interrupting(times: int, left: threading.Event) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("times", "message", "state"), [(1, "the sweep was interrupted", "interrupted"), (2, "stopped at once", "running")]
+    ("times", "message", "state"),
+    [(1, "the sweep was interrupted", "interrupted"), (2, "stopped at once", "running")],
 )
 def test_an_interrupted_sweep_says_how_to_go_on_and_goes_on(
     project: Path, times: int, message: str, state: str
 ) -> None:
     before, left = signal.getsignal(signal.SIGINT), threading.Event()
     with pytest.raises(
-        KeyboardInterrupt, match=rf"{message}; see sweep\.load\('it'\), go on with sweep\.resume\('it'\)"
+        KeyboardInterrupt,
+        match=rf"{message}; see sweep\.load\('it'\), go on with sweep\.resume\('it'\)",
     ):
         run({**SPACE, "epochs": 3}, trainable=interrupting(times, left), name="it")
     left.set()
     assert signal.getsignal(signal.SIGINT) is before
     assert state in sweep.load("it").trials["status"].tolist()
-    with pytest.raises(sweep.InputError, match="train was defined in a notebook or script, and is not defined in this"):
+    with pytest.raises(
+        sweep.InputError,
+        match="train was defined in a notebook or script, and is not defined in this",
+    ):
         sweep.resume("it", inline=True)
     done = sweep.resume("it", trainable=interrupting(times, left), inline=True, quiet=True)
     assert done.trials["status"].tolist() == ["completed"] * 3
@@ -281,9 +338,14 @@ def test_finalists_are_confirmed(project: Path, capfd: pytest.CaptureFixture[str
 
     first = run(trainable=noisy, name="it")
     assert set(first.trials["role"]) == {"search"}
-    found = sweep.confirm("it", seeds=3, finalists=2, budget="none", trainable=noisy, inline=True, quiet=True)
+    found = sweep.confirm(
+        "it", seeds=3, finalists=2, budget="none", trainable=noisy, inline=True, quiet=True
+    )
     fresh = found.trials[found.trials["role"] == "confirm"]
-    assert sorted(fresh.groupby("param.x").size().items()) == [(1, 3), (2, 3)]  # all: equal differences need seven
+    assert sorted(fresh.groupby("param.x").size().items()) == [
+        (1, 3),
+        (2, 3),
+    ]  # all: equal differences need seven
     assert fresh["status"].eq("completed").all()
     again = sweep.confirm("it", trainable=noisy, inline=True, quiet=True)  # of what is said before
     assert len(again.trials) == len(found.trials)
@@ -328,10 +390,14 @@ def test_a_sweep_runs_in_another_thread_and_no_second_one_beside_it(project: Pat
 
 
 def test_the_package_says_what_it_has() -> None:
-    assert {"run", "resume", "confirm", "load", "InputError", "SweepError", "LoadedSweep"} <= set(dir(sweep))
+    assert {"run", "resume", "confirm", "load", "InputError", "SweepError", "LoadedSweep"} <= set(
+        dir(sweep)
+    )
 
 
-def test_the_command_line_cannot_go_on_with_a_class_of_a_notebook_and_says_what_can(project: Path) -> None:
+def test_the_command_line_cannot_go_on_with_a_class_of_a_notebook_and_says_what_can(
+    project: Path,
+) -> None:
     def local(hp: Hyperparameters) -> float:
         return hp.number("x")
 
@@ -354,7 +420,10 @@ def test_a_function_in_a_file_is_planned_and_run_by_the_command_line(project: Pa
     assert (timed.exit_code, "s an epoch" in timed.output) == (0, True), timed.output
     assert CliRunner().invoke(main, ["run", "fn.yaml", "--inline"]).exit_code == 0
     wrong = CliRunner().invoke(main, ["plan", "fn.yaml", "--set", "parameters.lr.value=1"])
-    assert (wrong.exit_code, "parameters.lr: nothing in my_train:train reads it" in wrong.output) == (2, True)
+    assert (
+        wrong.exit_code,
+        "parameters.lr: nothing in my_train:train reads it" in wrong.output,
+    ) == (2, True)
 
 
 def test_what_was_run_knows_its_trainable_wherever_that_was_defined(project: Path) -> None:
@@ -370,7 +439,9 @@ def test_what_was_run_knows_its_trainable_wherever_that_was_defined(project: Pat
                 while self.done < self.given.epochs:
                     self.done += 1
                     loss = float(self.given.params["x"]) * factor / self.done
-                    epoch = EpochReported(trial=0, epoch=self.done, metrics={"loss": loss}, time=0.0, time_s=0.1)
+                    epoch = EpochReported(
+                        trial=0, epoch=self.done, metrics={"loss": loss}, time=0.0, time_s=0.1
+                    )
                     if not report(epoch):
                         return
 
@@ -405,5 +476,11 @@ def test_the_options_of_retrain_are_checked(project: Path) -> None:
     run()
     with pytest.raises(sweep.InputError, match=r"seeds: 0, expected a whole number from 1"):
         sweep.retrain("train", seeds=0, inline=True)
-    again = sweep.retrain("train", trial=0, into="longer", set={"epochs": 3}, inline=True, quiet=True)
-    assert (again.name, again.metrics["epoch"].max(), again.trials["param.x"].tolist()) == ("longer", 3, [3])
+    again = sweep.retrain(
+        "train", trial=0, into="longer", set={"epochs": 3}, inline=True, quiet=True
+    )
+    assert (again.name, again.metrics["epoch"].max(), again.trials["param.x"].tolist()) == (
+        "longer",
+        3,
+        [3],
+    )

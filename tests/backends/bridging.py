@@ -26,7 +26,9 @@ class Bridging:
             if fate == 1:
                 score = math.nan
             metrics = {"score": score}
-            if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=1.0, time_s=0.1)):
+            if not report(
+                EpochReported(trial=0, epoch=self.done, metrics=metrics, time=1.0, time_s=0.1)
+            ):
                 return
 
     def save(self, folder: Path) -> None:

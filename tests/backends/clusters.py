@@ -29,7 +29,9 @@ def run(folder: Path, files: Mapping[str, str], script: str, timeout: float) -> 
     for name, text in files.items():
         (folder / name).write_text(text)
     command, environment = [sys.executable, "-W", "ignore", "-c", script], {**os.environ, **QUICK}
-    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout)
+    ran = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout
+    )
     output = ran.stdout + ran.stderr
     assert ran.returncode == 0, output[-4000:]
     return output

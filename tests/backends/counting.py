@@ -17,7 +17,16 @@ from typing import TextIO
 
 import numpy as np
 
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, OutOfMemory, Report, Stopped
+from sweep.contract import (
+    Assignment,
+    Diverged,
+    EpochReported,
+    Facts,
+    OtherData,
+    OutOfMemory,
+    Report,
+    Stopped,
+)
 
 
 class Counting:
@@ -30,7 +39,11 @@ class Counting:
     def begin(self, assignment: Assignment) -> None:
         Counting.begun.append(assignment)
         self.given, self.done, self.sum = assignment, 0, 0.0
-        words = [event.split() for event in str(assignment.params.get("events", "")).split(",") if event.strip()]
+        words = [
+            event.split()
+            for event in str(assignment.params.get("events", "")).split(",")
+            if event.strip()
+        ]
         self.events = {int(word[0]): word[1] for word in words}
 
     def train(self, report: Report) -> None:
@@ -85,7 +98,11 @@ class Counting:
                 case "dies":
                     os._exit(9)
             self.done, self.sum = number, self.sum + number
-            if not report(EpochReported(trial=0, epoch=number, metrics=metrics, time=float(number), time_s=0.5)):
+            if not report(
+                EpochReported(
+                    trial=0, epoch=number, metrics=metrics, time=float(number), time_s=0.5
+                )
+            ):
                 return
 
     def save(self, folder: Path) -> Callable[[], None] | None:

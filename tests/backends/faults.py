@@ -41,7 +41,9 @@ class Faulty:
             if self.fault == "reports a word" and number == 2:
                 report("two")
             time.sleep(0.01)
-            if not report(EpochReported(trial=0, epoch=number, metrics=metrics, time=time.time(), time_s=0.01)):
+            if not report(
+                EpochReported(trial=0, epoch=number, metrics=metrics, time=time.time(), time_s=0.01)
+            ):
                 return
 
     def misbehave(self, number, metrics):

@@ -23,7 +23,12 @@ class Packed:
             time.sleep(0.05)
             self.done += 1
             mps = float(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 0))
-            measures = {"gpus": share, "gpu_memory_bytes": WHOLE, "gpu_memory_peak_bytes": gb * 1e9, "mps": mps}
+            measures = {
+                "gpus": share,
+                "gpu_memory_bytes": WHOLE,
+                "gpu_memory_peak_bytes": gb * 1e9,
+                "mps": mps,
+            }
             # As it says, not as it is: the machine that tests run on is busy.
             told = EpochReported(
                 trial=0,

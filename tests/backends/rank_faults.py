@@ -80,7 +80,11 @@ class Toy:
                 misbehave(self.fault, self.rank)
             loss = self.sum + (self.rank if self.fault == "1 differs" else 0)
             metrics = {"loss": loss, "val_loss": self.sum}
-            if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=0.02)):
+            if not report(
+                EpochReported(
+                    trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=0.02
+                )
+            ):
                 return
 
     def save(self, folder):
@@ -91,4 +95,9 @@ class Toy:
         return self.done
 
     def facts(self):
-        return Facts(node="here", devices=f"cpu:{self.rank}", accumulate=self.given.accumulate, data=self.data)
+        return Facts(
+            node="here",
+            devices=f"cpu:{self.rank}",
+            accumulate=self.given.accumulate,
+            data=self.data,
+        )

@@ -28,7 +28,9 @@ class Net(KerasTrainable):
         return (x[:600], y[:600]), (x[600:], y[600:])
 
     def model(self, hp):
-        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)]
+        )
 
     def on_epoch_end(self, epoch, logs, model, hp):
         if epoch == 2:

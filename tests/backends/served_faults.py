@@ -34,6 +34,8 @@ class Faulty(ClickThrough):
 
         def strike():
             time.sleep(0.3)
-            os.kill(int(joined[str(rank)]), {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}[how])
+            os.kill(
+                int(joined[str(rank)]), {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}[how]
+            )
 
         threading.Thread(target=strike, daemon=True).start()

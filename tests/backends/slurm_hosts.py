@@ -39,7 +39,17 @@ SlurmdTimeout=20
 NodeName=h[1-2] NodeAddr=10.77.0.[1-2] CPUs=2 RealMemory=4000
 PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-NEW = ["unshare", "--net", "--uts", "--pid", "--mount", "--ipc", "--fork", "--mount-proc", "--kill-child"]
+NEW = [
+    "unshare",
+    "--net",
+    "--uts",
+    "--pid",
+    "--mount",
+    "--ipc",
+    "--fork",
+    "--mount-proc",
+    "--kill-child",
+]
 INSIDE = """\
 hostname h{number}
 mount --bind {folder}/hosts /etc/hosts
@@ -68,9 +78,21 @@ class Hosts:
             "SLURM_CONF": f"{self.folder}/slurm.conf",
             "PATH": f"{os.environ['PATH']}:/usr/sbin",
         }
-        inside = ["nsenter", "-t", str(_child(self.each[number])), "-n", "-u", "-p", "-m", "-i", *command.split()]
+        inside = [
+            "nsenter",
+            "-t",
+            str(_child(self.each[number])),
+            "-n",
+            "-u",
+            "-p",
+            "-m",
+            "-i",
+            *command.split(),
+        ]
         with (self.folder / "said.txt").open("a") as said:
-            done = subprocess.run(inside, env=environment, stdout=subprocess.PIPE, stderr=said, text=True, timeout=60)
+            done = subprocess.run(
+                inside, env=environment, stdout=subprocess.PIPE, stderr=said, text=True, timeout=60
+            )
         return done.stdout.strip()
 
     def start(self, number: int) -> None:
@@ -84,7 +106,11 @@ class Hosts:
             assert self.each[number].poll() is None
             time.sleep(0.05)
         self.links += 1
-        here, there, outer = f"v{self.links}.{os.getpid()}", f"w{self.links}.{os.getpid()}", self.bridge.pid
+        here, there, outer = (
+            f"v{self.links}.{os.getpid()}",
+            f"w{self.links}.{os.getpid()}",
+            self.bridge.pid,
+        )
         for command in (
             f"ip link add {here} type veth peer name {there}",
             f"ip link set {there} netns {_child(self.each[number])}",
@@ -126,13 +152,23 @@ def running(folder: Path) -> Iterator[Hosts]:
     with (folder / "said.txt").open("a") as said:
         path = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"}
         subprocess.run(
-            [*command.split(), f"--log-file={munge}/log", "--force"], env=path, check=True, stdout=said, stderr=said
+            [*command.split(), f"--log-file={munge}/log", "--force"],
+            env=path,
+            check=True,
+            stdout=said,
+            stderr=said,
         )
     hosts = Hosts(folder, subprocess.Popen(["unshare", "--net", "sleep", "infinity"]))
     try:
         time.sleep(0.5)
-        for command in ("ip link add br0 type bridge", "ip addr add 10.77.0.254/24 dev br0", "ip link set br0 up"):
-            subprocess.run(["nsenter", "-t", str(hosts.bridge.pid), "-n", *command.split()], check=True)
+        for command in (
+            "ip link add br0 type bridge",
+            "ip addr add 10.77.0.254/24 dev br0",
+            "ip link set br0 up",
+        ):
+            subprocess.run(
+                ["nsenter", "-t", str(hosts.bridge.pid), "-n", *command.split()], check=True
+            )
         for number in range(1, COUNT + 1):
             hosts.start(number)
         for _ in range(300):

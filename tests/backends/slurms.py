@@ -12,7 +12,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun")
+PROGRAMS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "squeue",
+    "srun",
+)
 CONF = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -70,8 +80,17 @@ def running(folder: Path) -> Iterator[Mapping[str, str]]:
             f"slurmctld -c -f {conf}",
             f"slurmd -N n1 -f {conf}",
         ):
-            with (folder / "said.txt").open("a") as said:  # they leave children, which would hold a pipe
-                subprocess.run(command.split(), env=environment, check=True, stdout=said, stderr=said, timeout=60)
+            with (folder / "said.txt").open(
+                "a"
+            ) as said:  # they leave children, which would hold a pipe
+                subprocess.run(
+                    command.split(),
+                    env=environment,
+                    check=True,
+                    stdout=said,
+                    stderr=said,
+                    timeout=60,
+                )
         for _ in range(300):
             if call(environment, "sinfo -h -t idle -o %D") == "1":
                 break
@@ -85,7 +104,9 @@ def running(folder: Path) -> Iterator[Mapping[str, str]]:
 
 def call(environment: Mapping[str, str], command: str) -> str:
     """What one of Slurm's commands says."""
-    done = subprocess.run(command.split(), env=dict(environment), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command.split(), env=dict(environment), capture_output=True, text=True, timeout=60
+    )
     return done.stdout.strip()
 
 

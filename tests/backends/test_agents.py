@@ -16,7 +16,9 @@ from ray._private.node import Node
 
 from sweep.backends.ray_tune import agents
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="raylets start in this way on Linux alone")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="raylets start in this way on Linux alone"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -27,16 +29,22 @@ def reservations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket
     agents.release_ports()
 
 
-def test_a_raylet_finds_the_ports_of_its_agents_where_they_would_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raylet_finds_the_ports_of_its_agents_where_they_would_write_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     written: dict[str, int] = {}
     asked: dict[str, Any] = {}
     lowered: list[int] = []
 
     def start_raylet(node: Any, *arguments: Any, **options: Any) -> None:
-        asked.update(vars(node._ray_params), arguments=arguments, options=options, written=dict(written))
+        asked.update(
+            vars(node._ray_params), arguments=arguments, options=options, written=dict(written)
+        )
 
     monkeypatch.setattr(Node, "start_raylet", start_raylet)
-    monkeypatch.setattr(_raylet, "persist_port", lambda folder, node, name, port: written.update({name: port}))
+    monkeypatch.setattr(
+        _raylet, "persist_port", lambda folder, node, name, port: written.update({name: port})
+    )
     monkeypatch.setattr(agents, "lower_priority", lowered.append)
     raylet = SimpleNamespace(process=SimpleNamespace(pid=7))
     node: Any = SimpleNamespace(
@@ -50,7 +58,12 @@ def test_a_raylet_finds_the_ports_of_its_agents_where_they_would_write_them(monk
     assert Node.start_raylet is start_raylet
     assert asked["arguments"] == ("plasma",)
     assert asked["options"] == {"fallback": True}
-    names = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+    names = (
+        "metrics_agent_port",
+        "metrics_export_port",
+        "dashboard_agent_listen_port",
+        "runtime_env_agent_port",
+    )
     ports = [asked[name] for name in names]
     assert len(set(ports)) == 4
     assert set(ports) <= set(agents.PORTS)
@@ -75,11 +88,18 @@ def test_a_port_that_is_reserved_or_used_is_not_given_again(
     assert agents.reserve_port() == port
 
 
-def test_the_agents_alone_get_a_lower_priority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agents_alone_get_a_lower_priority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lowered: dict[int, int] = {}
-    monkeypatch.setattr(agents.os, "setpriority", lambda kind, process, value: lowered.update({process: value}))
+    monkeypatch.setattr(
+        agents.os, "setpriority", lambda kind, process, value: lowered.update({process: value})
+    )
     agent = b"python\0-u\0/ray/dashboard/agent.py\0--node-ip-address=127.0.0.1"
-    lines = {3: b"raylet\0--dashboard_agent_command=python -u /ray/dashboard/agent.py --x", 4: agent}
+    lines = {
+        3: b"raylet\0--dashboard_agent_command=python -u /ray/dashboard/agent.py --x",
+        4: agent,
+    }
     lines |= {5: b"ray::RuntimeEnvAgent", 6: b"python\0fork_client.py"}
     children = tmp_path / "2" / "task" / "2" / "children"
     children.parent.mkdir(parents=True)

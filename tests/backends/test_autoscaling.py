@@ -93,9 +93,16 @@ def test_workers_come_from_none_and_go_when_they_are_idle(tmp_path: Path) -> Non
     for name, text in {"slow.py": SLOW, "grown.yaml": FILE, "script.py": SCRIPT}.items():
         (tmp_path / name).write_text(text)
     shutil.copy(Path(__file__).parents[1] / "kills" / "walk.py", tmp_path / "walk.py")
-    provider = Path(str(importlib.util.find_spec("ray").origin)).parent / "autoscaler" / "_private" / "fake_multi_node"
+    provider = (
+        Path(str(importlib.util.find_spec("ray").origin)).parent
+        / "autoscaler"
+        / "_private"
+        / "fake_multi_node"
+    )
     shutil.copytree(provider, tmp_path / "provider")
-    (tmp_path / "provider" / "example.yaml").write_text("{}")  # its defaults, which Ray's wheel lacks
+    (tmp_path / "provider" / "example.yaml").write_text(
+        "{}"
+    )  # its defaults, which Ray's wheel lacks
     begin = f'ip link set lo up && mount --bind provider {provider} && exec "$@"'
     command = [*ALONE, "sh", "-c", begin, "sh", sys.executable, "-W", "ignore", "script.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=700)

@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from sweep import backends
-from sweep.backends import Continues, Crowded, Ends, Job, Moves, Order, Outgrown, Progress, SameData, is_released
+from sweep.backends import (
+    Continues,
+    Crowded,
+    Ends,
+    Job,
+    Moves,
+    Order,
+    Outgrown,
+    Progress,
+    SameData,
+    is_released,
+)
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices
 from sweep.events import EpochReported, Status, TrialEnded
@@ -22,12 +33,18 @@ from sweep.space.objectives import Objective
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr("sweep.backends.gpu_shares.MOVE_S", 0.1)
     shutil.copy(Path(__file__).with_name("packed.py"), tmp_path)
-    return Job("s", "packed:Packed", (tmp_path,), tmp_path, Objective("loss", "minimize"), session="abc")
+    return Job(
+        "s", "packed:Packed", (tmp_path,), tmp_path, Objective("loss", "minimize"), session="abc"
+    )
 
 
 def order(share: float, gb: float = 1.0, *, shares: bool = True) -> Order:
     given = Assignment(
-        trial=3, params={"gb": gb, "a": 1, "batch_size": 2}, seed=0, epochs=6, devices=Devices(gpus=share)
+        trial=3,
+        params={"gb": gb, "a": 1, "batch_size": 2},
+        seed=0,
+        epochs=6,
+        devices=Devices(gpus=share),
     )
     return Order(given, decision_epochs=(2, 4), shares=shares)
 
@@ -45,7 +62,9 @@ def test_it_goes_on_where_it_was(job: Job) -> None:
     moved = worker.step()
     assert (type(moved), [epoch.epoch for epoch in moved.epochs]) == (Moves, [3])
     _, after = step(job, order(0.5))
-    assert [epoch.epoch for epoch in after.epochs] == [3], "what the checkpoint tells is told once more, for the driver"
+    assert [epoch.epoch for epoch in after.epochs] == [3], (
+        "what the checkpoint tells is told once more, for the driver"
+    )
     assert not isinstance(after, Moves)
 
 
@@ -87,7 +106,9 @@ def test_out_of_memory_beside_others_is_no_end(job: Job) -> None:
 def test_what_a_worker_says_is_the_same_when_it_arrives() -> None:
     """Ray pickles it, and backends replace fields of it."""
     end = TrialEnded(trial=3, status=Status.INTERRUPTED, reason="full", time=1.0)
-    epoch = EpochReported(trial=3, epoch=1, metrics={"loss": 1.0}, time=1.0, time_s=0.1, measures={"together": 4.0})
+    epoch = EpochReported(
+        trial=3, epoch=1, metrics={"loss": 1.0}, time=1.0, time_s=0.1, measures={"together": 4.0}
+    )
     said: list[Progress] = [
         Continues(epochs=(epoch,), worker="w"),
         SameData(epochs=(epoch,)),
@@ -99,6 +120,8 @@ def test_what_a_worker_says_is_the_same_when_it_arrives() -> None:
     for one in said:
         arrived = pickle.loads(pickle.dumps(one))
         assert arrived == one
-        assert replace(arrived, worker="x", notices=("b",)) == replace(one, worker="x", notices=("b",))
+        assert replace(arrived, worker="x", notices=("b",)) == replace(
+            one, worker="x", notices=("b",)
+        )
     assert [one.together for one in said] == [4.0, 4.0, 4.0, 1.0, 1.0, 4.0]
     assert [is_released(one) for one in said] == [False, False, True, True, True, True]

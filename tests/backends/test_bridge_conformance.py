@@ -41,7 +41,11 @@ RULES = {
     "hyperband": "{type: hyperband, min_iter: 1, eta: 2}",
     "median": "{type: median, min_iter: 1, min_trials: 1}",
 }
-FATES = {1: Status.DIVERGED, 2: Status.OOM, 3: Status.FAILED}  # of each five trials; the others go on
+FATES = {
+    1: Status.DIVERGED,
+    2: Status.OOM,
+    3: Status.FAILED,
+}  # of each five trials; the others go on
 TOLD = {
     Status.COMPLETED: TrialState.COMPLETE,
     Status.PRUNED: TrialState.PRUNED,
@@ -51,10 +55,14 @@ TOLD = {
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("method", [method.name for method in STANDALONE])
-def test_every_state_reaches_everybody_as_what_it_is(tmp_path: Path, method: str, rule: str) -> None:
+def test_every_state_reaches_everybody_as_what_it_is(
+    tmp_path: Path, method: str, rule: str
+) -> None:
     count = ", count: 5" if find_method(method).enumerates else ""
     spec = parse_spec(FILE.format(method=method, count=count, rule=RULES[rule]), "f.yaml")
-    job = Job("bridge", spec.trainable, (Path(__file__).parent,), tmp_path, Objective("score", "minimize"))
+    job = Job(
+        "bridge", spec.trainable, (Path(__file__).parent,), tmp_path, Objective("score", "minimize")
+    )
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
     with Log(tmp_path / "log.jsonl") as log:
@@ -67,7 +75,9 @@ def test_every_state_reaches_everybody_as_what_it_is(tmp_path: Path, method: str
     assert len(ends) == 10
     for trial, status in ends.items():
         expected = FATES.get(trial % 5)
-        assert status is expected if expected else status in (Status.COMPLETED, Status.PRUNED), trial
+        assert status is expected if expected else status in (Status.COMPLETED, Status.PRUNED), (
+            trial
+        )
     assert (Status.PRUNED in ends.values()) == (rule != "none")
     table = TableBuilder("bridge", (("score", "minimize"),))
     for event in events:

@@ -74,7 +74,10 @@ def test_the_next_checkpoint_waits_for_the_one_before(tmp_path: Path, held: Held
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(OSError(28, "No space left on device"), DiskFault), (ValueError("not serializable"), ValueError)],
+    [
+        (OSError(28, "No space left on device"), DiskFault),
+        (ValueError("not serializable"), ValueError),
+    ],
 )
 @pytest.mark.parametrize("beside", [True, False])
 def test_what_fails_while_it_is_written_is_told_and_leaves_nothing(
@@ -96,7 +99,12 @@ def test_what_fails_while_it_is_written_is_told_and_leaves_nothing(
 def test_when_a_checkpoint_is_due(tmp_path: Path) -> None:
     assert saver(tmp_path).is_due([3.0])  # every epoch
     rare = saver(tmp_path, every_s=math.inf)
-    assert [rare.is_due(losses) for losses in ([3.0], [4.0], [2.0, 3.0], [1.0, 0.5])] == [True, False, False, True]
+    assert [rare.is_due(losses) for losses in ([3.0], [4.0], [2.0, 3.0], [1.0, 0.5])] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     assert not saver(tmp_path, every_s=60.0, pause_s=60.0).is_due([1.0])
 
 

@@ -28,7 +28,9 @@ PAYLOAD = 50_000
 def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
     """What a trial leaves on disk with a checkpoint of each epoch, and its events."""
     epochs = [
-        EpochReported(trial=trial, epoch=epoch, metrics={"score": score}, time=float(epoch), time_s=1.0)
+        EpochReported(
+            trial=trial, epoch=epoch, metrics={"score": score}, time=float(epoch), time_s=1.0
+        )
         for epoch, score in enumerate(scores, 1)
     ]
     for epoch in epochs:
@@ -38,7 +40,11 @@ def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
             place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9
         )()
     begin = TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0)
-    return [begin, *epochs, ended(trial, Facts(checkpoint=f"checkpoints/{trial:05d}/epoch-{len(epochs):06d}"))]
+    return [
+        begin,
+        *epochs,
+        ended(trial, Facts(checkpoint=f"checkpoints/{trial:05d}/epoch-{len(epochs):06d}")),
+    ]
 
 
 def ended(trial: int, facts: Facts, status: Status = Status.COMPLETED) -> TrialEnded:
@@ -46,7 +52,9 @@ def ended(trial: int, facts: Facts, status: Status = Status.COMPLETED) -> TrialE
 
 
 class Keeper(CheckpointKeeper):
-    def __init__(self, folder: Path, trials: int = 9, space_gb: float = 9.0, more: str = "") -> None:
+    def __init__(
+        self, folder: Path, trials: int = 9, space_gb: float = 9.0, more: str = ""
+    ) -> None:
         super().__init__(folder, parse_spec(TEXT % (trials, space_gb) + more, "a.yaml"))
         self._ledger = Ledger()
 
@@ -58,7 +66,10 @@ class Keeper(CheckpointKeeper):
 def kept(folder: Path) -> dict[int, list[int]]:
     """The epochs of which there are checkpoints, by trial."""
     trials = sorted((folder / "checkpoints").glob("*"))
-    return {int(t.name): [int(c.name.removeprefix("epoch-")) for c in sorted(t.iterdir())] for t in trials}
+    return {
+        int(t.name): [int(c.name.removeprefix("epoch-")) for c in sorted(t.iterdir())]
+        for t in trials
+    }
 
 
 def test_the_last_and_the_best_of_each(tmp_path: Path) -> None:
@@ -87,7 +98,9 @@ def test_the_best_trials_keep_theirs_and_say_what_to_beat(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("space_gb", "trials"), [(0.0, [1]), (1.5 * PAYLOAD / 1e9, [1]), (2.5 * PAYLOAD / 1e9, [1, 2])]
 )
-def test_space_is_bounded_but_for_the_best(tmp_path: Path, space_gb: float, trials: list[int]) -> None:
+def test_space_is_bounded_but_for_the_best(
+    tmp_path: Path, space_gb: float, trials: list[int]
+) -> None:
     keeps = Keeper(tmp_path, space_gb=space_gb)
     for trial, score in enumerate([1, 4, 3, 2]):
         keeps.see(saved(tmp_path, trial, [score]))
@@ -126,7 +139,9 @@ def test_a_replay_comes_to_the_same(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_driver_left_is_deleted_in_the_replay(tmp_path: Path) -> None:
-    events = [event for trial, score in enumerate([1, 2, 3]) for event in saved(tmp_path, trial, [score])]
+    events = [
+        event for trial, score in enumerate([1, 2, 3]) for event in saved(tmp_path, trial, [score])
+    ]
     shutil.rmtree(checkpoints.get_trial_folder(tmp_path, 1))
     again = Keeper(tmp_path, trials=1)
     again.see(events)
@@ -143,7 +158,9 @@ def recalled(folder: Path, events: Iterable[Event]) -> Keeper:
 
 
 def again(trial: int) -> TrialEnded:
-    return TrialEnded(trial=trial, status=Status.INTERRUPTED, reason="tried again", time=9.0, again=True)
+    return TrialEnded(
+        trial=trial, status=Status.INTERRUPTED, reason="tried again", time=9.0, again=True
+    )
 
 
 def test_a_trial_that_is_tried_again_keeps_what_it_has(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
         pass
 
 
-def there(*nodes: tuple[float, float], promised: tuple[tuple[Node, int], ...] = (), local: bool = False) -> Cluster:
+def there(
+    *nodes: tuple[float, float], promised: tuple[tuple[Node, int], ...] = (), local: bool = False
+) -> Cluster:
     return Cluster(local, lambda: [Node(cpus, gpus) for cpus, gpus in nodes], lambda: promised)
 
 
@@ -42,7 +44,9 @@ def there(*nodes: tuple[float, float], promised: tuple[tuple[Node, int], ...] = 
         ([(0.3, 0)], Devices(0.1), 3),
     ],
 )
-def test_trials_at_once_are_counted_by_node(nodes: list[tuple[float, float]], devices: Devices, fits: int) -> None:
+def test_trials_at_once_are_counted_by_node(
+    nodes: list[tuple[float, float]], devices: Devices, fits: int
+) -> None:
     assert there(*nodes).fits(devices) == fits
 
 
@@ -79,7 +83,9 @@ def test_more_workers_than_there_is_room_for_are_refused() -> None:
         match=r"resources.workers: a trial takes 3 workers of 1 CPU and 2 GPU each, the cluster has room for 2",
     ):
         there((4, 2), (4, 2)).require(Devices(1, 2), 3)
-    with pytest.raises(InputError, match="takes 3 workers of 1 CPU each, this machine has room for 2; lower it"):
+    with pytest.raises(
+        InputError, match="takes 3 workers of 1 CPU each, this machine has room for 2; lower it"
+    ):
         there((2, 0), local=True).room(Devices(1), ConcurrencyLimits(), 3)
     with pytest.raises(InputError, match=r"resources.cpus: a trial takes 5"):
         there((4, 2)).require(Devices(5), 2)
@@ -87,9 +93,14 @@ def test_more_workers_than_there_is_room_for_are_refused() -> None:
 
 
 def test_more_than_a_node_has_names_the_ways_out() -> None:
-    with pytest.raises(InputError, match=r"resources.gpus: a trial takes 3, the largest node has 2; .*--simulate-gpus"):
+    with pytest.raises(
+        InputError,
+        match=r"resources.gpus: a trial takes 3, the largest node has 2; .*--simulate-gpus",
+    ):
         there((4, 2), (4, 2)).require(Devices(1, 3))
-    with pytest.raises(InputError, match=r"resources.cpus: a trial takes 5, the largest node has 4; lower it"):
+    with pytest.raises(
+        InputError, match=r"resources.cpus: a trial takes 5, the largest node has 4; lower it"
+    ):
         there((4, 2), (4, 2)).require(Devices(5))
     with pytest.raises(InputError, match="resources: no node has 4 CPUs and 2 GPUs together"):
         there((4, 0), (1, 2)).require(Devices(4, 2))
@@ -108,7 +119,8 @@ def test_what_an_autoscaler_can_bring_counts() -> None:
 def test_room_follows_nodes_that_join_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [Node(2, 0)]
     joined, local = (
-        Cluster(local, lambda: nodes, lambda: ()).room(Devices(), ConcurrencyLimits(5)) for local in (False, True)
+        Cluster(local, lambda: nodes, lambda: ()).room(Devices(), ConcurrencyLimits(5))
+        for local in (False, True)
     )
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
@@ -126,7 +138,8 @@ def test_what_ray_says_goes_where_its_other_words_go(capsys: pytest.CaptureFixtu
     theirs = worker.print_to_stdstream
     with cluster.redirect_ray_messages(print):
         worker.print_to_stdstream(
-            {"lines": ["\x1b[31ma worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False
+            {"lines": ["\x1b[31ma worker died"], "pid": "raylet", "is_err": False},
+            ignore_prefix=False,
         )
     assert worker.print_to_stdstream is theirs
     written = capsys.readouterr()
@@ -141,19 +154,26 @@ def test_a_ray_that_does_not_come_up_is_told_in_a_line(monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 5}, raising=False)
     monkeypatch.setattr(cluster.ray, "init", init)
     with (
-        pytest.raises(InputError, match=r"ray: it has not started: The current node timed out .*doctor"),
+        pytest.raises(
+            InputError, match=r"ray: it has not started: The current node timed out .*doctor"
+        ),
         cluster.connect(None, None, lambda said: None),
     ):
         pass
 
 
-def test_a_cluster_that_refuses_without_a_word_is_told_by_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_refuses_without_a_word_is_told_by_the_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def init(**how: object) -> None:
         raise ConnectionError
 
     monkeypatch.setattr(cluster.ray, "init", init)
     with (
-        pytest.raises(InputError, match="--address: 'auto': ConnectionError; expected a running cluster's host:port"),
+        pytest.raises(
+            InputError,
+            match="--address: 'auto': ConnectionError; expected a running cluster's host:port",
+        ),
         cluster.connect("auto", None, lambda said: None),
     ):
         pass

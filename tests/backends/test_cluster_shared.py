@@ -12,7 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.backends.ray_tune.cluster import count_allowed_trials, count_trials_of_user, describe_wait
+from sweep.backends.ray_tune.cluster import (
+    count_allowed_trials,
+    count_trials_of_user,
+    describe_wait,
+)
 from sweep.backends.ray_tune.dashboard import LiveSweep
 from sweep.contract import Devices
 
@@ -24,7 +28,9 @@ def drivers(*users: str) -> list[LiveSweep]:
 @pytest.mark.parametrize(
     ("fits", "most", "allowed"), [(8, None, 8), (8, 0.5, 4), (3, 0.5, 1), (1, 0.1, 1), (10, 0.7, 7)]
 )
-def test_a_share_of_what_fits_is_at_least_one_trial(fits: int, most: float | None, allowed: int) -> None:
+def test_a_share_of_what_fits_is_at_least_one_trial(
+    fits: int, most: float | None, allowed: int
+) -> None:
     assert count_allowed_trials(fits, most) == allowed
 
 
@@ -40,14 +46,19 @@ def test_a_share_of_what_fits_is_at_least_one_trial(fits: int, most: float | Non
         (1, ["bob", "cat"], 1),
     ],
 )
-def test_users_have_equal_parts_and_so_have_the_sweeps_of_a_user(fits: int, others: list[str], trials: int) -> None:
+def test_users_have_equal_parts_and_so_have_the_sweeps_of_a_user(
+    fits: int, others: list[str], trials: int
+) -> None:
     assert count_trials_of_user(fits, "ann", drivers(*others)) == trials
 
 
 @given(st.integers(1, 64), st.lists(st.sampled_from("abcd"), min_size=1, max_size=12))
 def test_parts_leave_no_room_over_and_are_rounded_up_at_most(fits: int, users: list[str]) -> None:
     found = drivers(*users)
-    parts = [count_trials_of_user(fits, one.user, [other for other in found if other is not one]) for one in found]
+    parts = [
+        count_trials_of_user(fits, one.user, [other for other in found if other is not one])
+        for one in found
+    ]
     assert fits <= sum(parts) < fits + len(found) or set(parts) == {1}
 
 
@@ -124,9 +135,14 @@ os._exit(max(codes))
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_second_sweep_gets_its_part_while_the_first_holds_the_cluster(tmp_path: Path) -> None:
-    rates = {"first": ", ".join(f"0.{number}" for number in range(1, 10)), "second": "0.1, 0.2, 0.3"}
+    rates = {
+        "first": ", ".join(f"0.{number}" for number in range(1, 10)),
+        "second": "0.1, 0.2, 0.3",
+    }
     files = {
-        f"{name}.yaml": FILE.replace("NAME", name).replace("CLASS", name.capitalize()).replace("RATES", some)
+        f"{name}.yaml": FILE.replace("NAME", name)
+        .replace("CLASS", name.capitalize())
+        .replace("RATES", some)
         for name, some in rates.items()
     }
     clusters.run(tmp_path, {"held.py": HELD, **files}, SCRIPT, timeout=900)
@@ -134,16 +150,22 @@ def test_a_second_sweep_gets_its_part_while_the_first_holds_the_cluster(tmp_path
     assert Counter(trial for _, trial in epochs["first"]) == dict.fromkeys(range(9), 12)
     assert Counter(trial for _, trial in epochs["second"]) == dict.fromkeys(range(3), 12)
     begun, ended = epochs["second"][0][0], epochs["second"][-1][0]
-    before, after = ({trial for at, trial in epochs["first"] if (at < begun) == early} for early in (True, False))
+    before, after = (
+        {trial for at, trial in epochs["first"] if (at < begun) == early} for early in (True, False)
+    )
     assert len(before) <= 1, "one trial of the first sweep ends, then the second has room"
     left = {trial for at, trial in epochs["first"] if at > ended}
     assert len(left) >= 3, "the first did not go on alone"
     assert after - before - left, "nor did it wait for the second"
     told = (tmp_path / "second.txt").read_text()
-    assert re.search(r"waits for room: a trial takes 1 CPU, \d CPU are free .*; ann/first runs \d", told)
+    assert re.search(
+        r"waits for room: a trial takes 1 CPU, \d CPU are free .*; ann/first runs \d", told
+    )
 
 
 def reported(log: Path) -> list[tuple[float, int]]:
     """Return when each epoch was reported, and of which trial."""
     events = [json.loads(line) for line in log.read_text().splitlines()]
-    return [(event["time"], event["trial"]) for event in events if event["event"] == "epoch_reported"]
+    return [
+        (event["time"], event["trial"]) for event in events if event["event"] == "epoch_reported"
+    ]

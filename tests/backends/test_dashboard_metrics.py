@@ -14,7 +14,12 @@ from sweep.backends.ray_tune.dashboard import GAUGES, DashboardGauges
 
 pytestmark = pytest.mark.ray
 NOTHING_YET = SweepStatus(
-    trials={"running": 1, "completed": 0}, total=None, epochs=0, epochs_per_s=0.0, metric="größe", goal="maximize"
+    trials={"running": 1, "completed": 0},
+    total=None,
+    epochs=0,
+    epochs_per_s=0.0,
+    metric="größe",
+    goal="maximize",
 )
 
 
@@ -45,11 +50,17 @@ def test_what_is_not_known_is_not_set(records: list[tuple[str, float, dict[str, 
         *("sweep_trials", "sweep_epochs_trained", "sweep_epochs_per_second"),
         *("sweep_workers", "sweep_workers_busy", "sweep_utilization"),
     }
-    assert records[0] == ("sweep_trials", 1, {"sweep": "gr\\xf6\\xdfe\n\\u9ad8", "session": "abc", "state": "running"})
+    assert records[0] == (
+        "sweep_trials",
+        1,
+        {"sweep": "gr\\xf6\\xdfe\n\\u9ad8", "session": "abc", "state": "running"},
+    )
     assert records[-1][1] == 0.25
 
 
-def test_every_gauge_is_set_once_all_is_known(records: list[tuple[str, float, dict[str, str]]]) -> None:
+def test_every_gauge_is_set_once_all_is_known(
+    records: list[tuple[str, float, dict[str, str]]],
+) -> None:
     status = SweepStatus(
         trials={"running": 0, "completed": 2},
         total=9,
@@ -64,8 +75,15 @@ def test_every_gauge_is_set_once_all_is_known(records: list[tuple[str, float, di
     DashboardGauges("s", "abc").set(status, 5, 4)
     assert {name for name, _, _ in records} == set(GAUGES)
     found = {name: value for name, value, _ in records}
-    assert (found["sweep_best_objective"], found["sweep_utilization"], found["sweep_seconds_left"]) == (0.25, 1.0, 60.0)
-    assert next(tags for name, _, tags in records if name == "sweep_best_objective")["goal"] == "minimize"
+    assert (
+        found["sweep_best_objective"],
+        found["sweep_utilization"],
+        found["sweep_seconds_left"],
+    ) == (0.25, 1.0, 60.0)
+    assert (
+        next(tags for name, _, tags in records if name == "sweep_best_objective")["goal"]
+        == "minimize"
+    )
 
 
 def test_the_dashboard_for_grafana_shows_these_gauges_and_no_others() -> None:
@@ -74,9 +92,14 @@ def test_the_dashboard_for_grafana_shows_these_gauges_and_no_others() -> None:
     assert set(re.findall(r"ray_(sweep_\w+)", text)) == set(GAUGES)
     panels = dashboard["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    assert {variable["name"] for variable in dashboard["templating"]["list"]} == {"datasource", "sweep"}
+    assert {variable["name"] for variable in dashboard["templating"]["list"]} == {
+        "datasource",
+        "sweep",
+    }
     assert all(panel["datasource"]["uid"] == "${datasource}" for panel in panels)
-    assert all('sweep=~"$sweep"' in target["expr"] for panel in panels for target in panel["targets"])
+    assert all(
+        'sweep=~"$sweep"' in target["expr"] for panel in panels for target in panel["targets"]
+    )
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels]
     assert len(set(places)) == len(places)
     assert dashboard["uid"]

@@ -59,9 +59,13 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[str, Any]]:
     monkeypatch.setattr(internal_kv, "_internal_kv_put", put)
     monkeypatch.setattr(internal_kv, "_internal_kv_get", get)
     monkeypatch.setattr(
-        internal_kv, "_internal_kv_list", lambda key, *, namespace: [k for k in held if k.startswith(key_of(key))]
+        internal_kv,
+        "_internal_kv_list",
+        lambda key, *, namespace: [k for k in held if k.startswith(key_of(key))],
     )
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_job_id=lambda: "01"))
+    monkeypatch.setattr(
+        ray, "get_runtime_context", lambda: SimpleNamespace(get_job_id=lambda: "01")
+    )
     monkeypatch.setattr(dashboard, "EVERY_S", 0.01)
     monkeypatch.delenv(dashboard.SUBMITTED, raising=False)
     return held
@@ -70,7 +74,11 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[str, Any]]:
 def test_a_pointer_has_a_name_that_fits_into_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEP_USER", "Ann B")
     found = make_job_metadata("größe 高/x", "0123456789ab", print)
-    assert found == {"job_submission_id": "sweep-gr--e---x-012345", "sweep": "größe 高/x", "user": "Ann-B"}
+    assert found == {
+        "job_submission_id": "sweep-gr--e---x-012345",
+        "sweep": "größe 高/x",
+        "user": "Ann-B",
+    }
 
 
 def test_words_for_a_line_and_for_the_page() -> None:
@@ -88,13 +96,19 @@ def test_words_for_a_line_and_for_the_page() -> None:
 
 def test_one_trial_is_no_trials() -> None:
     one = replace(VITALS, trials={"completed": 1}, total=None, epochs=1, best=None, left_s=None)
-    assert (describe_status(one)[0], describe_status(one)[1]["progress"]) == ("1 trial", "1 trial, 1 epoch")
+    assert (describe_status(one)[0], describe_status(one)[1]["progress"]) == (
+        "1 trial",
+        "1 trial, 1 epoch",
+    )
 
 
 def test_a_page_from_its_first_word_to_its_last(store: dict[bytes, dict[str, Any]]) -> None:
     page = JobPage(ABOUT, shared=False)
     key = f"{PREFIX}sweep-some-abc".encode()
-    assert (store[key]["status"], store[key]["metadata"]) == (RUNNING, {"sweep": "some", "job_id": "01"})
+    assert (store[key]["status"], store[key]["metadata"]) == (
+        RUNNING,
+        {"sweep": "some", "job_id": "01"},
+    )
     page.show(RUNNING, "9 of 27 trials", {"best": "0.98"})
     until(lambda: store[key]["message"] == "9 of 27 trials")
     assert store[key]["metadata"] == {"sweep": "some", "job_id": "01", "best": "0.98"}
@@ -113,9 +127,16 @@ def test_a_page_that_nobody_ended_says_stopped(store: dict[bytes, dict[str, Any]
 def test_a_submitted_job_keeps_its_record_and_gets_our_words(
     store: dict[bytes, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(dashboard.SUBMITTED, json.dumps({"metadata": {"job_submission_id": "raysubmit_1"}}))
+    monkeypatch.setenv(
+        dashboard.SUBMITTED, json.dumps({"metadata": {"job_submission_id": "raysubmit_1"}})
+    )
     key = f"{PREFIX}raysubmit_1".encode()
-    theirs = {"status": "RUNNING", "message": "Job is currently running.", "metadata": {"owner": "me"}, "x": 1}
+    theirs = {
+        "status": "RUNNING",
+        "message": "Job is currently running.",
+        "metadata": {"owner": "me"},
+        "x": 1,
+    }
     store[key] = dict(theirs)
     page = JobPage(ABOUT, shared=False)
     page.show(SUCCEEDED, "27 of 27 trials", {"best": "0.98"})
@@ -133,10 +154,21 @@ def test_sweeps_whose_drivers_were_killed_are_given_up(
     store: dict[bytes, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def record(job: str, status: str = RUNNING, **more: str) -> dict[str, Any]:
-        return {"status": status, "message": "3 of 9", "metadata": {"sweep": "s", "job_id": job, **more}}
+        return {
+            "status": status,
+            "message": "3 of 9",
+            "metadata": {"sweep": "s", "job_id": job, **more},
+        }
 
-    monkeypatch.setattr(state, "jobs", lambda: [{"JobID": "02", "IsDead": False}, {"JobID": "03", "IsDead": True}])
-    jobs = {"lives": record("02"), "dead": record("03"), "gone": record("99"), "done": record("99", SUCCEEDED)}
+    monkeypatch.setattr(
+        state, "jobs", lambda: [{"JobID": "02", "IsDead": False}, {"JobID": "03", "IsDead": True}]
+    )
+    jobs = {
+        "lives": record("02"),
+        "dead": record("03"),
+        "gone": record("99"),
+        "done": record("99", SUCCEEDED),
+    }
     jobs["starts"] = {"status": RUNNING, "metadata": {"sweep": "s", "file": "s.yaml"}}  # submitted
     store.update({f"{PREFIX}sweep-{name}".encode(): one for name, one in jobs.items()})
     store[f"{PREFIX}other".encode()] = record("99")
@@ -150,11 +182,16 @@ def test_sweeps_whose_drivers_were_killed_are_given_up(
         "sweep-starts": RUNNING,
         "other": RUNNING,
     }
-    assert store[f"{PREFIX}sweep-dead".encode()]["message"] == "its driver was killed; before that: 3 of 9"
+    assert (
+        store[f"{PREFIX}sweep-dead".encode()]["message"]
+        == "its driver was killed; before that: 3 of 9"
+    )
 
 
 def test_a_store_that_does_not_answer_harms_nothing(
-    store: dict[bytes, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: dict[bytes, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(*given: object, **named: object) -> None:
         raise RuntimeError("no GCS")

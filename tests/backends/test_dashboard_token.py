@@ -50,7 +50,9 @@ def test_where_the_home_cannot_be_written_to_the_token_is_one_of_this_process(
     assert "RAY_AUTH_TOKEN in the environment" in dashboard.describe_address("127.0.0.1:8265")
 
 
-def test_where_nobody_knows_the_home_the_token_is_one_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_knows_the_home_the_token_is_one_of_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def unknown() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -63,7 +65,9 @@ def test_where_nobody_knows_the_home_the_token_is_one_of_this_process(monkeypatc
 def test_the_line_about_the_dashboard_says_how_to_come_in(
     monkeypatch: pytest.MonkeyPatch, mode: str | None, told: bool
 ) -> None:
-    monkeypatch.setenv("RAY_AUTH_MODE", mode) if mode else monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", mode) if mode else monkeypatch.delenv(
+        "RAY_AUTH_MODE", raising=False
+    )
     line = dashboard.describe_address("127.0.0.1:8265")
     assert line.startswith("Ray dashboard: http://127.0.0.1:8265")
     assert line.endswith("ray get-auth-token)") == told

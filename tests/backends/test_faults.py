@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 LOST = r"worker lost: .+, after 1 restarts"
 FATES = {
-    "hangs": ("failed", r"no epoch within 0\.2 minutes \(resources\.epoch_minutes\)"),  # while it does, others end
+    "hangs": (
+        "failed",
+        r"no epoch within 0\.2 minutes \(resources\.epoch_minutes\)",
+    ),  # while it does, others end
     "raises in begin": ("failed", "RuntimeError: no beginning"),
     "raises in train": ("failed", "RuntimeError: no training"),
     "raises in save": ("failed", "RuntimeError: no saving"),
@@ -44,8 +47,14 @@ FATES = {
     "reports None": ("failed", "TypeError: float.*"),
     "reports text": ("failed", "ValueError: could not convert string to float: 'high'"),
     "reports a word": ("failed", "AttributeError: 'str' object has no attribute 'epoch'"),
-    "skips an epoch": ("failed", "ValueError: epoch 3 was reported after epoch 1; they come one by one"),
-    "repeats an epoch": ("failed", "ValueError: epoch 1 was reported after epoch 1; they come one by one"),
+    "skips an epoch": (
+        "failed",
+        "ValueError: epoch 3 was reported after epoch 1; they come one by one",
+    ),
+    "repeats an epoch": (
+        "failed",
+        "ValueError: epoch 1 was reported after epoch 1; they come one by one",
+    ),
     "gives a mapping as facts": ("failed", ".*"),
     "leaves threads behind": ("completed", ""),
     "changes the folder": ("completed", ""),
@@ -73,7 +82,17 @@ def run(folder: Path, text: str) -> pd.DataFrame:
     """The trials of a sweep, by their faults."""
     (folder / "faults.py").write_text((Path(__file__).parent / "faults.py").read_text())
     (folder / "faults.yaml").write_text(text)
-    command = [sys.executable, "-W", "ignore", "-m", "sweep", "run", "faults.yaml", "--max-concurrent", "2"]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "sweep",
+        "run",
+        "faults.yaml",
+        "--max-concurrent",
+        "2",
+    ]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1500)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert "Traceback" not in ran.stdout + ran.stderr
@@ -88,7 +107,10 @@ def run(folder: Path, text: str) -> pd.DataFrame:
 
 
 RARE = {
-    **dict.fromkeys(("aborts", "segfaults", "is terminated", "is killed"), "as in test_worker_exits.py, but twice"),
+    **dict.fromkeys(
+        ("aborts", "segfaults", "is terminated", "is killed"),
+        "as in test_worker_exits.py, but twice",
+    ),
     "raises KeyboardInterrupt": "as there",
     "exits": "as in begin",
     "reports text": "as None",
@@ -97,7 +119,9 @@ RARE = {
 
 
 @pytest.fixture(scope="module")
-def trials(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+def trials(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> pd.DataFrame:
     """Of a sweep with the faults that tests of this run ask for."""
     asked = {
         item.callspec.params["fault"]
@@ -109,7 +133,8 @@ def trials(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(fault, marks=pytest.mark.exhaustive if fault in RARE else ()) for fault in FATES]
+    "fault",
+    [pytest.param(fault, marks=pytest.mark.exhaustive if fault in RARE else ()) for fault in FATES],
 )
 def test_a_fault_ends_as_what_it_is(trials: pd.DataFrame, fault: str) -> None:
     status, reason = FATES[fault]
@@ -128,7 +153,14 @@ def test_what_fails_or_hangs_once_is_tried_again(tmp_path: Path) -> None:
     assert found["status"].tolist() == ["completed"] * 3 + ["failed"] * 2
     assert found["epochs"].tolist()[:3] == [4, 4, 4]
     log = store_log.read(tmp_path / "results" / "faults" / "log.jsonl")
-    reasons = {event.trial: without_place(event.reason) for event in log if getattr(event, "again", False)}
+    reasons = {
+        event.trial: without_place(event.reason) for event in log if getattr(event, "again", False)
+    }
     hung = "no epoch within 0.2 minutes (resources.epoch_minutes); tried again, 1 of 1"
     failed = "RuntimeError: {}; tried again, 1 of 1"
-    assert reasons == {0: failed.format("not yet"), 1: hung, 3: failed.format("no training"), 4: hung}
+    assert reasons == {
+        0: failed.format("not yet"),
+        1: hung,
+        3: failed.format("no training"),
+        4: hung,
+    }

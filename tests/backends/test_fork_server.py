@@ -66,7 +66,10 @@ class Served:
         self.server.stdin.write("".join(f"{name}\n" for name in (*modules, "")))
         self.server.stdin.flush()
         until = time.monotonic() + 60
-        while f"@{self.name}\n" not in Path("/proc/net/unix").read_text() and self.server.poll() is None:
+        while (
+            f"@{self.name}\n" not in Path("/proc/net/unix").read_text()
+            and self.server.poll() is None
+        ):
             assert time.monotonic() < until
             time.sleep(0.02)
         return self.server
@@ -129,12 +132,19 @@ sys.exit(7)
 
 def test_a_worker_has_what_its_client_has(served: Served, tmp_path: Path) -> None:
     server = served.start()
-    client = served.client(ABOUT, "--a=1", "b c", cwd=tmp_path, env={"X": "ä\udc80"}, process_group=0)
+    client = served.client(
+        ABOUT, "--a=1", "b c", cwd=tmp_path, env={"X": "ä\udc80"}, process_group=0
+    )
     output, errors = client.communicate(timeout=60)
     assert (client.returncode, errors) == (7, "told\n")
     found = json.loads(output)
     assert found["asked"] == ["--a=1", "b c"]
-    assert (found["folder"], found["x"], found["home"], found["input"]) == (str(tmp_path), "ä\udc80", None, "")
+    assert (found["folder"], found["x"], found["home"], found["input"]) == (
+        str(tmp_path),
+        "ä\udc80",
+        None,
+        "",
+    )
     assert (found["group"], found["parent"]) == (client.pid, server.pid)
     assert (found["blocked"], found["interrupts"]) == ([], True)
     assert (found["collects"], found["frozen"]) == (True, True)
@@ -197,7 +207,9 @@ def test_a_client_ends_with_its_parent(served: Served) -> None:
     script = f"import subprocess, sys; subprocess.run({[sys.executable, '-S', '-c', CLIENT, fork_client.__file__]!r} + "
     script += "['print(os.getpid()); sys.stdout.flush(); time.sleep(300)'])"
     environment = {**os.environ, fork_client.SERVER_VARIABLE: served.name}
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+    )
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
     parent.kill()
@@ -220,7 +232,9 @@ def test_without_a_server_the_client_is_the_worker(served: Served) -> None:
     assert served.client("a").communicate(timeout=60)[0] == "by itself a\n"
 
 
-def test_a_module_that_cannot_be_imported_is_left_to_the_worker(served: Served, tmp_path: Path) -> None:
+def test_a_module_that_cannot_be_imported_is_left_to_the_worker(
+    served: Served, tmp_path: Path
+) -> None:
     (tmp_path / "broken.py").write_text("raise OSError")
     (tmp_path / "whole.py").write_text("import os\nprocess = os.getpid()")
     server = served.start("broken", "missing", "whole", path=tmp_path)
@@ -235,15 +249,22 @@ def test_after_threads_were_started_nothing_is_forked(served: Served, tmp_path: 
     assert served.client("a").communicate(timeout=60)[0] == "by itself a\n"
     assert server.wait(30) == 1
     assert server.stderr is not None
-    assert "libraries have started threads, which a fork would not have: python" in server.stderr.read()
+    assert (
+        "libraries have started threads, which a fork would not have: python"
+        in server.stderr.read()
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_other_users_are_not_served(served: Served, tmp_path: Path) -> None:
     served.start()
     script = "import os, socket, sys; os.setuid(65534)\n"
-    script += "one = socket.socket(socket.AF_UNIX); one.connect('\\0' + sys.argv[1]); print(one.recv(9))"
-    found = subprocess.run([sys.executable, "-c", script, served.name], capture_output=True, text=True, timeout=60)
+    script += (
+        "one = socket.socket(socket.AF_UNIX); one.connect('\\0' + sys.argv[1]); print(one.recv(9))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script, served.name], capture_output=True, text=True, timeout=60
+    )
     assert found.stdout == "b''\n"
 
 
@@ -258,7 +279,10 @@ def test_other_users_are_not_served(served: Served, tmp_path: Path) -> None:
 )
 def test_workers_with_gpus_are_no_forks(devices: Devices, expected: bool) -> None:
     assert forking.can_fork(devices.real_gpus) is expected
-    with forking.serving(1.0, 1.0, (), print) as server, local_ray.forking_workers(server, print) as forked:
+    with (
+        forking.serving(1.0, 1.0, (), print) as server,
+        local_ray.forking_workers(server, print) as forked,
+    ):
         assert (server, forked) == (None, False)
 
 
@@ -283,7 +307,9 @@ class Recorded:
         self.calls.append("closed")
 
 
-def test_a_server_that_was_started_early_is_used_and_ends_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_was_started_early_is_used_and_ends_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(forking, "ForkServer", Recorded)
     said: list[str] = []
     with forking.starting_early(2.0):
@@ -297,14 +323,18 @@ def test_a_server_that_was_started_early_is_used_and_ends_later(monkeypatch: pyt
             pass
         assert first.calls == [2.0, ("keras",), ("keras",), ()]
     assert first.calls[-1] == "closed"
-    assert said == ["workers have imported their libraries by themselves, which takes longer: no memory"]
+    assert said == [
+        "workers have imported their libraries by themselves, which takes longer: no memory"
+    ]
     with forking.serving(1.0, 0.0, (), said.append) as third:
         assert third is not first
     assert isinstance(third, Recorded)
     assert third.calls == [1.0, (), "closed"]
 
 
-def test_a_server_for_other_trials_than_the_files_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_for_other_trials_than_the_files_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     started: list[Recorded] = []
 
     def start(cpus: float) -> Recorded:
@@ -335,7 +365,9 @@ def test_the_usual_number_of_cpus_is_that_of_a_sweep_file() -> None:
     assert Resources().cpus == forking.USUAL_CPUS
 
 
-def test_a_server_that_cannot_be_started_early_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_be_started_early_is_started_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(cpus: float) -> None:
         raise OSError("no memory")
 
@@ -348,7 +380,12 @@ def test_a_server_that_cannot_be_started_early_is_started_later(monkeypatch: pyt
 
 def test_the_early_start_imports_nothing_that_takes_time() -> None:
     script = "import sys; from sweep import __main__; print(*{'numpy', 'ray', 'pydantic', 'click'} & {*sys.modules})"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
 def test_why_a_server_has_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +400,9 @@ def test_why_a_server_has_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> No
 def test_modules_may_be_named_before_the_others(tmp_path: Path) -> None:
     """A real server imports what it is told at once, and serves only when it is told to."""
     for name in ("early", "late"):
-        (tmp_path / f"{name}.py").write_text(f"from pathlib import Path; Path({str(tmp_path / name)!r}).touch()")
+        (tmp_path / f"{name}.py").write_text(
+            f"from pathlib import Path; Path({str(tmp_path / name)!r}).touch()"
+        )
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(tmp_path)
     try:
@@ -386,10 +425,16 @@ def test_modules_may_be_named_before_the_others(tmp_path: Path) -> None:
         server.close()
 
 
-def test_a_worker_records_what_it_reads_and_the_server_does_not(served: Served, tmp_path: Path) -> None:
-    (tmp_path / "whole.py").write_text("from sweep.read_recorder import recorder\nwas_paused = recorder._is_paused\n")
+def test_a_worker_records_what_it_reads_and_the_server_does_not(
+    served: Served, tmp_path: Path
+) -> None:
+    (tmp_path / "whole.py").write_text(
+        "from sweep.read_recorder import recorder\nwas_paused = recorder._is_paused\n"
+    )
     served.start("whole", path=tmp_path)
-    (tmp_path / "author.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'data')!r}).exists()\n")
+    (tmp_path / "author.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'data')!r}).exists()\n"
+    )
     code = f"""import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import author, whole

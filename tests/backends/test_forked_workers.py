@@ -59,10 +59,19 @@ def run(folder: Path, **environment: str) -> str:
     (folder / "attrs.py").write_text("")  # a library of Ray's has this name
     command = [str(Path(sys.executable).with_name("sweep")), "run", "mine.yaml"]
     result = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
     )
     assert result.returncode == 0, result.stderr
-    assert sweep.load(str(folder / "results" / "mine")).trials["metric.loss"].tolist() == [1.0, 2.0, 3.0]
+    assert sweep.load(str(folder / "results" / "mine")).trials["metric.loss"].tolist() == [
+        1.0,
+        2.0,
+        3.0,
+    ]
     return result.stdout
 
 
@@ -83,7 +92,10 @@ def test_if_the_server_fails_workers_are_ray_s_own(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(THREAD)
     said = run(tmp_path, PYTHONPATH=str(tmp_path / "site"))
-    assert "workers have imported their libraries by themselves, which takes longer: libraries have started" in said
+    assert (
+        "workers have imported their libraries by themselves, which takes longer: libraries have started"
+        in said
+    )
     for about in read_about(tmp_path):
         assert "raylet" in about["parent"][0]
         assert about["names"] == []

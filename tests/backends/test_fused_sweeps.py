@@ -46,7 +46,9 @@ RULES = {
 }
 
 
-def run(folder: Path, text: str, name: str, *options: str, first: str = "", leaving: str = "pass") -> LoadedSweep:
+def run(
+    folder: Path, text: str, name: str, *options: str, first: str = "", leaving: str = "pass"
+) -> LoadedSweep:
     """Run a sweep of walks; ``first`` is done before each of their reports, ``leaving`` where one leaves the others."""
     walk = (Path(__file__).parents[1] / "kills" / "walk.py").read_text()
     (folder / "walk.py").write_text(
@@ -55,9 +57,21 @@ def run(folder: Path, text: str, name: str, *options: str, first: str = "", leav
         .replace('"""There is nothing of it to forget."""', leaving)
     )
     (folder / "given.yaml").write_text(text)
-    command = [sys.executable, "-m", "sweep", "run", "given.yaml", "--name", name, "--no-memo", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "sweep",
+        "run",
+        "given.yaml",
+        "--name",
+        name,
+        "--no-memo",
+        *options,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    ran = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     (folder / "said.txt").write_text(ran.stdout + ran.stderr)
     return sweep.load(folder / "results" / name)
@@ -75,7 +89,9 @@ def walks_alone(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_walks_in_this_process_are_the_same(rule: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_walks_in_this_process_are_the_same(
+    rule: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     text = WALKS.replace("RULE", RULES[rule])
     fused = run(tmp_path, text, "fused", "--inline", "--set", "training.fuse=4")
     if rule == "all epochs":  # what a rule decides depends on who was first
@@ -90,7 +106,9 @@ def test_walks_in_this_process_are_the_same(rule: str, tmp_path: Path, request: 
 def test_a_walk_that_lacks_the_metric_in_an_epoch_fails_alone(where: str, tmp_path: Path) -> None:
     lacks = "metrics.pop('loss' if (self.given.trial, self.done) == (2, 4) else '', None)"
     options = ("--set", "training.fuse=4", *(["--inline"] if where == "inline" else []))
-    fused = run(tmp_path, WALKS.replace("RULE", RULES["all epochs"]), "fused", *options, first=lacks)
+    fused = run(
+        tmp_path, WALKS.replace("RULE", RULES["all epochs"]), "fused", *options, first=lacks
+    )
     trials = fused.trials.set_index("trial")
     assert trials["status"].drop(2).eq("completed").all()
     assert (trials["status"][2], trials["epochs"][2]) == ("failed", 3)
@@ -135,8 +153,12 @@ def test_models_on_ray_are_the_same(tmp_path: Path) -> None:
         run(tmp_path, TABULAR, "alone", "--inline"),
         run(tmp_path, TABULAR, "fused", "--set", "training.fuse=5"),
     )
-    pd.testing.assert_frame_equal(curves(fused, "val_loss"), curves(alone, "val_loss"), rtol=1e-5, atol=1e-5)
-    assert fused.trials.set_index("trial")["status"].equals(alone.trials.set_index("trial")["status"])
+    pd.testing.assert_frame_equal(
+        curves(fused, "val_loss"), curves(alone, "val_loss"), rtol=1e-5, atol=1e-5
+    )
+    assert fused.trials.set_index("trial")["status"].equals(
+        alone.trials.set_index("trial")["status"]
+    )
     assert set(fused.trials["status"]) == {"completed", "diverged"}
     assert fused.trials["numerics.fused"].notna().sum() > 20
     assert fused.metrics["together"].max() == 5

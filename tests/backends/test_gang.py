@@ -42,7 +42,9 @@ def run(
         (folder / f"read_by_{rank}.txt").write_text("1")
     for name in ("rank_faults.py", "rank_net.py"):
         (folder / name).write_text((Path(__file__).parent / name).read_text())
-    (folder / "gang.yaml").write_text(FILE.format(trainable=trainable, faults=json.dumps(faults), more=more))
+    (folder / "gang.yaml").write_text(
+        FILE.format(trainable=trainable, faults=json.dumps(faults), more=more)
+    )
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "sweep", "run", "gang.yaml", "--no-memo"],
         cwd=folder,
@@ -53,7 +55,9 @@ def run(
     )
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert "Traceback" not in ran.stdout + ran.stderr
-    return ran.stdout + ran.stderr, sweep.load(folder / "results" / "gang").trials.set_index("param.fault")
+    return ran.stdout + ran.stderr, sweep.load(folder / "results" / "gang").trials.set_index(
+        "param.fault"
+    )
 
 
 def check(folder: Path, found: pd.DataFrame, expected: dict[str, tuple[str, str]]) -> None:
@@ -79,9 +83,15 @@ FAST = {
 MORE = {
     "nothing": ("completed", ""),
     "0 exits": ("completed", ""),
-    "1 differs": ("failed", r"RuntimeError: ranks must compute the same, and rank 1 trained \(1, '1.33.*"),
+    "1 differs": (
+        "failed",
+        r"RuntimeError: ranks must compute the same, and rank 1 trained \(1, '1.33.*",
+    ),
     "0 raises": ("failed", "ValueError: only this rank"),
-    "1 loads other data": ("failed", "RuntimeError: ranks must compute the same, and rank 1 has loaded other data .*"),
+    "1 loads other data": (
+        "failed",
+        "RuntimeError: ranks must compute the same, and rank 1 has loaded other data .*",
+    ),
     "1 fails once": ("completed", ""),
 }
 
@@ -94,7 +104,10 @@ def test_of_what_fails_on_one_rank_the_trial_ends_or_goes_on(tmp_path: Path) -> 
     assert "On rank 1:" in found.loc["1 raises", "error"]
     assert found.loc["nothing", ["node", "devices"]].tolist() == ["here", "cpu:0;cpu:1"]
     check(tmp_path, found, FAST)
-    events = [json.loads(line) for line in (tmp_path / "results" / "gang" / "log.jsonl").read_text().splitlines()]
+    events = [
+        json.loads(line)
+        for line in (tmp_path / "results" / "gang" / "log.jsonl").read_text().splitlines()
+    ]
     ends = [event["facts"]["inputs"] for event in events if event.get("status") == "completed"]
     assert ends
     for read in ends:
@@ -109,21 +122,34 @@ def test_more_of_what_may_fail(tmp_path: Path) -> None:
     said, found = run(tmp_path, "rank_faults:Toy", [*MORE], never_comes="1")
     assert "trial 0: worker lost: " in said
     assert "trial 1: worker lost: exit code 3; it has no checkpoint and begins anew" in said
-    check(tmp_path, found, {**MORE, "1 fails once": ("failed", r"ValueError: not again \(rank 1\)")})
+    check(
+        tmp_path, found, {**MORE, "1 fails once": ("failed", r"ValueError: not again \(rank 1\)")}
+    )
 
 
-SUDDEN = ["nothing", "1 dies in the next", "1 freezes in the next", "0 dies in the next", "0 freezes in the next"]
+SUDDEN = [
+    "nothing",
+    "1 dies in the next",
+    "1 freezes in the next",
+    "0 dies in the next",
+    "0 freezes in the next",
+]
 
 
 @pytest.mark.exhaustive
 @pytest.mark.keras
 @pytest.mark.parametrize("never_comes", ["", "1", "0"])
-def test_ranks_that_wait_for_one_another_wait_no_longer_than_they_must(tmp_path: Path, never_comes: str) -> None:
+def test_ranks_that_wait_for_one_another_wait_no_longer_than_they_must(
+    tmp_path: Path, never_comes: str
+) -> None:
     faults = SUDDEN if not never_comes else ["nothing"]
     said, found = run(tmp_path, "rank_net:Net", faults, LONG, never_comes)
     assert len(re.findall("worker lost: ", said)) == (4 if not never_comes else 1)
     check(tmp_path, found, dict.fromkeys(faults, ("completed", "")))
-    log = [json.loads(line) for line in (tmp_path / "results" / "gang" / "log.jsonl").read_text().splitlines()]
+    log = [
+        json.loads(line)
+        for line in (tmp_path / "results" / "gang" / "log.jsonl").read_text().splitlines()
+    ]
     times = [event["time"] for event in log]
     assert (
         max(b - a for a, b in itertools.pairwise(times)) < 240
@@ -141,4 +167,8 @@ def test_what_fails_on_one_rank_that_others_wait_for_is_what_is_reported(tmp_pat
     }
     _, found = run(tmp_path, "rank_net:Net", [*expected], LONG)
     check(tmp_path, found, expected)
-    assert found.loc["nothing", ["strategy", "num_replicas", "devices"]].tolist() == ["multi_worker", 2, "cpu:0;cpu:0"]
+    assert found.loc["nothing", ["strategy", "num_replicas", "devices"]].tolist() == [
+        "multi_worker",
+        2,
+        "cpu:0;cpu:0",
+    ]

@@ -56,11 +56,20 @@ sys.exit(code)
 
 
 def test_a_lost_node_loses_nothing(tmp_path: Path) -> None:
-    file = FILE.format(trainable="slow:Slow", parameters="rate: {values: [0.1, 0.3]}, drag: {value: 0.5}", epochs=40)
-    output = clusters.run(tmp_path, {"nodes.yaml": file, "slow.py": SLOW}, SCRIPT.replace("KILL", "True"), timeout=1500)
-    assert re.search(r"worker lost: .*its node (is gone|does not answer); it goes on from its checkpoint", output), (
-        output
+    file = FILE.format(
+        trainable="slow:Slow",
+        parameters="rate: {values: [0.1, 0.3]}, drag: {value: 0.5}",
+        epochs=40,
     )
+    output = clusters.run(
+        tmp_path,
+        {"nodes.yaml": file, "slow.py": SLOW},
+        SCRIPT.replace("KILL", "True"),
+        timeout=1500,
+    )
+    assert re.search(
+        r"worker lost: .*its node (is gone|does not answer); it goes on from its checkpoint", output
+    ), output
     loaded = sweep.load(tmp_path / "results" / "nodes")
     assert loaded.trials["status"].tolist() == ["completed"] * 2
     assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 41))] * 2
@@ -72,11 +81,17 @@ def test_ranks_on_two_nodes_train_as_two_devices_of_one(tmp_path: Path) -> None:
     here = Path(__file__).parent
     files = {name: (here / name).read_text() for name in ("rank_net.py", "rank_faults.py")}
     files["nodes.yaml"] = file
-    files["alone.yaml"] = file.replace("name: nodes", "name: alone").replace("workers: 2", "gpus: 2")
+    files["alone.yaml"] = file.replace("name: nodes", "name: alone").replace(
+        "workers: 2", "gpus: 2"
+    )
     alone = 'subprocess.run([*command[:4], "alone.yaml", "--simulate-gpus", "2", "--no-memo"], check=True)'
-    script = SCRIPT.replace("KILL", "False").replace("cluster.shutdown()", f"cluster.shutdown(); {alone}")
+    script = SCRIPT.replace("KILL", "False").replace(
+        "cluster.shutdown()", f"cluster.shutdown(); {alone}"
+    )
     clusters.run(tmp_path, files, script, timeout=1500)
     both = [sweep.load(tmp_path / "results" / name) for name in ("nodes", "alone")]
-    assert both[0].trials["num_replicas"].tolist() == both[1].trials["num_replicas"].tolist() == [2, 2]
+    assert (
+        both[0].trials["num_replicas"].tolist() == both[1].trials["num_replicas"].tolist() == [2, 2]
+    )
     losses = [one.metrics.sort_values(["trial", "epoch"])["metric.loss"].tolist() for one in both]
     assert losses[0] == losses[1]

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from counting import Counting
 
-from sweep.backends import Ends, Job, Moves, Order, Progress, Steps, checkpoints, is_released, request_orders
+from sweep.backends import (
+    Ends,
+    Job,
+    Moves,
+    Order,
+    Progress,
+    Steps,
+    checkpoints,
+    is_released,
+    request_orders,
+)
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 from sweep.contract import Apart, Assignment, EpochReported, OutOfMemory, Report, Stopped, Trainable
@@ -58,7 +68,10 @@ class Together:
                 except Exception as error:
                     raised[member] = error
                 else:
-                    if member.done in (done, member.given.epochs):  # it trains no more, of itself or at its end
+                    if member.done in (
+                        done,
+                        member.given.epochs,
+                    ):  # it trains no more, of itself or at its end
                         raised[member] = Stopped()
             goes_on &= not raised
         return raised
@@ -88,20 +101,35 @@ class Pooled(Counting):
 
 
 def grouped(folder: Path, together: int, trainable: type = Pooled) -> WorkerGroup:
-    job = Job("s", "test_group:Pooled", (HERE,), folder, Objective("score", "minimize"), checkpoint_every_s=0.0)
+    job = Job(
+        "s",
+        "test_group:Pooled",
+        (HERE,),
+        folder,
+        Objective("score", "minimize"),
+        checkpoint_every_s=0.0,
+    )
     job = dataclasses.replace(job, together=together, given=trainable)
     return WorkerGroup(job, lambda make: Worker(job, make=make))
 
 
-def order(trial: int, events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), **params: Any) -> Order:
+def order(
+    trial: int, events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), **params: Any
+) -> Order:
     assignment = Assignment(
-        trial=trial, params={"events": events, "batch_size": 32, **params}, seed=0, epochs=epochs, objective="score"
+        trial=trial,
+        params={"events": events, "batch_size": 32, **params},
+        seed=0,
+        epochs=epochs,
+        objective="score",
     )
     return Order(assignment, decisions)
 
 
 def train(
-    group: WorkerGroup, given: list[Order], prunes: Callable[[int, int], bool] = lambda trial, epoch: False
+    group: WorkerGroup,
+    given: list[Order],
+    prunes: Callable[[int, int], bool] = lambda trial, epoch: False,
 ) -> tuple[dict[int, list[int]], dict[int, Progress], list[Steps]]:
     """Train until no trial goes on: the epochs of each, how it ended or moved, and all steps."""
     group.take(given)
@@ -114,7 +142,9 @@ def train(
         for trial, progress in steps[-1].found.items():
             epochs[trial] += [epoch.epoch for epoch in progress.epochs]
             last[trial] = progress
-            if not is_released(progress) and not prunes(trial, epochs[trial][-1] if epochs[trial] else 0):
+            if not is_released(progress) and not prunes(
+                trial, epochs[trial][-1] if epochs[trial] else 0
+            ):
                 going.append(trial)
         group.keep(going)
         if not going:
@@ -162,7 +192,9 @@ def test_all_pause_where_one_waits_for_a_decision(tmp_path: Path) -> None:
         ("3 stops", "completed"), ("3 patience", "completed"),
     ],
 )  # fmt: skip
-def test_what_becomes_of_one_is_nothing_to_the_others(events: str, status: str, tmp_path: Path) -> None:
+def test_what_becomes_of_one_is_nothing_to_the_others(
+    events: str, status: str, tmp_path: Path
+) -> None:
     group = grouped(tmp_path, 4)
     epochs, last, steps = train(group, [order(1), order(2, events), order(3)])
     assert ends(last) == {1: "completed", 2: status, 3: "completed"}
@@ -300,5 +332,7 @@ class Giving:
         (5, 0, 4, 1, 1),
     ],
 )
-def test_few_trials_are_shared_out(count: int, left: int | None, most: int, idle: int, expected: int) -> None:
+def test_few_trials_are_shared_out(
+    count: int, left: int | None, most: int, idle: int, expected: int
+) -> None:
     assert len(request_orders(Giving(count, left), "w", most, idle)) == expected  # type: ignore[arg-type]  # a driver that only gives

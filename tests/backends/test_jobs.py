@@ -167,7 +167,9 @@ head.wait(60)
 """
 
 
-def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(tmp_path: Path) -> None:
+def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(
+    tmp_path: Path,
+) -> None:
     if subprocess.run([*ALONE, "true"], capture_output=True).returncode:
         pytest.skip("needs the right to give processes a network of their own")
     for name, text in FILES.items():
@@ -176,13 +178,25 @@ def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(tm
         path.write_text(text.replace("HURRY", str(tmp_path / "hurry")))
     (tmp_path / "shared").mkdir()
     (tmp_path / "script.py").write_text(SCRIPT)
-    command = [*ALONE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, "-W", "ignore", "script.py"]
+    command = [
+        *ALONE,
+        "sh",
+        "-c",
+        'ip link set lo up && exec "$@"',
+        "sh",
+        sys.executable,
+        "-W",
+        "ignore",
+        "script.py",
+    ]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1500)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     codes = {key: row[0] for key, row in found.items()}
     wrong = {"twice": 4, "token": 2, "no token": 2, "nobody": 3, "theirs": 4, "not his": 3}
-    assert codes == {key: wrong.get(key, 0) for key in codes}, {key: found[key] for key in codes if codes[key]}
+    assert codes == {key: wrong.get(key, 0) for key in codes}, {
+        key: found[key] for key in codes if codes[key]
+    }
 
     _, out, err = found["submit"]
     assert "sends    7 files" in out  # those that are not ignored
@@ -192,7 +206,9 @@ def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(tm
     assert "Uploading" not in out + err
     assert "error: long: is being run by job sweep-ann-long-1 of http" in found["twice"][2]
     assert found["running"][1].startswith("job      sweep-ann-long-1, running\nlong  running\n")
-    assert found["stop"][1].startswith("long is stopped; go on with: python -m sweep resume long --address http")
+    assert found["stop"][1].startswith(
+        "long is stopped; go on with: python -m sweep resume long --address http"
+    )
     assert found["stopped"][1].startswith("job      sweep-ann-long-1, stopped\nlong  interrupted\n")
     assert "job      sweep-ann-long-2" in found["resume"][1]
     assert "answer   The best was rate=1" in found["follow"][1]
@@ -203,7 +219,9 @@ def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(tm
         folder = tmp_path / "shared" / name
         trials = sweep.load(folder).trials
         assert set(trials["status"]) == {"completed"}
-        sessions = [event for event in log.read(folder / "log.jsonl") if isinstance(event, SessionStarted)]
+        sessions = [
+            event for event in log.read(folder / "log.jsonl") if isinstance(event, SessionStarted)
+        ]
         assert len(sessions) == 1 + (name != "s")
     states = {row["sweep"]: row["state"] for row in json.loads(found["json"][1])}
     assert list(states) == ["s", "killed", "lost", "long"]

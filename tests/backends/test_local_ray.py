@@ -58,20 +58,27 @@ def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.Monkey
         "start_api_server": "sweep-ray-start",
         "start_monitor": "sweep-ray-start",
     }
-    assert [name for name in started.by if name != "start_ray_processes"] == ["start_api_server", "start_monitor"]
+    assert [name for name in started.by if name != "start_ray_processes"] == [
+        "start_api_server",
+        "start_monitor",
+    ]
     assert said == ["Ray dashboard: http://127.0.0.1:8265"]
 
 
 def test_the_rest_is_done_while_workers_start(monkeypatch: pytest.MonkeyPatch) -> None:
     started, seen = Started(monkeypatch), list[bool]()
-    with local_ray.starting_in_background(print, lambda: seen.append("start_ray_processes" in started.by)) as end:
+    with local_ray.starting_in_background(
+        print, lambda: seen.append("start_ray_processes" in started.by)
+    ) as end:
         start_all()
         end()
     assert seen == [True]
 
 
 @pytest.mark.parametrize(
-    ("message", "told"), [("no port is free\nand more", "no port is free"), ("", "RuntimeError")], ids=str
+    ("message", "told"),
+    [("no port is free\nand more", "no port is free"), ("", "RuntimeError")],
+    ids=str,
 )
 def test_a_dashboard_that_does_not_start_is_told_and_no_more(
     monkeypatch: pytest.MonkeyPatch, message: str, told: str
@@ -94,7 +101,9 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
     def wait(node: Any, **how: Any) -> None:
         began = time.monotonic()
         begun.set()
-        while time.monotonic() - began < ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S:  # as Ray does
+        while (
+            time.monotonic() - began < ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
+        ):  # as Ray does
             time.sleep(0.01)
         raise RuntimeError("it did not start")
 
@@ -120,7 +129,9 @@ def test_afterwards_ray_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("patience", [9.0, 0.0])
-def test_a_node_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatch, patience: float) -> None:
+def test_a_node_that_takes_its_time_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
     calls = []
 
     def get_node(*which: object) -> dict[str, str]:
@@ -131,7 +142,10 @@ def test_a_node_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(services, "get_node", get_node)
     monkeypatch.setattr(local_ray, "START_S", patience)
-    with local_ray.waiting_longer(lambda said: None), nullcontext() if patience else pytest.raises(RuntimeError):
+    with (
+        local_ray.waiting_longer(lambda said: None),
+        nullcontext() if patience else pytest.raises(RuntimeError),
+    ):
         assert services.get_node("127.0.0.1:1", "ab") == {"labels": "none"}
     assert calls == [("127.0.0.1:1", "ab")] * (3 if patience else 1)
     assert services.get_node is get_node
@@ -142,7 +156,11 @@ def test_a_node_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatc
     [
         (Devices(cpus=1), None, True),
         (Devices(cpus=2), None, True),
-        (Devices(cpus=4), None, False),  # two trials at once: of eight processes, six would import for nothing
+        (
+            Devices(cpus=4),
+            None,
+            False,
+        ),  # two trials at once: of eight processes, six would import for nothing
         (Devices(cpus=1), 3, False),
         (Devices(cpus=1, gpus=1), None, False),
         (Devices(cpus=1, gpus=1, simulated=True), None, True),
@@ -157,7 +175,9 @@ def test_only_processes_that_get_trials_import_ahead(
     with local_ray.importing_in_advance(["keras", "numpy"], devices, most):
         given = {name: value for name, value in os.environ.items() if name not in before}
     threads = str(int(devices.cpus))
-    assert given == ({"RAY_preload_python_modules": "keras,numpy", "OMP_NUM_THREADS": threads} if ahead else {})
+    assert given == (
+        {"RAY_preload_python_modules": "keras,numpy", "OMP_NUM_THREADS": threads} if ahead else {}
+    )
     assert dict(os.environ) == before
 
 

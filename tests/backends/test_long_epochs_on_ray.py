@@ -61,11 +61,15 @@ resources: {max_concurrent: 2}
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "sweep", *arguments]
     with (folder / "said").open("ab") as said:
-        return subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, start_new_session=True)
+        return subprocess.Popen(
+            command, cwd=folder, stdout=said, stderr=said, start_new_session=True
+        )
 
 
 @pytest.mark.exhaustive
-def test_asha_prunes_within_a_pass_and_killed_trials_go_on_in_the_middle_of_it(tmp_path: Path) -> None:
+def test_asha_prunes_within_a_pass_and_killed_trials_go_on_in_the_middle_of_it(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "lines.py").write_text(MODEL)
     (tmp_path / "lines.yaml").write_text(FILE)
     folder = ResultsFolder(tmp_path / "results" / "lines")
@@ -87,7 +91,9 @@ def test_asha_prunes_within_a_pass_and_killed_trials_go_on_in_the_middle_of_it(t
     pruned = found.trials[found.trials["status"] == "pruned"]
     assert set(pruned["epochs"]) <= {3, 9, 27}
     columns = ["metric.loss", "metric.val_loss", "metric.accuracy", "passes", "learning_rate"]
-    rows, reference = (loaded.metrics.set_index(["trial", "epoch"])[columns] for loaded in (found, expected))
+    rows, reference = (
+        loaded.metrics.set_index(["trial", "epoch"])[columns] for loaded in (found, expected)
+    )
     assert not rows.index.duplicated().any()
     assert rows.equals(reference.loc[rows.index])
     assert reference["passes"].max() == 162 / 225

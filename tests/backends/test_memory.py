@@ -17,7 +17,9 @@ def test_what_is_allocated_is_seen() -> None:
     assert block.any()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system tells only the most there ever was")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere the system tells only the most there ever was"
+)
 def test_data_that_is_mapped_belongs_to_all_and_not_to_this_process(tmp_path: Path) -> None:
     np.ones(50_000_000, np.uint8).tofile(tmp_path / "shared")
     before = memory.measure_memory()

@@ -57,7 +57,9 @@ sys.exit(code)
 
 @pytest.mark.exhaustive
 def test_a_worker_that_the_monitor_killed_is_replaced(tmp_path: Path) -> None:
-    output = clusters.run(tmp_path, {"hungry.py": HUNGRY, "hungry.yaml": FILE}, SCRIPT, timeout=1500)
+    output = clusters.run(
+        tmp_path, {"hungry.py": HUNGRY, "hungry.yaml": FILE}, SCRIPT, timeout=1500
+    )
     assert (tmp_path / "eaten").exists()
     assert "trial 0: worker lost: " in output
     loaded = sweep.load(tmp_path / "results" / "hungry")

@@ -121,16 +121,23 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_each_loss_is_told_by_its_cause_and_costs_no_restart(ran: Ran) -> None:
-    left = re.findall(r"the worker of trial (\d) is replaced: its node is taken away in (\d+) s", ran.said)
+    left = re.findall(
+        r"the worker of trial (\d) is replaced: its node is taken away in (\d+) s", ran.said
+    )
     assert len(left) == 1, ran.said[-4000:]
     ended, gone = re.findall(r"trial \d: worker lost: (.+)", ran.said)
     assert ended == "its node was ended; it goes on from its checkpoint"
     assert re.fullmatch(r"its node (is gone|does not answer); it goes on from its checkpoint", gone)
     assert ran.loaded.trials["status"].tolist() == ["completed"] * 4
-    assert ran.loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 25))] * 4
+    assert (
+        ran.loaded.metrics.groupby("trial")["epoch"].apply(list).tolist()
+        == [list(range(1, 25))] * 4
+    )
 
 
-def test_those_with_time_to_save_train_no_epoch_again_and_the_others_go_on_from_a_checkpoint(ran: Ran) -> None:
+def test_those_with_time_to_save_train_no_epoch_again_and_the_others_go_on_from_a_checkpoint(
+    ran: Ran,
+) -> None:
     epochs = Counter((line[3], line[4]) for line in ran.journal if line[2] == "epoch")
     assert len(epochs) == 4 * 24
     assert {trial for (trial, _), times in epochs.items() if times > 1} <= {"2", "3"}
@@ -142,7 +149,18 @@ def test_those_with_time_to_save_train_no_epoch_again_and_the_others_go_on_from_
 
 
 def test_the_numbers_are_those_of_a_machine_that_stays(ran: Ran) -> None:
-    command = [sys.executable, "-m", "sweep", "run", "spot.yaml", "--name", "alone", "--inline", "--no-memo", "-q"]
+    command = [
+        sys.executable,
+        "-m",
+        "sweep",
+        "run",
+        "spot.yaml",
+        "--name",
+        "alone",
+        "--inline",
+        "--no-memo",
+        "-q",
+    ]
     done = subprocess.run(command, cwd=ran.folder, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stdout + done.stderr
     alone = sweep.load(ran.folder / "results" / "alone")

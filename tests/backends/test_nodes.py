@@ -120,12 +120,17 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("nodes")
     stale = folder / "node1" / f"{backends.shared_data_prefix(folder / 'results' / 'nodes')}old"
     stale.mkdir(parents=True)
-    can = shutil.which("unshare") and not subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode
+    can = (
+        shutil.which("unshare")
+        and not subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOUNTS", "1" if can else "")
         output = clusters.run(folder, {"where.py": WHERE, "nodes.yaml": FILE}, SCRIPT, timeout=1500)
     lines = [line.partition(" ") for line in output.splitlines()]
-    return Ran({word: json.loads(rest) for word, _, rest in lines if word in ("JOINED", "APART")}, folder)
+    return Ran(
+        {word: json.loads(rest) for word, _, rest in lines if word in ("JOINED", "APART")}, folder
+    )
 
 
 def test_a_node_that_joins_is_used_and_every_node_is_cleaned(ran: Ran) -> None:
@@ -137,7 +142,9 @@ def test_a_node_that_joins_is_used_and_every_node_is_cleaned(ran: Ran) -> None:
         assert (there["cost"] >= price_per_s * there["train_s"] * 0.99).all()
         assert (there["cost"] <= price_per_s * (there["duration_s"] + 1.0)).all()
     assert list(ran.folder.glob("node*/sweep-data-*")) == []
-    assert [path for path in (ran.folder / "results" / "nodes").iterdir() if "probe" in path.name] == []
+    assert [
+        path for path in (ran.folder / "results" / "nodes").iterdir() if "probe" in path.name
+    ] == []
     assert ran.found["JOINED"] == [[], [[8.0, 2.0, 3], [1.0, 0.0, 1000]], [0.0, 1.0, 1.0]]
 
 
@@ -146,7 +153,10 @@ def test_a_results_folder_that_is_not_shared_is_found_before_the_first_trial(ran
         pytest.skip("needs the right to give a process mounts of its own")
     code, errors = ran.found["APART"]
     assert (code, list((ran.folder / "apart").iterdir())) == (2, [])
-    assert f"does not see {ran.folder / 'apart' / 'nodes'} as it is here; share the results folder" in errors
+    assert (
+        f"does not see {ran.folder / 'apart' / 'nodes'} as it is here; share the results folder"
+        in errors
+    )
     assert errors.count("error: --address: node ") == 1
 
 

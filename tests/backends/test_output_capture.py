@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 from sweep.backends.ray_tune import output_capture
-from sweep.backends.ray_tune.output_capture import KEPT_BYTES, LAST_BYTES, OutputCapture, clean_output
+from sweep.backends.ray_tune.output_capture import (
+    KEPT_BYTES,
+    LAST_BYTES,
+    OutputCapture,
+    clean_output,
+)
 
 LOG, FILE = "worker.log", "1.output"
 
@@ -83,10 +88,17 @@ def test_what_was_printed_before_a_trial_is_not_its_output(tmp_path: Path) -> No
     assert (tmp_path / LOG).read_text() == "before\nin the trial\n"
 
 
-def test_of_a_long_output_the_beginning_is_kept_and_the_end_when_the_trial_ends(tmp_path: Path) -> None:
+def test_of_a_long_output_the_beginning_is_kept_and_the_end_when_the_trial_ends(
+    tmp_path: Path,
+) -> None:
     taken = []
     with capturing(tmp_path) as capture:
-        for printed in ("a" * (KEPT_BYTES - 2) + "\n", "bcc", "d" * 100, "e" * 1000 + "f" * LAST_BYTES):
+        for printed in (
+            "a" * (KEPT_BYTES - 2) + "\n",
+            "bcc",
+            "d" * 100,
+            "e" * 1000 + "f" * LAST_BYTES,
+        ):
             os.write(1, printed.encode())
             taken.append(capture.take(trial_ends=printed.startswith("e")))
         capture.begin_trial()
@@ -109,7 +121,9 @@ def test_nothing_is_left_out_that_fits_with_the_end(tmp_path: Path) -> None:
     assert text == printed
 
 
-def test_the_file_is_emptied_during_a_long_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_emptied_during_a_long_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output_capture, "LOOK_S", 0.01)
     monkeypatch.setattr(output_capture, "LARGE_BYTES", KEPT_BYTES)
     with capturing(tmp_path) as capture:

@@ -30,13 +30,30 @@ def test_shares_follow_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50")
     shutil.copy(Path(__file__).with_name("packed.py"), tmp_path)
     (tmp_path / "packed.yaml").write_text(FILE)
-    command = [sys.executable, "-m", "sweep", "run", "packed.yaml", "--results", "results", "--simulate-gpus", "1"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1500, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "sweep",
+        "run",
+        "packed.yaml",
+        "--results",
+        "results",
+        "--simulate-gpus",
+        "1",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=1500, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     loaded = sweep.load(tmp_path / "results" / "packed")
     assert set(loaded.trials["status"]) == {"completed"}
     epochs: pd.DataFrame = loaded.metrics
-    assert epochs.groupby("trial")["epoch"].apply(list).map(lambda each: each == list(range(1, 21))).all()
+    assert (
+        epochs.groupby("trial")["epoch"]
+        .apply(list)
+        .map(lambda each: each == list(range(1, 21)))
+        .all()
+    )
     assert epochs.iloc[0]["gpus"] == 1.0
     assert {1.0, 0.5} <= set(epochs["gpus"])
     large = loaded.trials.loc[loaded.trials["param.gb"] == 4, "trial"]

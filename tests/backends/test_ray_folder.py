@@ -36,7 +36,10 @@ def test_the_longest_path_is_that_of_ray_itself() -> None:
     ("folder", "fault"),
     [
         ("/tmp", ""),
-        (LONG, f"is too long for Ray's sockets ({len(LONG)} bytes, at most {ray_folder.LONGEST_FOLDER})"),
+        (
+            LONG,
+            f"is too long for Ray's sockets ({len(LONG)} bytes, at most {ray_folder.LONGEST_FOLDER})",
+        ),
         ("/tmp/" + 20 * "ß", "is too long for Ray's sockets (45 bytes, "),
         ("/proc/none", "cannot be used by Ray: /proc/none"),
         ("/dev/null", "cannot be used by Ray: /dev/null"),
@@ -52,13 +55,17 @@ def test_a_folder_that_ray_cannot_use(folder: str, fault: str) -> None:
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there Ray does not look at TMPDIR")
 @pytest.mark.parametrize("name", ["TMPDIR", "RAY_TMPDIR"])
-def test_another_folder_is_taken_and_the_variables_stay(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_another_folder_is_taken_and_the_variables_stay(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv(name, LONG)
     said: list[str] = []
     with ray_folder.ensure_usable_folder(said.append):
         assert os.environ["RAY_TMPDIR"] == "/tmp"
     assert os.environ.get("RAY_TMPDIR") == (LONG if name == "RAY_TMPDIR" else None)
-    assert said == [f"Ray keeps its files in /tmp/ray, for {name} {LONG} {ray_folder.find_fault(LONG)}"]
+    assert said == [
+        f"Ray keeps its files in /tmp/ray, for {name} {LONG} {ray_folder.find_fault(LONG)}"
+    ]
 
 
 def test_a_folder_that_ray_can_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +78,10 @@ def test_where_there_is_no_other_folder_it_says_what_to_do(monkeypatch: pytest.M
     monkeypatch.setenv("RAY_TMPDIR", "/proc/none")
     monkeypatch.setattr(ray_folder, "FOLDERS", ("/proc/nor", "/proc/neither"))
     with (
-        pytest.raises(InputError, match=r"RAY_TMPDIR /proc/none: cannot be used by Ray: .*; export RAY_TMPDIR=DIR"),
+        pytest.raises(
+            InputError,
+            match=r"RAY_TMPDIR /proc/none: cannot be used by Ray: .*; export RAY_TMPDIR=DIR",
+        ),
         ray_folder.ensure_usable_folder(pytest.fail),
     ):
         pytest.fail("Ray would start")
@@ -83,7 +93,11 @@ def test_a_sweep_runs_without_a_home_and_with_a_long_temporary_folder(tmp_path: 
     (tmp_path / "t.yaml").write_text(
         "trainable: t:train\nmethod: grid\nmetric: {name: val_loss}\nparameters: {lr: {values: [1, 2]}}\nepochs: 1\n"
     )
-    environ = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_TOKEN", "RAY_ADDRESS")}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("RAY_AUTH_TOKEN", "RAY_ADDRESS")
+    }
     ran = subprocess.run(
         [sys.executable, "-m", "sweep", "run", "t.yaml"],
         cwd=tmp_path,

@@ -62,7 +62,10 @@ def test_a_started_ray_has_processes_to_watch() -> None:
 
 
 def test_the_context_of_this_ray_has_the_session_s_name() -> None:
-    assert all(ray_private_api.list_missing(use, RuntimeContext) == [] for use in ray_private_api.OF_ITS_CONTEXT)
+    assert all(
+        ray_private_api.list_missing(use, RuntimeContext) == []
+        for use in ray_private_api.OF_ITS_CONTEXT
+    )
 
 
 @pytest.mark.parametrize("use", ray_private_api.OF_TUNES_TRIALS)
@@ -76,14 +79,20 @@ def test_a_trial_of_this_tune_has(use: Use) -> None:
 def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
     from sweep.backends.ray_tune.adapters import DriverClock, Workers
 
-    trial = SimpleNamespace(is_finished=lambda: False, trial_id="t", temporary_state=SimpleNamespace())
+    trial = SimpleNamespace(
+        is_finished=lambda: False, trial_id="t", temporary_state=SimpleNamespace()
+    )
     said = list[str]()
     workers = Workers(1, held={"t": [3]})
     DriverClock(SimpleNamespace(tick=lambda: [3]), said.append, workers).on_step_end(1, [trial])
-    assert said == [f"Ray {ray.__version__} has no temporary_state.ray_actor: {ray_private_api.KILLING.loss}"]
+    assert said == [
+        f"Ray {ray.__version__} has no temporary_state.ray_actor: {ray_private_api.KILLING.loss}"
+    ]
 
 
-def test_a_worker_that_is_just_starting_is_killed_once_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_just_starting_is_killed_once_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from sweep.backends.ray_tune.adapters import DriverClock, Workers
 
     killed = list[str]()
@@ -91,7 +100,9 @@ def test_a_worker_that_is_just_starting_is_killed_once_it_is_there(monkeypatch: 
     state = SimpleNamespace(ray_actor=None)
     trial = SimpleNamespace(is_finished=lambda: False, trial_id="t", temporary_state=state)
     ends = iter([[3], [], []])
-    clock = DriverClock(SimpleNamespace(tick=lambda: next(ends)), lambda text: None, Workers(1, held={"t": [3]}))
+    clock = DriverClock(
+        SimpleNamespace(tick=lambda: next(ends)), lambda text: None, Workers(1, held={"t": [3]})
+    )
     clock.on_step_end(1, [trial])
     assert killed == []
     state.ray_actor = "its actor"
@@ -106,7 +117,9 @@ def controller(monkeypatch: pytest.MonkeyPatch) -> Any:
     from ray.tune.search import BasicVariantGenerator
 
     monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "1")  # else it asks a running Ray
-    return TuneController(search_alg=BasicVariantGenerator(), storage=None, resource_manager_factory=lambda: None)
+    return TuneController(
+        search_alg=BasicVariantGenerator(), storage=None, resource_manager_factory=lambda: None
+    )
 
 
 def without(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
@@ -121,7 +134,9 @@ def without(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ray_private_api.FASTER_START.names)
-def test_a_start_that_cannot_be_hastened_is_ray_s_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_cannot_be_hastened_is_ray_s_own(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweep.backends.ray_tune import local_ray
 
     line = without(monkeypatch, name)
@@ -133,8 +148,12 @@ def test_a_start_that_cannot_be_hastened_is_ray_s_own(name: str, monkeypatch: py
     assert (said, done) == ([line + ray_private_api.FASTER_START.loss], [True])
 
 
-@pytest.mark.parametrize("name", ["ray._private.node:Node.start_raylet", "ray._raylet:Config.initialize"])
-def test_workers_that_cannot_be_forked_are_ray_s_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", ["ray._private.node:Node.start_raylet", "ray._raylet:Config.initialize"]
+)
+def test_workers_that_cannot_be_forked_are_ray_s_own(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweep.backends.ray_tune import local_ray
 
     monkeypatch.setattr(import_module("ray._raylet"), "Config", SimpleNamespace(initialize=None))
@@ -149,12 +168,16 @@ def test_workers_that_cannot_be_forked_are_ray_s_own(name: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", STAND_INS)
-def test_a_stand_in_for_what_is_not_there_is_left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stand_in_for_what_is_not_there_is_left_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweep.backends.ray_tune import adapters
 
     said = list[str]()
     for path, _, attribute in (other.partition(":") for other in STAND_INS):
-        monkeypatch.setattr(f"{path}.{attribute}", getattr(import_module(path), attribute))  # put back afterwards
+        monkeypatch.setattr(
+            f"{path}.{attribute}", getattr(import_module(path), attribute)
+        )  # put back afterwards
     line = without(monkeypatch, name)
     adapters.survive_memory_kills(said.append)
     adapters.use_prestarted_processes(said.append)
@@ -165,7 +188,9 @@ def test_a_stand_in_for_what_is_not_there_is_left_out(name: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ray_private_api.NAMED_WORKERS.names)
-def test_workers_without_names_are_as_tune_makes_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_without_names_are_as_tune_makes_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweep.backends.ray_tune import adapters
 
     said, line = list[str](), without(monkeypatch, name)
@@ -184,7 +209,9 @@ def test_a_driver_without_a_page_points_to_none(name: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", ray_private_api.OWN_MACHINE.names)
-def test_a_ray_that_others_can_reach_is_said_to_be_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ray_that_others_can_reach_is_said_to_be_so(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ray._private import ray_constants
 
     from sweep.backends.ray_tune import local_ray

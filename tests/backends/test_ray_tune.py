@@ -25,14 +25,22 @@ pytestmark = [pytest.mark.ray, pytest.mark.keras, pytest.mark.slow]
 def start(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "sweep", *arguments]
     return subprocess.Popen(
-        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        command,
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
 
 
 def test_the_main_job(tmp_path: Path) -> None:
     process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path))
     output, errors = process.communicate(timeout=1500)
-    assert (process.returncode, errors) == (0, "lr_wd_aug: grid, 27 trials of at most 10 epochs, 270 together\n")
+    assert (process.returncode, errors) == (
+        0,
+        "lr_wd_aug: grid, 27 trials of at most 10 epochs, 270 together\n",
+    )
     assert "Ray dashboard: http://127.0.0.1" in output
     folder = tmp_path / "lr_wd_aug"
     loaded = sweep.load(folder)
@@ -48,7 +56,15 @@ def test_the_main_job(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_interrupted_killed_and_resumed(tmp_path: Path) -> None:
-    given = ["search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path), "--run-cap", "4", "--set", "epochs=30"]
+    given = [
+        "search_spaces/lr_wd_aug.yaml",
+        "--results",
+        str(tmp_path),
+        "--run-cap",
+        "4",
+        "--set",
+        "epochs=30",
+    ]
     folder = ResultsFolder(tmp_path / "lr_wd_aug")
     process = start("run", *given)
     _wait_for_epochs(folder, 3)
@@ -71,7 +87,14 @@ def test_interrupted_killed_and_resumed(tmp_path: Path) -> None:
 
 
 def test_more_gpus_than_there_are(tmp_path: Path) -> None:
-    process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path), "--set", "resources.gpus=64")
+    process = start(
+        "run",
+        "search_spaces/lr_wd_aug.yaml",
+        "--results",
+        str(tmp_path),
+        "--set",
+        "resources.gpus=64",
+    )
     _, errors = process.communicate(timeout=1500)
     assert process.returncode == 2
     assert "resources.gpus: a trial takes 64, this machine has" in errors
@@ -80,7 +103,16 @@ def test_more_gpus_than_there_are(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_simulated_gpus_mirror(tmp_path: Path) -> None:
-    changes = ["--set", "resources.gpus=2", "--set", "epochs=2", "--run-cap", "2", "--simulate-gpus", "2"]
+    changes = [
+        "--set",
+        "resources.gpus=2",
+        "--set",
+        "epochs=2",
+        "--run-cap",
+        "2",
+        "--simulate-gpus",
+        "2",
+    ]
     process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path), *changes)
     output, _ = process.communicate(timeout=1500)
     assert process.returncode == 0
@@ -91,4 +123,7 @@ def test_simulated_gpus_mirror(tmp_path: Path) -> None:
 
 
 def _wait_for_epochs(folder: ResultsFolder, count: int) -> None:
-    until(lambda: folder.log.exists() and folder.log.read_text().count('"epoch_reported"') >= count, every_s=0.2)
+    until(
+        lambda: folder.log.exists() and folder.log.read_text().count('"epoch_reported"') >= count,
+        every_s=0.2,
+    )

@@ -92,31 +92,47 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def start(folder: Path, *arguments: str, machine: str = "cache", pause_s: float = 0.2) -> subprocess.Popen[bytes]:
+def start(
+    folder: Path, *arguments: str, machine: str = "cache", pause_s: float = 0.2
+) -> subprocess.Popen[bytes]:
     (folder / "saves.py").write_text(SAVES)
-    environment = {**os.environ, "SWEEP_CACHE": str(folder / machine), "PYTHONPATH": str(clusters.ROOT)}
+    environment = {
+        **os.environ,
+        "SWEEP_CACHE": str(folder / machine),
+        "PYTHONPATH": str(clusters.ROOT),
+    }
     environment["PAUSE_S"] = str(pause_s)
     with (folder / "said.txt").open("ab") as said:
         return subprocess.Popen(
-            [sys.executable, "-m", "sweep", *arguments], cwd=folder, env=environment, stdout=said, stderr=said
+            [sys.executable, "-m", "sweep", *arguments],
+            cwd=folder,
+            env=environment,
+            stdout=said,
+            stderr=said,
         )
 
 
-def test_nodes_that_share_nothing_else_lose_nothing_with_one_of_them(server: Server, tmp_path: Path) -> None:
+def test_nodes_that_share_nothing_else_lose_nothing_with_one_of_them(
+    server: Server, tmp_path: Path
+) -> None:
     place = f"{server.bucket}/nodes"
     script = NODES.replace("PLACE", place)
     output = clusters.run(tmp_path, {"saves.py": SAVES, "stored.yaml": FILE}, script, timeout=1500)
     (line,) = [line for line in output.splitlines() if line.startswith("FOUND ")]
     code, left = json.loads(line.removeprefix("FOUND "))
     assert code == 0, output[-3000:]
-    assert left == ["node1" + path.partition("node1")[2] for path in left]  # a lost node cannot be cleaned
+    assert left == [
+        "node1" + path.partition("node1")[2] for path in left
+    ]  # a lost node cannot be cleaned
     found, store = sweep.load(f"{place}/stored"), ObjectStore(f"{place}/stored")
     assert found.trials["status"].tolist() == ["completed"] * 4
     assert found.metrics.groupby("trial")["epoch"].apply(list).tolist() == [[*range(1, 13)]] * 4
     kept = {entry.key.split("/")[1] for entry in store.entries("checkpoints")}
     assert kept == {"00000", "00001", "00002"}  # checkpoint.trials
     moved = [store.get(f"checkpoints/{trial}/epoch-000012/was.txt") for trial in sorted(kept)]
-    assert any(set(was[0].split()) == {b"1", b"2"} for was in moved if was)  # it went on where the other had been
+    assert any(
+        set(was[0].split()) == {b"1", b"2"} for was in moved if was
+    )  # it went on where the other had been
 
 
 class Stopped(NamedTuple):
@@ -162,4 +178,6 @@ def test_no_secret_is_written_anywhere(server: Server, stopped: Stopped) -> None
     stored = [store.get(entry.key) for entry in store.entries()]
     here = [path.read_bytes() for path in stopped.folder.rglob("*") if path.is_file()]
     assert len(stored) > 5
-    assert not any(server.secret.encode() in data for data in [*here, *(found[0] for found in stored if found)])
+    assert not any(
+        server.secret.encode() in data for data in [*here, *(found[0] for found in stored if found)]
+    )

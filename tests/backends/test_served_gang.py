@@ -33,7 +33,9 @@ resources: {{workers: 2, servers: 2, cpus: 0.2}}
 
 def run(folder: Path, rank: int, how: str) -> tuple[str, pd.DataFrame, list[int]]:
     """What was said, the trial's row with its losses, and the ranks that joined."""
-    (folder / "served_faults.py").write_text((Path(__file__).parent / "served_faults.py").read_text())
+    (folder / "served_faults.py").write_text(
+        (Path(__file__).parent / "served_faults.py").read_text()
+    )
     (folder / "served.yaml").write_text(FILE.format(rank=rank, how=how))
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "sweep", "run", "served.yaml"],

@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.slow,
-    pytest.mark.skipif(bool(slurms.missing()), reason="Slurm is not installed: apt install slurm-wlm munge"),
+    pytest.mark.skipif(
+        bool(slurms.missing()), reason="Slurm is not installed: apt install slurm-wlm munge"
+    ),
     pytest.mark.skipif(os.getuid() != 0, reason="a Slurm of one's own runs as root"),
 ]
 FILE = """
@@ -52,9 +54,13 @@ def project(tmp_path: Path) -> Path:
 
 def submitted(project: Path, slurm: Mapping[str, str], *options: str) -> str:
     command = [sys.executable, "-m", "sweep", "slurm", "s.yaml", *options]
-    done = subprocess.run(command, cwd=project, env=dict(slurm), capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command, cwd=project, env=dict(slurm), capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr
-    found = re.search(r"^job +(\d+)\nstatus +python -m sweep status \S+/results/s$", done.stdout, re.MULTILINE)
+    found = re.search(
+        r"^job +(\d+)\nstatus +python -m sweep status \S+/results/s$", done.stdout, re.MULTILINE
+    )
     assert found is not None, done.stdout
     return found[1]
 
@@ -81,7 +87,11 @@ def check(project: Path) -> None:
     loaded = sweep.load(project / "results" / "s")
     assert loaded.trials["status"].tolist() == ["completed"] * 2
     assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 61))] * 2
-    epochs = [line.split()[3:] for line in (project / "journal.txt").read_text().splitlines() if " epoch " in line]
+    epochs = [
+        line.split()[3:]
+        for line in (project / "journal.txt").read_text().splitlines()
+        if " epoch " in line
+    ]
     assert len(epochs) == len(set(map(tuple, epochs))) == 120
 
 
@@ -91,17 +101,23 @@ def test_a_job_that_is_ended_by_its_shell_saves_all_trials_and_the_same_command_
     first = submitted(project, slurm)
     wait_for(lambda: trained(project) >= 6, 120, lambda: said(project, first))
     slurms.call(slurm, f"scancel --batch --signal=TERM {first}")
-    wait_for(lambda: not slurms.call(slurm, f"squeue -h -j {first}"), 60, lambda: said(project, first))
+    wait_for(
+        lambda: not slurms.call(slurm, f"squeue -h -j {first}"), 60, lambda: said(project, first)
+    )
     assert "saving all trials" in said(project, first)
     assert sweep.load(project / "results" / "s").trials["status"].tolist() == ["interrupted"] * 2
     (project / "hurry").touch()
     second = submitted(project, slurm)
-    wait_for(lambda: not slurms.call(slurm, f"squeue -h -j {second}"), 120, lambda: said(project, second))
+    wait_for(
+        lambda: not slurms.call(slurm, f"squeue -h -j {second}"), 120, lambda: said(project, second)
+    )
     check(project)
 
 
 @pytest.mark.exhaustive
-def test_a_job_saves_before_its_time_limit_and_requeues_itself(project: Path, slurm: Mapping[str, str]) -> None:
+def test_a_job_saves_before_its_time_limit_and_requeues_itself(
+    project: Path, slurm: Mapping[str, str]
+) -> None:
     text = (project / "slow.py").read_text()
     (project / "slow.py").write_text(text.replace("0.08", "0.8"))
     command = [sys.executable, "-m", "sweep", "slurm", "s.yaml", "--dry-run"]
@@ -110,11 +126,15 @@ def test_a_job_saves_before_its_time_limit_and_requeues_itself(project: Path, sl
     (project / "results").mkdir()
     (project / "job.sh").write_text(script)
     job = slurms.call(slurm, f"sbatch --parsable --chdir={project} {project / 'job.sh'}")
-    wait_for(lambda: "requeued; the sweep goes on" in said(project, job), 150, lambda: said(project, job))
+    wait_for(
+        lambda: "requeued; the sweep goes on" in said(project, job), 150, lambda: said(project, job)
+    )
     assert 0 < trained(project) < 120
 
     def is_gone() -> bool:
-        slurms.call(slurm, f"scontrol update jobid={job} StartTime=now")  # a requeued job waits two minutes
+        slurms.call(
+            slurm, f"scontrol update jobid={job} StartTime=now"
+        )  # a requeued job waits two minutes
         return not slurms.call(slurm, f"squeue -h -j {job}")
 
     wait_for(is_gone, 400, lambda: said(project, job))
@@ -122,14 +142,21 @@ def test_a_job_saves_before_its_time_limit_and_requeues_itself(project: Path, sl
 
 
 @pytest.mark.exhaustive
-def test_a_job_over_two_hosts_outlives_the_loss_of_one_and_saves_when_it_is_asked_to_end(project: Path) -> None:
+def test_a_job_over_two_hosts_outlives_the_loss_of_one_and_saves_when_it_is_asked_to_end(
+    project: Path,
+) -> None:
     """By symmetric-run, under a token, on two hosts that are namespaces."""
     if subprocess.run([*slurm_hosts.NEW, "true"], capture_output=True).returncode:
         pytest.skip("needs the right to make hosts of namespaces")
     text = (project / "slow.py").read_text()
     (project / "slow.py").write_text(text.replace("0.08", "0.7"))
     command = [sys.executable, "-m", "sweep", "slurm", "s.yaml", "--nodes", "2", "--dry-run"]
-    command += ["--setup", "export RAY_memory_monitor_refresh_ms=0", "--set", "checkpoint.every_s=2"]
+    command += [
+        "--setup",
+        "export RAY_memory_monitor_refresh_ms=0",
+        "--set",
+        "checkpoint.every_s=2",
+    ]
     script = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True).stdout
     (project / "job.sh").write_text(script)
     (project / "results").mkdir()
@@ -138,7 +165,11 @@ def test_a_job_over_two_hosts_outlives_the_loss_of_one_and_saves_when_it_is_aske
         job = hosts.call(submit)
         wait_for(lambda: trained(project) >= 10, 180, lambda: said(project, job))
         hosts.lose(2)
-        wait_for(lambda: "PENDING" in hosts.call(f"squeue -h -j {job} -o %T"), 120, lambda: said(project, job))
+        wait_for(
+            lambda: "PENDING" in hosts.call(f"squeue -h -j {job} -o %T"),
+            120,
+            lambda: said(project, job),
+        )
         before = trained(project)
         hosts.start(2)
         time.sleep(3)
@@ -146,7 +177,9 @@ def test_a_job_over_two_hosts_outlives_the_loss_of_one_and_saves_when_it_is_aske
         wait_for(lambda: trained(project) >= before + 5, 180, lambda: said(project, job))
         hosts.call(f"scancel --batch --signal=TERM {job}")
         wait_for(lambda: not hosts.call(f"squeue -h -j {job}"), 180, lambda: said(project, job))
-        assert sweep.load(project / "results" / "s").trials["status"].tolist() == ["interrupted"] * 2
+        assert (
+            sweep.load(project / "results" / "s").trials["status"].tolist() == ["interrupted"] * 2
+        )
         trained_by_then = trained(project)
         again = hosts.call(submit)
         wait_for(lambda: not hosts.call(f"squeue -h -j {again}"), 240, lambda: said(project, again))

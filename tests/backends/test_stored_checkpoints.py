@@ -35,18 +35,30 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def job(tmp_path: Path, store: ObjectStore, machine: str = "one", **more: object) -> Job:
     Counting.begun.clear()
     given = {"checkpoint_every_s": 0.0, "store": store.url, "stand_in": machine} | more
-    return Job("s", "counting:Counting", (HERE,), tmp_path / "driver", Objective("score", "minimize"), **given)
+    return Job(
+        "s",
+        "counting:Counting",
+        (HERE,),
+        tmp_path / "driver",
+        Objective("score", "minimize"),
+        **given,
+    )
 
 
 def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = ()) -> Order:
-    return Order(Assignment(trial=3, params={"events": events, "batch_size": 32}, seed=0, epochs=epochs), decisions)
+    return Order(
+        Assignment(trial=3, params={"events": events, "batch_size": 32}, seed=0, epochs=epochs),
+        decisions,
+    )
 
 
 def there(store: ObjectStore) -> list[str]:
     return [*stored_checkpoints.list_checkpoints(store, 3)]
 
 
-def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(tmp_path: Path, store: ObjectStore) -> None:
+def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(
+    tmp_path: Path, store: ObjectStore
+) -> None:
     worker = Worker(job(tmp_path, store))
     worker.take(order())
     while not isinstance(progress := worker.step(), Ends):
@@ -57,11 +69,15 @@ def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(tmp_p
     worker.close()
 
 
-def test_another_machine_goes_on_and_tells_all_epochs_that_led_there(tmp_path: Path, store: ObjectStore) -> None:
+def test_another_machine_goes_on_and_tells_all_epochs_that_led_there(
+    tmp_path: Path, store: ObjectStore
+) -> None:
     worker = Worker(job(tmp_path, store))
     worker.take(order(decisions=(1, 2, 3)))
     before = [epoch for _ in range(3) for epoch in worker.step().epochs]
-    until(lambda: there(store)[:1] == ["epoch-000003"], lambda: there(store))  # and the machine is gone, with its log
+    until(
+        lambda: there(store)[:1] == ["epoch-000003"], lambda: there(store)
+    )  # and the machine is gone, with its log
     other = Worker(job(tmp_path, store, "two"))
     other.take(order())
     heard: list[EpochReported] = []
@@ -75,7 +91,9 @@ def test_another_machine_goes_on_and_tells_all_epochs_that_led_there(tmp_path: P
         one.close()
 
 
-def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, store: ObjectStore) -> None:
+def test_the_best_and_the_newest_stay_though_workers_change(
+    tmp_path: Path, store: ObjectStore
+) -> None:
     folder = tmp_path / "copy"
     mark_as_copy(folder, store)
     for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4), (4, 0.3)):
@@ -84,7 +102,9 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
         checkpoints.begin_checkpoint(
             place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9
         )()
-        sender = stored_checkpoints.Sender(store, place, 3, lambda: stored_checkpoints.trim_in_store(store, 3, 2))
+        sender = stored_checkpoints.Sender(
+            store, place, 3, lambda: stored_checkpoints.trim_in_store(store, 3, 2)
+        )
         sender.send()
         sender.settle()
         sender.close()

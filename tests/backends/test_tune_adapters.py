@@ -87,7 +87,9 @@ def test_a_worker_that_is_replaced_is_told_with_the_reason() -> None:
     scheduler = DriverScheduler(Ending(7), said.append, Workers(1, free := ["w2"]))
     end = TrialEnded(trial=7, status=Status.COMPLETED, reason="", time=0.0)
     answers = [
-        scheduler.on_trial_result(None, SimpleNamespace(trial_id="t"), {"steps": Steps({7: progress}, progress.spoilt)})
+        scheduler.on_trial_result(
+            None, SimpleNamespace(trial_id="t"), {"steps": Steps({7: progress}, progress.spoilt)}
+        )
         for progress in (Ends(end=end, worker="w"), Ends(end=end, spoilt="it is full", worker="w"))
     ]
     assert answers == ["STOP", "CONTINUE"]  # one that goes on raises next, at which Tune ends it
@@ -140,7 +142,12 @@ def several(
 def test_a_worker_keeps_the_trials_that_go_on() -> None:
     found = {number: Continues(worker="w") for number in (1, 2, 3)}
     answer, _, workers = several(Ending(2), Steps(found, together=4), actor := Actor())
-    assert (answer, actor.kept, workers.held, workers.together) == ("CONTINUE", [[1, 3]], {"t": [1, 3]}, 4)
+    assert (answer, actor.kept, workers.held, workers.together) == (
+        "CONTINUE",
+        [[1, 3]],
+        {"t": [1, 3]},
+        4,
+    )
 
 
 class Giving(Ending):
@@ -153,7 +160,9 @@ class Giving(Ending):
     def next(self, worker: str = "") -> Order | None:
         self.left -= 1
         number = 100 + self.left
-        return Order(Assignment(trial=number, params={}, seed=0, epochs=1)) if self.left >= 0 else None
+        return (
+            Order(Assignment(trial=number, params={}, seed=0, epochs=1)) if self.left >= 0 else None
+        )
 
     def begun(self, trial: int) -> None:
         self.heard.append(trial)
@@ -171,17 +180,27 @@ def test_places_of_a_worker_are_given_to_other_trials_once_a_quarter_is_free() -
         answer, _, workers = several(driver, Steps(found, together=8, is_open=is_open), actor)
         going = [number for number in found if number not in ended]
         assert actor.given == driver.heard == more
-        assert (answer, workers.held) == (("CONTINUE", {"t": [*going, *more]}) if going else ("STOP", {}))
+        assert (answer, workers.held) == (
+            ("CONTINUE", {"t": [*going, *more]}) if going else ("STOP", {})
+        )
 
 
 def test_a_worker_is_free_when_all_of_its_trials_have_ended() -> None:
     found = {number: Continues(worker="w") for number in (1, 2)}
     answer, _, workers = several(Ending(1, 2), Steps(found, together=2), actor := Actor())
-    assert (answer, actor.kept, workers.held, workers.free, workers.together) == ("STOP", [], {}, ["w"], 2)
+    assert (answer, actor.kept, workers.held, workers.free, workers.together) == (
+        "STOP",
+        [],
+        {},
+        ["w"],
+        2,
+    )
 
 
 @pytest.mark.parametrize(("room", "ends"), [(0, True), (1, False), (None, False)])
-def test_a_worker_whose_room_another_sweep_wants_ends_with_its_trial(room: int | None, ends: bool) -> None:
+def test_a_worker_whose_room_another_sweep_wants_ends_with_its_trial(
+    room: int | None, ends: bool
+) -> None:
     found = {1: Continues(worker="w")}
     wanted = None if room is None else lambda: room
     answer, said, workers = several(Ending(1), Steps(found), actor := Actor(), wanted)
@@ -192,17 +211,27 @@ def test_a_worker_whose_room_another_sweep_wants_ends_with_its_trial(room: int |
 def test_a_spoilt_worker_trains_on_and_is_replaced_with_its_last_trial() -> None:
     driver, failed = Ending(1), TrialEnded(trial=1, status=Status.FAILED, reason="broken", time=0.0)
     found = {1: Ends(end=failed, worker="w"), 2: Continues(worker="w")}
-    answer, said, workers = several(driver, Steps(found, "its trial ended as failed", 4), actor := Actor())
+    answer, said, workers = several(
+        driver, Steps(found, "its trial ended as failed", 4), actor := Actor()
+    )
     assert (answer, said, actor.kept, workers.held) == ("CONTINUE", [], [], {"t": [2]})
-    answer, said, workers = several(Ending(2), Steps({2: Continues(worker="w")}, "its trial ended as failed", 4), actor)
-    assert (answer, actor.kept, workers.held) == ("CONTINUE", [[]], {})  # with nothing to train, it raises
+    answer, said, workers = several(
+        Ending(2), Steps({2: Continues(worker="w")}, "its trial ended as failed", 4), actor
+    )
+    assert (answer, actor.kept, workers.held) == (
+        "CONTINUE",
+        [[]],
+        {},
+    )  # with nothing to train, it raises
     assert workers.replaced == {"t": []}
     assert said == ["the worker of trial 2 is replaced: its trial ended as failed"]
 
 
 def test_a_trial_that_needs_another_process_is_lost_by_a_worker_that_stays() -> None:
     found = {1: Outgrown(accumulate=2, worker="w"), 2: Continues(worker="w")}
-    answer, _, workers = several(driver := Ending(), Steps(found, "its trial does not fit", 4), Actor())
+    answer, _, workers = several(
+        driver := Ending(), Steps(found, "its trial does not fit", 4), Actor()
+    )
     assert (answer, driver.lost, workers.held) == ("CONTINUE", [1], {"t": [2]})
 
 
@@ -213,7 +242,9 @@ def test_trials_go_on_by_themselves_where_a_worker_cannot_be_told() -> None:
     assert "temporary_state.ray_actor" in said[0]
 
 
-def test_of_a_lost_worker_each_trial_is_told_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_lost_worker_each_trial_is_told_how_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sweep.backends.ray_tune.adapters import DriverScheduler, Workers
 
     (tmp_path / "checkpoints" / "00001" / "epoch-000003").mkdir(parents=True)
@@ -226,13 +257,17 @@ def test_of_a_lost_worker_each_trial_is_told_how_it_goes_on(tmp_path: Path, monk
     said: list[str] = []
     workers = Workers(2, held={"t": [1, 2], "u": [3]})
     scheduler = DriverScheduler(driver := Ending(), said.append, workers)
-    scheduler.on_trial_error(None, SimpleNamespace(trial_id="t", error_file=str(error), config=config))
+    scheduler.on_trial_error(
+        None, SimpleNamespace(trial_id="t", error_file=str(error), config=config)
+    )
 
     def away(folder: Path, trial: int) -> list[str]:
         raise StoreError("no answer")
 
     monkeypatch.setattr(checkpoints, "list_names", away)
-    scheduler.on_trial_error(None, SimpleNamespace(trial_id="u", error_file=str(error), config=config))
+    scheduler.on_trial_error(
+        None, SimpleNamespace(trial_id="u", error_file=str(error), config=config)
+    )
     assert driver.lost == [1, 2, 3]
     lost = "worker lost: rank 1: exit code 3; it"
     assert said == [
@@ -247,8 +282,12 @@ def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyP
 
     from sweep.backends.ray_tune.adapters import use_prestarted_processes
 
-    monkeypatch.setattr(tune_controller, "_ActorClassCache", theirs := tune_controller._ActorClassCache)
-    assert theirs().get(NoDriver)._default_options["runtime_env"]  # with which Ray starts other processes
+    monkeypatch.setattr(
+        tune_controller, "_ActorClassCache", theirs := tune_controller._ActorClassCache
+    )
+    assert (
+        theirs().get(NoDriver)._default_options["runtime_env"]
+    )  # with which Ray starts other processes
     use_prestarted_processes(print)
     ours = tune_controller._ActorClassCache()
     assert ours.get(NoDriver)._default_options.get("runtime_env") is None
@@ -293,8 +332,13 @@ def test_no_two_workers_have_the_same_name(monkeypatch: pytest.MonkeyPatch) -> N
         made = [cache.get(NoDriver).options(num_cpus=1) for _ in range(2)]
         assert [options["num_cpus"] for options in made] == [1, 1]
         names += [options["name"] for options in made]
-    assert names == [f"lr 高/{session}/worker-{number}" for session in ("012345", "fedcba") for number in (0, 1)]
-    assert [theirs.actors.options() for theirs in TheirCache.made] == [{}, {}]  # Tune's own classes are as they were
+    assert names == [
+        f"lr 高/{session}/worker-{number}" for session in ("012345", "fedcba") for number in (0, 1)
+    ]
+    assert [theirs.actors.options() for theirs in TheirCache.made] == [
+        {},
+        {},
+    ]  # Tune's own classes are as they were
 
 
 SHORTEST = """
@@ -388,7 +432,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "shortest.py").write_text(SHORTEST)
     (folder / "results").mkdir()
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=folder, capture_output=True, text=True, timeout=1500
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=1500,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     return dict(json.loads(ran.stdout.splitlines()[-1]))
@@ -409,14 +457,18 @@ def test_short_trials_start_all_workers(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_ray_starts_ahead_have_imported_what_trials_need(found: dict[str, Any]) -> None:
+def test_processes_that_ray_starts_ahead_have_imported_what_trials_need(
+    found: dict[str, Any],
+) -> None:
     assert found["ahead"] == [1.0]
     assert found["left"] == []
 
 
 @pytest.mark.slow
 def test_ray_ends_without_waiting_for_what_no_trial_needs(found: dict[str, Any]) -> None:
-    assert found["aside"] == -9  # the dashboard and the monitor, for each of which Ray waits a second
+    assert (
+        found["aside"] == -9
+    )  # the dashboard and the monitor, for each of which Ray waits a second
 
 
 def test_a_sweep_is_not_over_while_its_only_worker_is_replaced() -> None:
@@ -429,7 +481,11 @@ def test_a_sweep_is_not_over_while_its_only_worker_is_replaced() -> None:
 
         def next(self, worker: str = "") -> Order | None:
             self.given += 1
-            return Order(Assignment(trial=self.given, params={}, seed=0, epochs=1)) if self.given <= 2 else None
+            return (
+                Order(Assignment(trial=self.given, params={}, seed=0, epochs=1))
+                if self.given <= 2
+                else None
+            )
 
     workers = Workers(1)
     searcher = DriverSearcher(Two(), lambda: 1, workers, {})

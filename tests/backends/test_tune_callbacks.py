@@ -58,7 +58,9 @@ class Running:
         token = Path.home() / ".ray" / "auth_token"
         headers = {"Authorization": f"Bearer {token.read_text().strip()}"} if token.exists() else {}
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
+            with urllib.request.urlopen(
+                urllib.request.Request(url, headers=headers), timeout=60
+            ) as answer:
                 return str(answer.read().decode())
         except (urllib.error.URLError, ConnectionError, TimeoutError):  # its servers still start
             return ""
@@ -93,7 +95,9 @@ class Running:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("published")
-    (folder / "walk.py").write_text((KILLS / "walk.py").read_text() + "\n\nclass Slow(Walk):\n    PAUSE_S = 0.05\n")
+    (folder / "walk.py").write_text(
+        (KILLS / "walk.py").read_text() + "\n\nclass Slow(Walk):\n    PAUSE_S = 0.05\n"
+    )
     (folder / "file.yaml").write_text(FILE)
     process = subprocess.Popen(
         [sys.executable, "-m", "sweep", "run", "file.yaml", "--name", NAME],
@@ -161,7 +165,9 @@ def test_the_state_api_knows_workers_by_sweep_and_number(running: Running) -> No
         return sorted(actor["name"] for actor in found["data"]["result"]["result"])
 
     running.wait_for(lambda: len(names()) == 2, "not two actors")
-    session = {re.fullmatch(rf"{re.escape(NAME)}/([0-9a-f]{{6}})/worker-\d", name)[1] for name in names()}
+    session = {
+        re.fullmatch(rf"{re.escape(NAME)}/([0-9a-f]{{6}})/worker-\d", name)[1] for name in names()
+    }
     assert len(session) == 1
     assert [name[-8:] for name in names()] == ["worker-0", "worker-1"]
 
@@ -180,18 +186,30 @@ class Page:
 def without_gauges(monkeypatch: pytest.MonkeyPatch) -> None:
     from sweep.backends.ray_tune import adapters
 
-    monkeypatch.setattr(adapters, "DashboardGauges", lambda *names: SimpleNamespace(set=lambda *given: None))
+    monkeypatch.setattr(
+        adapters, "DashboardGauges", lambda *names: SimpleNamespace(set=lambda *given: None)
+    )
 
 
 def publisher(page: Page, stopping: str | None = None) -> Any:
     from sweep.backends.ray_tune.adapters import Publisher
 
     sweep_status = SweepStatus(
-        trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize", left_s=7
+        trials={"completed": 1},
+        total=9,
+        epochs=1,
+        epochs_per_s=1.0,
+        metric="a",
+        goal="maximize",
+        left_s=7,
     )
     driver: Any = SimpleNamespace(running=1, stopping=stopping)
     return Publisher(
-        driver, Job("s", "t:T", (), Path(), Objective("a", "maximize")), lambda: sweep_status, lambda: 2, page
+        driver,
+        Job("s", "t:T", (), Path(), Objective("a", "maximize")),
+        lambda: sweep_status,
+        lambda: 2,
+        page,
     )
 
 
@@ -214,7 +232,9 @@ def test_it_is_published_at_most_once_a_second() -> None:
         (None, RuntimeError("no"), ("FAILED", "RuntimeError: no; 1 of 9 trials")),
     ],
 )
-def test_the_end_is_told_as_it_was(stopping: str | None, error: Exception | None, expected: tuple[str, str]) -> None:
+def test_the_end_is_told_as_it_was(
+    stopping: str | None, error: Exception | None, expected: tuple[str, str]
+) -> None:
     page = Page()
     publisher(page, stopping).close(error)
     assert page.shown == [expected]

@@ -14,7 +14,9 @@ from sweep.spec import parse_spec
 
 
 def unread_of(*unsure: str, **more: tuple[str, ...]) -> UnreadParameters:
-    return UnreadParameters(Job("s", "m:M", (), Path(), Objective("loss", "minimize"), unsure=unsure, **more))  # type: ignore[arg-type]  # any of its fields
+    return UnreadParameters(
+        Job("s", "m:M", (), Path(), Objective("loss", "minimize"), unsure=unsure, **more)
+    )  # type: ignore[arg-type]  # any of its fields
 
 
 def test_what_no_trial_reads_is_told_once_with_what_was_asked_for() -> None:
@@ -29,7 +31,9 @@ def test_what_no_trial_reads_is_told_once_with_what_was_asked_for() -> None:
 def test_no_name_is_suggested_where_none_is_like_it() -> None:
     unread = unread_of("rate")
     unread.wrap_params({"rate": 1}).get("mean_pool")
-    assert unread.report_unread({"rate": 1}) == ["nothing has read parameter 'rate' in a whole epoch"]
+    assert unread.report_unread({"rate": 1}) == [
+        "nothing has read parameter 'rate' in a whole epoch"
+    ]
 
 
 def test_what_an_earlier_trial_has_read_is_known_and_an_absent_one_waits() -> None:
@@ -91,8 +95,17 @@ def test_a_refusal_hangs_on_the_file_alone_if_no_sampled_value_can_be_its_cause(
     about: str, read: str, hangs: bool
 ) -> None:
     space = parse_spec(f"trainable: m:M{SPACE}", "s.yaml").space
-    unread = unread_of(varying=tuple(space.varying), constant=space.constant, choosing=space.choosing)
-    params = {"lr_schedule": "cosine", "optimizer": "sgd", "rate": 0.1, "units": 8, "kind": "own", "warmup_epochs": 1}
+    unread = unread_of(
+        varying=tuple(space.varying), constant=space.constant, choosing=space.choosing
+    )
+    params = {
+        "lr_schedule": "cosine",
+        "optimizer": "sgd",
+        "rate": 0.1,
+        "units": 8,
+        "kind": "own",
+        "warmup_epochs": 1,
+    }
     watched = unread.wrap_params(params)
     for name in read.split():
         watched.get(name)
@@ -103,7 +116,9 @@ def test_what_is_read_for_some_choices_is_told_of_only_where_no_choice_was_made(
     params = {"optimizer": "adam", "momentum": 0.9}
     unread = unread_of(sometimes=("momentum",))
     unread.wrap_params(params).get("optimizer")
-    assert unread.report_unread(params) == ["nothing has read parameter 'momentum' in a whole epoch"]
+    assert unread.report_unread(params) == [
+        "nothing has read parameter 'momentum' in a whole epoch"
+    ]
 
     unread = unread_of(sometimes=("momentum",), choosing=("optimizer",))
     unread.wrap_params(params).get("optimizer")

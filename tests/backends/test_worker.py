@@ -16,7 +16,18 @@ from counting import Counting
 from msgspec import structs
 from placed import without_place
 
-from sweep.backends import Continues, Ends, Job, Moves, Order, Outgrown, SameData, WorkerNode, checkpoints, inputs
+from sweep.backends import (
+    Continues,
+    Ends,
+    Job,
+    Moves,
+    Order,
+    Outgrown,
+    SameData,
+    WorkerNode,
+    checkpoints,
+    inputs,
+)
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, EpochReported
 from sweep.errors import WorkerLost
@@ -33,11 +44,22 @@ pytestmark = pytest.mark.usefixtures("light_collections")
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     Counting.begun.clear()
-    return Job("s", "counting:Counting", (HERE,), tmp_path, Objective("score", "minimize"), checkpoint_every_s=0.0)
+    return Job(
+        "s",
+        "counting:Counting",
+        (HERE,),
+        tmp_path,
+        Objective("score", "minimize"),
+        checkpoint_every_s=0.0,
+    )
 
 
-def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), **changes: object) -> Order:
-    assignment = Assignment(trial=3, params={"events": events, "batch_size": 32}, seed=0, epochs=epochs)
+def order(
+    events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), **changes: object
+) -> Order:
+    assignment = Assignment(
+        trial=3, params={"events": events, "batch_size": 32}, seed=0, epochs=epochs
+    )
     return Order(assignment, decisions, **changes)
 
 
@@ -82,11 +104,23 @@ def test_a_step_ends_where_somebody_decides(job: Job) -> None:
         ("3 huge", "oom", "OutOfMemory: no room at all", 2),
         ("3 patience", "completed", "the trainable stopped after epoch 2", 2),
         ("3 stops", "completed", "the trainable stopped after epoch 2: it has seen enough", 2),
-        ("1 patience", "failed", "RuntimeError: the trainable returned without having reported an epoch", 0),
-        ("3 skips", "failed", "ValueError: epoch 4 was reported after epoch 2; they come one by one", 2),
+        (
+            "1 patience",
+            "failed",
+            "RuntimeError: the trainable returned without having reported an epoch",
+            0,
+        ),
+        (
+            "3 skips",
+            "failed",
+            "ValueError: epoch 4 was reported after epoch 2; they come one by one",
+            2,
+        ),
     ],
 )
-def test_every_end_is_told_as_what_it_is(job: Job, events: str, status: str, reason: str, epochs: int) -> None:
+def test_every_end_is_told_as_what_it_is(
+    job: Job, events: str, status: str, reason: str, epochs: int
+) -> None:
     reports, end, _ = whole(Worker(job), order(events))
     assert (end.status.value, numbers(reports)) == (status, list(range(1, epochs + 1)))
     assert without_place(end.reason).startswith(reason)
@@ -94,7 +128,9 @@ def test_every_end_is_told_as_what_it_is(job: Job, events: str, status: str, rea
     assert (end.facts.node == "here") == (status in ("completed", "diverged"))
 
 
-def test_a_trial_that_diverges_and_has_wrong_facts_fails(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_diverges_and_has_wrong_facts_fails(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Counting, "depends_on", 5, raising=False)
     _, end, _ = whole(Worker(job), order("3 diverges"))
     assert end.status is Status.FAILED
@@ -143,16 +179,25 @@ def test_what_fits_in_no_parts_is_tried_once_more_in_a_fresh_process(job: Job) -
         *(f"out of memory; again with each batch in {parts} parts" for parts in (2, 4, 8, 16, 32)),
         "out of memory; again in a fresh process",
     ]
-    for worker, again in ((Worker(job), other), (used, replace(other, moved=True))):  # there is no third process
+    for worker, again in (
+        (Worker(job), other),
+        (used, replace(other, moved=True)),
+    ):  # there is no third process
         _, end, _ = whole(worker, again)
         assert (end.status, end.reason) == (Status.OOM, "OutOfMemory: no room at all")
 
 
-@pytest.mark.parametrize(("said", "most"), [({"per_replica_batch_size": 64}, 128), ({"batch_size": 64}, 64), ({}, 32)])
-def test_a_batch_is_cut_into_as_many_parts_as_it_has_examples(job: Job, said: dict[str, int], most: int) -> None:
+@pytest.mark.parametrize(
+    ("said", "most"), [({"per_replica_batch_size": 64}, 128), ({"batch_size": 64}, 64), ({}, 32)]
+)
+def test_a_batch_is_cut_into_as_many_parts_as_it_has_examples(
+    job: Job, said: dict[str, int], most: int
+) -> None:
     given = order("3 huge")
     params, devices = {**given.assignment.params, **said}, Devices(gpus=2)
-    given = replace(given, moved=True, assignment=replace(given.assignment, params=params, devices=devices))
+    given = replace(
+        given, moved=True, assignment=replace(given.assignment, params=params, devices=devices)
+    )
     _, end, notices = whole(Worker(job), given)
     assert end.status is Status.OOM
     assert notices[-1].endswith(f"out of memory; again with each batch in {most} parts")
@@ -164,7 +209,9 @@ def test_a_trainable_that_is_made_once_is_given_back_for_smaller_parts(job: Job)
     progress = worker.step()
     assert (type(progress), progress.epochs, progress.accumulate) == (Outgrown, (), 2)
     assert progress.spoilt == "its trial does not fit"
-    assert [notice.split(": ")[1] for notice in progress.notices] == ["out of memory; again with each batch in 2 parts"]
+    assert [notice.split(": ")[1] for notice in progress.notices] == [
+        "out of memory; again with each batch in 2 parts"
+    ]
     Counting.begun.clear()
     given = order("1 oom")
     again = replace(given, assignment=replace(given.assignment, accumulate=4))
@@ -301,8 +348,14 @@ def test_on_other_data_a_trial_neither_goes_on_nor_begins_again(job: Job) -> Non
 
 def test_the_newest_and_the_best_checkpoint_are_kept(tmp_path: Path) -> None:
     for epoch, loss in enumerate([5.0, 1.0, 4.0, 3.0, math.inf], start=1):
-        checkpoints.begin_checkpoint(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000004", "epoch-000005"]
+        checkpoints.begin_checkpoint(
+            tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2
+        )()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "epoch-000002",
+        "epoch-000004",
+        "epoch-000005",
+    ]
     (tmp_path / "writing-1").mkdir()
     checkpoints.trim(tmp_path, keep=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000005"]
@@ -333,7 +386,9 @@ def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
     assert [type(worker.step()), kept(job)] == [Ends, ["epoch-000003"]]
 
 
-def test_a_trial_leaves_a_node_that_is_taken_away_with_a_checkpoint_and_is_not_begun_there(job: Job) -> None:
+def test_a_trial_leaves_a_node_that_is_taken_away_with_a_checkpoint_and_is_not_begun_there(
+    job: Job,
+) -> None:
     told: list[str] = []
     worker = Worker(job, node=WorkerNode(leaving=lambda: told[0] if told else None))
     worker.take(order(decisions=(2,)))
@@ -350,7 +405,9 @@ def test_a_trial_leaves_a_node_that_is_taken_away_with_a_checkpoint_and_is_not_b
 
 
 def test_a_worker_whose_node_is_taken_away_gets_no_trial_after_one_that_ends(job: Job) -> None:
-    worker = Worker(job, node=WorkerNode(leaving=lambda: "its node is taken away" if begun else None))
+    worker = Worker(
+        job, node=WorkerNode(leaving=lambda: "its node is taken away" if begun else None)
+    )
     begun: list[int] = []
     worker.take(order(epochs=2, decisions=(1,)))
     worker.step()
@@ -369,7 +426,9 @@ def test_a_stop_file_of_another_session_ends_nothing(job: Job) -> None:
 
 def test_a_trial_that_breaks_constraints_saves_no_weights_where_others_keep_them(job: Job) -> None:
     constraints = (Expression.parse("score >= 95"),)
-    job = dataclasses.replace(job, checkpoint_every_s=99.0, objective=Objective("score", "minimize", None, constraints))
+    job = dataclasses.replace(
+        job, checkpoint_every_s=99.0, objective=Objective("score", "minimize", None, constraints)
+    )
     whole(Worker(job), order(to_beat=90.0))
     assert kept(job) == []
     whole(Worker(job), order(epochs=2, to_beat=98.0))
@@ -409,7 +468,9 @@ def test_a_worker_that_has_grown_is_replaced_and_its_trial_stays_as_it_is(job: J
     assert ends[2**60] == (Status.COMPLETED, None)
     status, reason = ends[1]
     assert status is Status.COMPLETED
-    assert re.fullmatch(r"it has \d\.\d GB of memory of its own, its part of the machine is 0\.0 GB", reason)
+    assert re.fullmatch(
+        r"it has \d\.\d GB of memory of its own, its part of the machine is 0\.0 GB", reason
+    )
 
 
 def test_checkpoints_are_part_of_the_overhead(job: Job) -> None:
@@ -422,7 +483,11 @@ def test_the_first_trial_is_profiled_where_it_is_asked_for(job: Job) -> None:
 
     for trial, wanted in ((0, True), (1, True), (0, False)):
         worker = Worker(dataclasses.replace(job, profile=wanted, shared="sweep-data-x"))
-        worker.take(dataclasses.replace(order(), assignment=dataclasses.replace(order().assignment, trial=trial)))
+        worker.take(
+            dataclasses.replace(
+                order(), assignment=dataclasses.replace(order().assignment, trial=trial)
+            )
+        )
         worker.step()
         given = Counting.begun[-1]
         assert given.shared == Path(tempfile.gettempdir()) / "sweep-data-x"
@@ -435,7 +500,9 @@ def test_a_trial_that_the_driver_ended_writes_no_more(job: Job) -> None:
     worker.take(order("2 waits"))
     assert numbers(worker.step().epochs) == [1, 2]
     assert kept(job) == []  # it is still being written
-    worker.take(dataclasses.replace(order(), assignment=dataclasses.replace(order().assignment, trial=4)))
+    worker.take(
+        dataclasses.replace(order(), assignment=dataclasses.replace(order().assignment, trial=4))
+    )
     assert kept(job) == ["epoch-000002"]
     checkpoints.delete_checkpoints(job.results_folder, 3)
     worker.step()
@@ -479,7 +546,11 @@ def test_what_is_no_exception_fails_the_trial_alone(job: Job, raised: type[BaseE
     ],
 )
 def test_an_epoch_costs_what_its_gpus_cost_since_the_one_before(
-    job: Job, price: Price | None, labels: dict[str, str], hourly: float | None, monkeypatch: pytest.MonkeyPatch
+    job: Job,
+    price: Price | None,
+    labels: dict[str, str],
+    hourly: float | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = iter(range(10**6))
     ticking = SimpleNamespace(monotonic=lambda: 10.0 * next(clock), time=time.time)

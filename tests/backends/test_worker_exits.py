@@ -52,18 +52,34 @@ def test_what_was_lost(error: str, lost: str) -> None:
 @pytest.mark.parametrize(
     ("error", "words", "cause"),
     [
-        (SILENT, "", "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out"),
-        (LOST, None, "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out"),
+        (
+            SILENT,
+            "",
+            "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out",
+        ),
+        (
+            LOST,
+            None,
+            "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out",
+        ),
         (SILENT, "exit code 9\n", "exit code 9"),
         (SILENT, f"Fatal Python error: Segmentation fault{STACK}", "SIGSEGV in train, net.py:11"),
-        (SILENT, f"Fatal Python error: Segmentation fault{OTHERS}{STACK}", "SIGSEGV in train, net.py:11"),
+        (
+            SILENT,
+            f"Fatal Python error: Segmentation fault{OTHERS}{STACK}",
+            "SIGSEGV in train, net.py:11",
+        ),
         (SILENT, "Fatal Python error: Aborted\n", "SIGABRT"),
         (
             SILENT,
             f'Timeout (0:01:05)!{OTHERS}\nThread 0x1 (most recent call first):\n  File "met.py", line 7 in meet\n',
             "the other workers have not come within 0:01:05 (in meet, met.py:7)",
         ),
-        ("Traceback\nsweep.errors.WorkerLost: rank 1: its node is gone\n", None, "rank 1: its node is gone"),
+        (
+            "Traceback\nsweep.errors.WorkerLost: rank 1: its node is gone\n",
+            None,
+            "rank 1: its node is gone",
+        ),
         (f"{LOST}Worker exits with an exit code 3.", "", "exit code 3"),
         (f"{LOST}Worker exits with an exit code 1. The process receives a SIGTERM.", "", "SIGTERM"),
         (f"{LOST}The actor died because its node has died. Node Id: 1", "", "its node is gone"),
@@ -74,17 +90,29 @@ def test_what_was_lost(error: str, lost: str) -> None:
             "",
             "its node does not answer",
         ),
-        ("Task was killed due to the node running low on memory.\nMore.", "", "Ray's memory monitor killed it"),
-        ("\x1b[36mray::A.go()\x1b[39m (pid=42, ip=10.0.0.7)\n  File", "", "ray::A.go() (pid=42, ip=10.0.0.7)"),
+        (
+            "Task was killed due to the node running low on memory.\nMore.",
+            "",
+            "Ray's memory monitor killed it",
+        ),
+        (
+            "\x1b[36mray::A.go()\x1b[39m (pid=42, ip=10.0.0.7)\n  File",
+            "",
+            "ray::A.go() (pid=42, ip=10.0.0.7)",
+        ),
         ("", "", "no reason is known"),
     ],
 )
 def test_the_cause_is_named(tmp_path: Path, error: str, words: str | None, cause: str) -> None:
     if words is not None:
         worker_exits.get_exits_folder(job(tmp_path)).mkdir()
-        (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-42").write_text(f"trial 1\ntrial 3\n{words}")
+        (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-42").write_text(
+            f"trial 1\ntrial 3\n{words}"
+        )
         (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-43").write_text("trial 3\n")
-        (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.8-42").write_text("trial 3\ntrial 4\nexit code 99\n")
+        (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.8-42").write_text(
+            "trial 3\ntrial 4\nexit code 99\n"
+        )
     assert worker_exits.explain_loss(job(tmp_path), 3, error) == cause
 
 
@@ -98,7 +126,9 @@ def test_a_path_is_not_taken_for_the_number_of_a_trial(tmp_path: Path) -> None:
 
 def test_words_count_once(tmp_path: Path) -> None:
     worker_exits.get_exits_folder(job(tmp_path)).mkdir()
-    (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-42").write_text("trial 3\nexit code 9\n")
+    (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-42").write_text(
+        "trial 3\nexit code 9\n"
+    )
     causes = [worker_exits.explain_loss(job(tmp_path), 3, SILENT) for _ in range(2)]
     assert causes[0] == "exit code 9"
     assert causes[1].startswith("killed")
@@ -110,7 +140,10 @@ def test_words_count_once(tmp_path: Path) -> None:
         ("os._exit(7)", "exit code 7"),
         ("os.abort()", "SIGABRT in <module>, <string>:"),
         ("ctypes.string_at(0)", "SIGSEGV in string_at"),
-        ("os.fork() == 0 and os._exit(3); os.wait()", "killed"),  # a child's exit is not the worker's
+        (
+            "os.fork() == 0 and os._exit(3); os.wait()",
+            "killed",
+        ),  # a child's exit is not the worker's
     ],
 )
 def test_a_process_leaves_its_last_words(tmp_path: Path, how: str, cause: str) -> None:
@@ -172,12 +205,15 @@ def test_each_death_of_a_worker_is_told_by_its_cause(tmp_path: Path) -> None:
     (tmp_path / "dying.yaml").write_text(FILE)
     environment = {**os.environ, "HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "sweep", "run", "dying.yaml"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1500, env=environment)
+    ran = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=1500, env=environment
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     trials = sweep.load(tmp_path / "results" / "dying").trials.set_index("param.how")
     assert dict(trials["status"]) == {**dict.fromkeys(trials.index, "failed"), "live": "completed"}
     reasons = {
-        how: without_place(reason).removesuffix(", after 0 restarts") for how, reason in trials["status_reason"].items()
+        how: without_place(reason).removesuffix(", after 0 restarts")
+        for how, reason in trials["status_reason"].items()
     }
     assert reasons.pop("segv").startswith("worker lost: SIGSEGV in string_at, ")
     assert reasons == {
@@ -189,7 +225,9 @@ def test_each_death_of_a_worker_is_told_by_its_cause(tmp_path: Path) -> None:
         "live": "",
     }
     assert [line for line in (ran.stdout + ran.stderr).splitlines() if "\x1b" in line] == []
-    assert "A worker died or was killed" in (tmp_path / "results" / "dying" / "debug.log").read_text()
+    assert (
+        "A worker died or was killed" in (tmp_path / "results" / "dying" / "debug.log").read_text()
+    )
     assert not (tmp_path / "results" / "dying" / "workers").exists()
     token = tmp_path / "home" / ".ray" / "auth_token"
     assert token.stat().st_mode & 0o777 == 0o600

@@ -24,8 +24,12 @@ def job(tmp_path: Path) -> Job:
     return Job("s", "counting:Counting", (folder,), tmp_path, objective, checkpoint_every_s=0.0)
 
 
-def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), trial: int = 3) -> Order:
-    return Order(Assignment(trial=trial, params={"events": events}, seed=0, epochs=epochs), decisions)
+def order(
+    events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), trial: int = 3
+) -> Order:
+    return Order(
+        Assignment(trial=trial, params={"events": events}, seed=0, epochs=epochs), decisions
+    )
 
 
 @pytest.mark.parametrize("ends", ["completed", "failed", "let go"])
@@ -33,7 +37,9 @@ def test_each_trial_finds_the_folder_and_the_output_of_the_first(job: Job, ends:
     folder, output = Path.cwd(), os.dup(1)
     worker = Worker(job)
     try:
-        worker.take(order("1 leaves, 2 closes" + (", 3 fails" if ends == "failed" else ""), decisions=(2,)))
+        worker.take(
+            order("1 leaves, 2 closes" + (", 3 fails" if ends == "failed" else ""), decisions=(2,))
+        )
         worker.step()
         if ends == "let go":
             worker.release()
@@ -75,7 +81,9 @@ def test_what_a_trial_does_to_python_s_output_is_not_seen_by_others(
 
 
 @pytest.mark.parametrize("where", ["before it begins", "on the way", "with its caller in it"])
-def test_a_trial_whose_folder_is_deleted_fails_and_its_reason_names_it(job: Job, tmp_path: Path, where: str) -> None:
+def test_a_trial_whose_folder_is_deleted_fails_and_its_reason_names_it(
+    job: Job, tmp_path: Path, where: str
+) -> None:
     here, working = Path.cwd(), tmp_path / "working"
     working.mkdir()
     worker = Worker(dataclasses.replace(job, working_folder=working))

@@ -63,7 +63,8 @@ def test_a_call_with_nothing_lacks_what_the_command_requires(name: str) -> None:
     schema = agent_tools.describe_input(main.commands[name])
     required = [one for one in main.commands[name].params if one.required]
     assert [name.replace("_", "-") for name in schema.get("required", [])] == [
-        one.name if isinstance(one, click.Argument) else one.opts[0].removeprefix("--") for one in required
+        one.name if isinstance(one, click.Argument) else one.opts[0].removeprefix("--")
+        for one in required
     ]
 
 
@@ -77,5 +78,7 @@ def test_all_unknown_names_of_a_call_are_reported() -> None:
 
 
 def test_false_and_null_leave_an_option_out() -> None:
-    words = agent_tools.build_command_line(main.commands["stop"], {"sweep": "a", "now": False, "trial": None})
+    words = agent_tools.build_command_line(
+        main.commands["stop"], {"sweep": "a", "now": False, "trial": None}
+    )
     assert words == ["stop", "--json", "--", "a"]

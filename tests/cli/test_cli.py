@@ -42,7 +42,9 @@ def test_help_names_every_command_by_groups_with_its_line_whole() -> None:
     assert titles == ["Options", *GROUPS]
     for title, commands in GROUPS.items():
         section = output.split(f"\n{title}:\n")[1].split("\n\n")[0]
-        assert re.findall(r"^  (\w+) ", section, re.MULTILINE) == [command.name for command in commands]
+        assert re.findall(r"^  (\w+) ", section, re.MULTILINE) == [
+            command.name for command in commands
+        ]
         words = " ".join(section.split())
         for command in commands:
             (first, *_) = (command.help or "").split("\n\n")
@@ -59,10 +61,21 @@ def test_the_page_of_commands_has_the_groups_of_the_help() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_commands_and_options(shell: str) -> None:
-    source = CliRunner().invoke(main, [], prog_name="sweep", env={"_SWEEP_COMPLETE": f"{shell}_source"}).output
+    source = (
+        CliRunner()
+        .invoke(main, [], prog_name="sweep", env={"_SWEEP_COMPLETE": f"{shell}_source"})
+        .output
+    )
     assert "_SWEEP_COMPLETE" in source
-    for words, word, found in (("sweep st", "st", "status"), ("sweep run --inl", "--inl", "--inline")):
-        asked = {"_SWEEP_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    for words, word, found in (
+        ("sweep st", "st", "status"),
+        ("sweep run --inl", "--inl", "--inline"),
+    ):
+        asked = {
+            "_SWEEP_COMPLETE": f"{shell}_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+        }
         if shell == "fish":
             asked["COMP_CWORD"] = word
         assert found in CliRunner().invoke(main, [], prog_name="sweep", env=asked).output
@@ -81,7 +94,11 @@ def test_plan_prices_the_main_job() -> None:
         ("epochs: 10", "epoch: 10", ":16:1: epoch: unknown key; did you mean 'epochs'?"),
         ("DigitsCNN", "DigitCNN", "did you mean 'DigitsCNN'?"),
         ("digits_cnn:", "digit_cnn:", "no module 'trainables.digit_cnn'"),
-        ("  batch_size:", "  batchsize:", "parameters.batchsize: nothing in trainables.digits_cnn:DigitsCNN reads it"),
+        (
+            "  batch_size:",
+            "  batchsize:",
+            "parameters.batchsize: nothing in trainables.digits_cnn:DigitsCNN reads it",
+        ),
         ("method: grid", "method: gird", "grid"),
         ("name: lr_wd_aug", "name: ../up", "name"),
         ("parameters:", "parameters: [", "not YAML"),

@@ -52,17 +52,35 @@ def test_gitignore_environments_and_results_are_left_out(tmp_path: Path) -> None
     )
     package = CodePackage.collect(root)
     assert names(package) == [
-        *(".gitignore", "model.py", "old/notes.txt", "package/.gitignore", "package/__init__.py", "package/a.tmp"),
+        *(
+            ".gitignore",
+            "model.py",
+            "old/notes.txt",
+            "package/.gitignore",
+            "package/__init__.py",
+            "package/a.tmp",
+        ),
         *("package/data/small.csv", "sweep.yaml"),
     ]
     assert package.left_out == (
-        *(".git/", ".mypy_cache/", "a.tmp", "data/", "logs/", "my_env/", "old/second/", "package/__pycache__/"),
+        *(
+            ".git/",
+            ".mypy_cache/",
+            "a.tmp",
+            "data/",
+            "logs/",
+            "my_env/",
+            "old/second/",
+            "package/__pycache__/",
+        ),
         *("package/secret.txt", "results/"),
     )
 
 
 def test_what_is_named_goes_along_anyhow(tmp_path: Path) -> None:
-    root = project(tmp_path, {".gitignore": "data/\n", "data/a/b.csv": "", "data/c.csv": "", "m.py": ""})
+    root = project(
+        tmp_path, {".gitignore": "data/\n", "data/a/b.csv": "", "data/c.csv": "", "m.py": ""}
+    )
     assert names(CodePackage.collect(root, ["data/a"])) == [".gitignore", "data/a/b.csv", "m.py"]
     assert names(CodePackage.collect(root, ["data/c.csv"])) == [".gitignore", "data/c.csv", "m.py"]
     for wrong in ("nothing", "../elsewhere", "/etc/passwd"):
@@ -97,7 +115,14 @@ def test_links_lead_out_of_no_project(tmp_path: Path) -> None:
 
 def test_secrets_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project(tmp_path, {".git/HEAD": "", ".gitignore": "private.txt\n/exp/only.txt\n"})
-    files = {"private.txt": "", "only.txt": "", ".env": "", ".env.local": "", ".aws/credentials": "", "m.py": ""}
+    files = {
+        "private.txt": "",
+        "only.txt": "",
+        ".env": "",
+        ".env.local": "",
+        ".aws/credentials": "",
+        "m.py": "",
+    }
     package = CodePackage.collect(project(tmp_path / "exp", files))
     assert names(package) == ["m.py"]
     assert package.left_out == (".aws/", ".env", ".env.local", "only.txt", "private.txt")
@@ -106,12 +131,15 @@ def test_secrets_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         CodePackage.collect(tmp_path / "exp")
 
 
-def test_too_much_is_refused_with_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_is_refused_with_the_largest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(submitting, "MOST_BYTES", 3 << 20)
     root = project(tmp_path, {"m.py": ""})
     for number in (1, 2, 3):
         (root / f"{number}.bin").write_bytes(b"x" * (number << 20))
     with pytest.raises(
-        InputError, match=r"has 6 MiB of files, a cluster accepts at most 3 MiB; the largest: 3.bin \(3 MiB\), 2.bin"
+        InputError,
+        match=r"has 6 MiB of files, a cluster accepts at most 3 MiB; the largest: 3.bin \(3 MiB\), 2.bin",
     ):
         CodePackage.collect(root)

@@ -22,9 +22,13 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     info = {"objectives": [{"name": "acc", "goal": "maximize"}]}
     folder = ResultsFolder.create(tmp_path / "results", "first", "", info)
     with Log(folder.log) as log:
-        log.append([TrialStarted(trial=0, trial_id="t", params={"x": 1}, seed=0, repeat=0, time=1.0)])
+        log.append(
+            [TrialStarted(trial=0, trial_id="t", params={"x": 1}, seed=0, repeat=0, time=1.0)]
+        )
     command = [sys.executable, "-m", "sweep", "dashboard", "first", "first", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
         where = server.stdout.readline().split()
         assert (where[0], server.stdout.readline()) == ("dashboard", "end it with Ctrl-C\n")

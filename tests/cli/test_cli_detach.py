@@ -43,12 +43,20 @@ def test_a_sweep_in_the_background_is_watched_waited_for_and_stopped(project: Pa
     until(lambda: call("status", "first")[1].startswith("first  running"))
     code, out, err = call("wait", "first", "--timeout", "0", "--json")
     waited = json.loads(out)
-    assert (code, waited["exit_code"], waited["reached"], waited["state"]) == (124, 124, False, "running")
+    assert (code, waited["exit_code"], waited["reached"], waited["state"]) == (
+        124,
+        124,
+        False,
+        "running",
+    )
     assert "error: first: not finished after" in err
     assert call("stop", "first", "--now")[0] == 0
     code, out, err = call("wait", "first", "--interval", "0.1")
     assert (code, out) == (1, "")
-    assert err == "error: first: is not running, and not finished; go on with: python -m sweep resume first\n"
+    assert (
+        err
+        == "error: first: is not running, and not finished; go on with: python -m sweep resume first\n"
+    )
     until(lambda: not _is_alive(process))
     assert not list((project / "results").glob(".*"))
 
@@ -75,7 +83,11 @@ def test_waiting_ends_with_the_sweep(project: Path) -> None:
     assert call("wait", "first", "--until", "best<100", "--interval", "0.1")[0] == 0
     code, out, _ = call("wait", "first", "--until", "verdict", "--interval", "0.1", "--json")
     assert (code, json.loads(out)["error"][0]["is"]) == (1, "is not running, and not verdict")
-    until(lambda: "results  results/first" in (project / "results" / "first" / "driver.log").read_text())
+    until(
+        lambda: (
+            "results  results/first" in (project / "results" / "first" / "driver.log").read_text()
+        )
+    )
     assert call("resume", "first", "--detach", "--inline", "--run-cap", "2")[0] == 0
 
 
@@ -85,7 +97,9 @@ def test_a_start_that_fails_is_visible(project: Path) -> None:
     assert (code, json.loads(out)["exit_code"]) == (4, 4)
     assert "holds a sweep already" in json.loads(out)["error"][0]["is"]
     assert err.startswith("error: results/first: holds a sweep already")
-    code, _, err = call("run", "first.yaml", "--detach", "--name", "other", "--address", "127.0.0.1:1")
+    code, _, err = call(
+        "run", "first.yaml", "--detach", "--name", "other", "--address", "127.0.0.1:1"
+    )
     assert (code, "127.0.0.1:1" in err) == (2, True)
     assert call("run", "first.yaml", "--detach", "--set", "trainable=nowhere:X")[0] == 2
     assert not (project / "results" / "other").exists()
@@ -96,7 +110,16 @@ def test_events_are_all_that_standard_output_has(project: Path) -> None:
     command = [sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "--events"]
     ran = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True)
     assert ran.stdout == (project / "results" / "first" / "log.jsonl").read_bytes()
-    again = [sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "--events", "--or-resume"]
+    again = [
+        sys.executable,
+        "-m",
+        "sweep",
+        "run",
+        "first.yaml",
+        "--inline",
+        "--events",
+        "--or-resume",
+    ]
     ran = subprocess.run(again, capture_output=True, timeout=PATIENCE_S, check=True)
     kinds = [json.loads(line)["event"] for line in ran.stdout.splitlines()]
     assert kinds == ["session_started", "session_ended"]  # those of earlier sessions are in the log
@@ -116,11 +139,15 @@ def test_ctrl_c_while_it_waits(project: Path) -> None:
     call("run", "first.yaml", "--inline", "-q")
     lock = project / "results" / "first" / "lock"
     holder = "import sys, time; from sweep.store.folder import ResultsFolder as R; from pathlib import Path\n"
-    holder += "with R(Path('results/first')).lock():\n    print('held', flush=True); time.sleep(300)"
+    holder += (
+        "with R(Path('results/first')).lock():\n    print('held', flush=True); time.sleep(300)"
+    )
     with subprocess.Popen([sys.executable, "-c", holder], stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
         driver.stdout.readline()
-        waiter = subprocess.Popen([sys.executable, "-m", "sweep", "wait", "first", "--until", "trials=9"])
+        waiter = subprocess.Popen(
+            [sys.executable, "-m", "sweep", "wait", "first", "--until", "trials=9"]
+        )
         with waiter:
             time.sleep(1.0)
             while waiter.poll() is None:  # until it is past its start
@@ -136,7 +163,10 @@ def test_trials_of_a_status(project: Path) -> None:
     code, out, _ = call("status", "first", "--trials")
     rows = out.split("\n\n")[1].splitlines()
     assert (code, rows[0].split()) == (0, ["trial", "status", "epochs", "loss", "took", "rate"])
-    assert [row.split()[:3] for row in rows[1:]] == [["0", "completed", "2"], ["1", "completed", "2"]]
+    assert [row.split()[:3] for row in rows[1:]] == [
+        ["0", "completed", "2"],
+        ["1", "completed", "2"],
+    ]
     found = json.loads(call("status", "first", "--trials", "--json")[1])
     assert [trial["params"]["rate"] for trial in found["each"]] == [0.1, 0.3]
     assert json.loads(call("status", "first", "--json")[1])["each"] is None

@@ -40,5 +40,7 @@ def test_mistakes_end_with_1_and_say_what_to_do(tmp_path: Path) -> None:
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert any(line.startswith("error    results") for line in lines)
-    assert any(line.startswith("error    tensorflow") and "no answer in time" in line for line in lines)
+    assert any(
+        line.startswith("error    tensorflow") and "no answer in time" in line for line in lines
+    )
     assert any(line.strip().startswith("to do: ") for line in lines)

@@ -33,17 +33,47 @@ DRAWN = FILE.replace("method: grid", "method: random\nrun_cap: 6").replace(
 )
 
 COMMANDS = (
-    *("init mine", "init mine --function", "init mine --torch", "init mine --from-hypermodel scored:space"),
-    *("examples", "examples asha", "examples asha --to deep/er", "schema", "plan drawn.yaml", "plan drawn.yaml --json"),
+    *(
+        "init mine",
+        "init mine --function",
+        "init mine --torch",
+        "init mine --from-hypermodel scored:space",
+    ),
+    *(
+        "examples",
+        "examples asha",
+        "examples asha --to deep/er",
+        "schema",
+        "plan drawn.yaml",
+        "plan drawn.yaml --json",
+    ),
     *(
         "run scored.yaml --inline --name new",
         "run scored.yaml --inline --or-resume",
         "resume scored --inline --run-cap 4",
     ),
     *("run drawn.yaml --inline --tensorboard", "confirm scored --inline --seeds 2 --budget none"),
-    *("retrain scored --inline", "stop scored", "list", "list --json", "status scored", "compare scored"),
-    *("compare scored --json", "best scored", "best scored --json", "best scored --export out", "replay scored"),
-    *("report scored", "report scored --output page.html", "export csv scored", "export csv scored --output out"),
+    *(
+        "retrain scored --inline",
+        "stop scored",
+        "list",
+        "list --json",
+        "status scored",
+        "compare scored",
+    ),
+    *(
+        "compare scored --json",
+        "best scored",
+        "best scored --json",
+        "best scored --export out",
+        "replay scored",
+    ),
+    *(
+        "report scored",
+        "report scored --output page.html",
+        "export csv scored",
+        "export csv scored --output out",
+    ),
     *(
         "export mlflow scored",
         "export tensorboard scored",
@@ -52,11 +82,19 @@ COMMANDS = (
         "list --results none",
     ),
     "kube scored.yaml --results s3://b/p --gpu-nodes 1 --image i",
-    *("slurm scored.yaml --results /shared", "--help", "--version", "run scored.yaml --no-such", "logs none"),
+    *(
+        "slurm scored.yaml --results /shared",
+        "--help",
+        "--version",
+        "run scored.yaml --no-such",
+        "logs none",
+    ),
 )
 READ_ONLY = """unshare -m sh -c 'mount --bind . . && mount -o remount,ro,bind . && cd "$PWD" && exec "$@"' sh {}"""
 SITUATIONS = {
-    "read-only folder": READ_ONLY if os.geteuid() == 0 else "chmod -R a-w . && {}; code=$?; chmod -R u+w .; exit $code",
+    "read-only folder": READ_ONLY
+    if os.geteuid() == 0
+    else "chmod -R a-w . && {}; code=$?; chmod -R u+w .; exit $code",
     "nobody reads": "{} | head -0; exit ${{PIPESTATUS[0]}}",
     "nobody reads either": "{} 2>&1 | head -0; exit ${{PIPESTATUS[0]}}",
     "full output": "{} > /dev/full",
@@ -73,7 +111,13 @@ DAILY = (
     ("init mine", "read-only folder"),
     *(
         (RUN, situation)
-        for situation in ("read-only folder", "nobody reads", "full output", "closed errors", "latin-1")
+        for situation in (
+            "read-only folder",
+            "nobody reads",
+            "full output",
+            "closed errors",
+            "latin-1",
+        )
     ),
     *(("compare scored", situation) for situation in ("nobody reads", "full output")),
     *(("plan drawn.yaml", situation) for situation in ("ASCII", "closed output")),
@@ -91,12 +135,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def outcome(project: Path, tmp_path: Path, command: str, situation: str) -> subprocess.CompletedProcess[str]:
+def outcome(
+    project: Path, tmp_path: Path, command: str, situation: str
+) -> subprocess.CompletedProcess[str]:
     """What a command comes to in a copy of the project."""
     folder = tmp_path / "copy"
     shutil.copytree(project, folder)
     line = SITUATIONS[situation].format(f"{SWEEP} {command}")
-    ran = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, encoding="utf-8", errors="replace")
+    ran = subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, encoding="utf-8", errors="replace"
+    )
     assert "Traceback" not in ran.stdout + ran.stderr, ran.stderr
     assert ran.returncode in (0, 1, 2, 3, 4), ran  # docs/agents.md says what each one means
     if ran.returncode == 2 and "errors" not in situation and situation != "nobody reads either":
@@ -113,13 +161,19 @@ def test_a_command_does_its_work_or_says_in_a_line_what_to_do(
     assert ran.returncode == (2 if refused else 0), ran.stderr
     if refused:
         assert ran.stderr.splitlines()[-1].startswith("error: ")
-        assert ("Read-only" if situation == "read-only folder" else "No space left on device") in ran.stderr
+        assert (
+            "Read-only" if situation == "read-only folder" else "No space left on device"
+        ) in ran.stderr
     if command.startswith("run"):
-        assert (tmp_path / "copy" / "results" / "new" / "sweep.json").exists() == (situation != "read-only folder")
+        assert (tmp_path / "copy" / "results" / "new" / "sweep.json").exists() == (
+            situation != "read-only folder"
+        )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_ends_in_a_traceback(project: Path, tmp_path: Path, command: str, situation: str) -> None:
+def test_no_command_ends_in_a_traceback(
+    project: Path, tmp_path: Path, command: str, situation: str
+) -> None:
     outcome(project, tmp_path, command, situation)

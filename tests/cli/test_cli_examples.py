@@ -42,7 +42,9 @@ def _checked(file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "name"), [([], "my_model"), (["churn"], "churn"), (["--function"], "my_function")]
 )
-def test_init_writes_a_file_and_a_trainable_that_go_together(folder: Path, arguments: list[str], name: str) -> None:
+def test_init_writes_a_file_and_a_trainable_that_go_together(
+    folder: Path, arguments: list[str], name: str
+) -> None:
     code, output = call("init", *arguments)
     assert code == 0, output
     assert {path.name for path in folder.iterdir()} == {f"{name}.yaml", f"{name}.py"}
@@ -66,14 +68,18 @@ def test_init_from_an_example_brings_the_models_source(folder: Path) -> None:
     text = (folder / "deep" / "er" / "mine.yaml").read_text()
     assert "trainable: mine:DigitsCNN" in text
     assert "$schema" not in text
-    assert (folder / "deep/er/mine.py").read_text() == (ROOT / "trainables" / "digits_cnn.py").read_text()
+    assert (folder / "deep/er/mine.py").read_text() == (
+        ROOT / "trainables" / "digits_cnn.py"
+    ).read_text()
     _checked(folder / "deep" / "er" / "mine.yaml")
 
 
 def test_every_example_can_be_a_start_and_be_copied(folder: Path) -> None:
     for name in list_examples():
         assert call("init", f"mine_{name}", "--from", name)[0] == 0
-        assert load_spec(folder / f"mine_{name}.yaml", environment={}).trainable.startswith(f"mine_{name}:")
+        assert load_spec(folder / f"mine_{name}.yaml", environment={}).trainable.startswith(
+            f"mine_{name}:"
+        )
         assert call("examples", name, "--to", "copies")[0] == 0
     for name, one in list_examples().items():
         copied = load_spec(folder / "copies" / f"{name}.yaml", environment={})
@@ -102,7 +108,9 @@ def test_examples_lists_what_each_asks_and_costs() -> None:
         (["examples", "nested_cn"], 3, "no such example"),
     ],
 )
-def test_mistakes_write_nothing(folder: Path, arguments: list[str], exit_code: int, message: str) -> None:
+def test_mistakes_write_nothing(
+    folder: Path, arguments: list[str], exit_code: int, message: str
+) -> None:
     (folder / "taken.py").write_text("mine")
     code, output = call(*arguments)
     assert code == exit_code
@@ -112,9 +120,13 @@ def test_mistakes_write_nothing(folder: Path, arguments: list[str], exit_code: i
     assert (folder / "taken.py").read_text() == "mine"
 
 
-@pytest.mark.parametrize("kind", [pytest.param("", marks=[pytest.mark.keras, pytest.mark.slow]), "--function"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("", marks=[pytest.mark.keras, pytest.mark.slow]), "--function"]
+)
 def test_a_start_trains(kind: str) -> None:
     assert call("init", "start", *filter(None, [kind]))[0] == 0
-    code, output = call("run", "start.yaml", "--inline", "-q", "--set", "run_cap=2", "--set", "epochs=4")
+    code, output = call(
+        "run", "start.yaml", "--inline", "-q", "--set", "run_cap=2", "--set", "epochs=4"
+    )
     assert code == 0, output
     assert len(sweep.load("start").trials) == 2

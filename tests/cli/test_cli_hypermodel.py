@@ -185,9 +185,18 @@ def test_the_files_are_a_sweep(folder: Path) -> None:
         ("hyper_models:number", "is 3, expected a function, a class or an object"),
         ("hyper_models:Needs", "takes size to be made"),
         ("hyper_models:nothing", "declares no hyperparameters"),
-        ("hyper_models:declared_twice", r"'layers' for some choices as {min: 1, max: 3} and for others as {min: 2,"),
-        ("hyper_models:no_name", r"parameters.input unit: not a parameter's name(.|\n)*parameters.d/e: not a param"),
-        ("hyper_models:no_net", r"returns object, expected a keras.Model; start from a training function"),
+        (
+            "hyper_models:declared_twice",
+            r"'layers' for some choices as {min: 1, max: 3} and for others as {min: 2,",
+        ),
+        (
+            "hyper_models:no_name",
+            r"parameters.input unit: not a parameter's name(.|\n)*parameters.d/e: not a param",
+        ),
+        (
+            "hyper_models:no_net",
+            r"returns object, expected a keras.Model; start from a training function",
+        ),
         ("hyper_models:endless", "more than 200 ways"),
     ],
 )
@@ -200,20 +209,44 @@ def test_what_declares_no_space_is_one_line(folder: Path, target: str, told: str
     ("name", "expected", "note"),
     [
         ("shared", ["rate: {min: 0.1, max: 0.5}"], "rate is used only for some choices"),
-        ("both", ["b: {values: [false, true], when: {a: true}}", "c: {min: 1, max: 4, when: {a: true, b: true}}"], ""),
-        ("eager_both", ["b: {values: [false, true]}", "c: {min: 1, max: 4, when: {a: true, b: true}}"], ""),
+        (
+            "both",
+            [
+                "b: {values: [false, true], when: {a: true}}",
+                "c: {min: 1, max: 4, when: {a: true, b: true}}",
+            ],
+            "",
+        ),
+        (
+            "eager_both",
+            ["b: {values: [false, true]}", "c: {min: 1, max: 4, when: {a: true, b: true}}"],
+            "",
+        ),
         ("asked_again", ["units: {values: [8, 16, 24, 32]}"], ""),
         (
             "scoped",
-            ["head.units: {min: 1, max: 2, when: {head.deep: true}}", "head.rate: {min: 0.0, max: 0.5, when: "],
+            [
+                "head.units: {min: 1, max: 2, when: {head.deep: true}}",
+                "head.rate: {min: 0.0, max: 0.5, when: ",
+            ],
             "",
         ),
         ("of_numpy", ['"n": {min: 1, max: 3}', "units: {values: [8, 16, 24]}"], ""),
-        ("fails", ["deep: {values: [false, true]}"], "fails with deep=True: ValueError: hyper_models.py:"),
-        ("tuned", ["shuffle: {values: [false, true]}", "units: {min: 1, max: 3}"], "Tuned.fit() is not called"),
+        (
+            "fails",
+            ["deep: {values: [false, true]}"],
+            "fails with deep=True: ValueError: hyper_models.py:",
+        ),
+        (
+            "tuned",
+            ["shuffle: {values: [false, true]}", "units: {min: 1, max: 3}"],
+            "Tuned.fit() is not called",
+        ),
     ],
 )
-def test_what_keras_tuner_knows_is_known(folder: Path, name: str, expected: list[str], note: str) -> None:
+def test_what_keras_tuner_knows_is_known(
+    folder: Path, name: str, expected: list[str], note: str
+) -> None:
     written = hypermodel.make_files(f"hyper_models:{name}", "my_sweep", folder)
     for row in expected:
         assert row in "\n".join(rows(written))

@@ -67,14 +67,18 @@ ALL = Pods(
 )
 
 
-@pytest.mark.parametrize("pods", [PODS, ALL, *(Pods(image="i", ray_version="2.60.0", spot=name) for name in SPOT)])
+@pytest.mark.parametrize(
+    "pods", [PODS, ALL, *(Pods(image="i", ray_version="2.60.0", spot=name) for name in SPOT)]
+)
 @pytest.mark.parametrize("gpus", ["0", "1", "0.5", "4", "auto"])
 def test_kuberay_takes_it(schema: Any, package: CodePackage, pods: Pods, gpus: str) -> None:
     found = make_manifests(spec(gpus=gpus), COMMAND, None if pods.workdir else package, pods)
     text = yaml_reader.format_documents(found)
     read = list(YAML(typ="safe").load_all(text))
     assert read == found
-    assert [one["kind"] for one in read] == (["RayJob"] if pods.workdir else ["ConfigMap", "RayJob"])
+    assert [one["kind"] for one in read] == (
+        ["RayJob"] if pods.workdir else ["ConfigMap", "RayJob"]
+    )
     assert list(schema.iter_errors(read[-1])) == []
 
 
@@ -85,18 +89,28 @@ def test_the_code_is_where_the_entrypoint_looks(package: CodePackage) -> None:
         "bash -c 'cd /sweep/code && python -m sweep run sweep.yaml --or-resume "
         """--results '"'"'s3://bucket/a team'"'"''"""
     )
-    shell = subprocess.run(  # KubeRay adds it to a line of a shell as it is, after `ray job submit --`
-        f"printf '%s|' -- {job['spec']['entrypoint']}", shell=True, capture_output=True, text=True, check=True
+    shell = (
+        subprocess.run(  # KubeRay adds it to a line of a shell as it is, after `ray job submit --`
+            f"printf '%s|' -- {job['spec']['entrypoint']}",
+            shell=True,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     )
     line = "cd /sweep/code && python -m sweep run sweep.yaml --or-resume --results 's3://bucket/a team'"
     assert shell.stdout == f"--|bash|-c|{line}|"
-    for template in (cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]):
+    for template in (
+        cluster["headGroupSpec"]["template"],
+        cluster["workerGroupSpecs"][0]["template"],
+    ):
         (volume,) = template["spec"]["volumes"]
         assert volume["configMap"]["name"] == code["metadata"]["name"]
         (mount,) = template["spec"]["containers"][0]["volumeMounts"]
         assert mount == {"name": "code", "mountPath": "/sweep/code", "readOnly": True}
         files = {
-            item["path"]: base64.b64decode(code["binaryData"][item["key"]]) for item in volume["configMap"]["items"]
+            item["path"]: base64.b64decode(code["binaryData"][item["key"]])
+            for item in volume["configMap"]["items"]
         }
         assert files == {"train.py": b"import folder.helper\n", "folder/helper.py": b"x = 1\n"}
 
@@ -114,11 +128,19 @@ def test_other_code_is_another_map(package: CodePackage) -> None:
         ("1", "0", {"cpu": "1", "memory": "16Gi"}),
         ("2.5", "0", {"cpu": "3", "memory": "16Gi"}),
         ("4", "2", {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "2"}),
-        ("2", "0.25", {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"}),  # four trials share a GPU
+        (
+            "2",
+            "0.25",
+            {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"},
+        ),  # four trials share a GPU
     ],
 )
-def test_a_pod_has_room_for_the_trials_of_its_gpu(cpus: str, gpus: str, asked: dict[str, str]) -> None:
-    (job,) = make_manifests(spec(cpus=cpus, gpus=gpus), COMMAND, None, dataclasses.replace(ALL, memory="16Gi"))
+def test_a_pod_has_room_for_the_trials_of_its_gpu(
+    cpus: str, gpus: str, asked: dict[str, str]
+) -> None:
+    (job,) = make_manifests(
+        spec(cpus=cpus, gpus=gpus), COMMAND, None, dataclasses.replace(ALL, memory="16Gi")
+    )
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     container = group["template"]["spec"]["containers"][0]
     assert container["resources"] == {"requests": asked, "limits": asked}
@@ -140,9 +162,13 @@ def test_names_are_those_of_kubernetes(name: str, known: str) -> None:
     assert found != make_manifests(spec(name=f"{name}x"), COMMAND, None, ALL)[0]["metadata"]["name"]
 
 
-def test_too_much_code_is_for_the_image(package: CodePackage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_code_is_for_the_image(
+    package: CodePackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kubernetes, "MOST_BYTES", 10)
-    with pytest.raises(InputError, match="put the code into the image and say where: --workdir /app"):
+    with pytest.raises(
+        InputError, match="put the code into the image and say where: --workdir /app"
+    ):
         make_manifests(spec(), COMMAND, package, PODS)
 
 
@@ -171,7 +197,9 @@ def a_pod_without_a_container(job: Any) -> None:
 
 
 def a_key_deep_within(job: Any) -> None:
-    job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]["imag"] = "x"
+    job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0][
+        "imag"
+    ] = "x"
 
 
 def a_start_parameter_as_a_number(job: Any) -> None:
@@ -183,12 +211,26 @@ def another_mode_of_tokens(job: Any) -> None:
 
 
 def tolerations_as_a_mapping(job: Any) -> None:
-    job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]["tolerations"] = {"key": "x"}
+    job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]["tolerations"] = {
+        "key": "x"
+    }
 
 
 WRONG = (
-    *(a_misspelt_key, a_number_as_text, a_flag_as_text, no_cluster, a_group_without_a_name, a_pod_without_a_container),
-    *(a_key_deep_within, a_start_parameter_as_a_number, another_mode_of_tokens, tolerations_as_a_mapping),
+    *(
+        a_misspelt_key,
+        a_number_as_text,
+        a_flag_as_text,
+        no_cluster,
+        a_group_without_a_name,
+        a_pod_without_a_container,
+    ),
+    *(
+        a_key_deep_within,
+        a_start_parameter_as_a_number,
+        another_mode_of_tokens,
+        tolerations_as_a_mapping,
+    ),
 )
 
 

@@ -93,7 +93,9 @@ def test_a_published_wandb_file_plans_with_a_trainable_added(tmp_path: Path) -> 
         "max": 256,
         "q": 8,
     }
-    assert all(params["batch_size"] % 8 == 0 and params["epochs"] == 10 for params in data["sample"])
+    assert all(
+        params["batch_size"] % 8 == 0 and params["epochs"] == 10 for params in data["sample"]
+    )
 
 
 def test_a_wandb_file_without_a_run_cap_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
@@ -101,13 +103,19 @@ def test_a_wandb_file_without_a_run_cap_goes_on_until_it_is_stopped(tmp_path: Pa
     file.write_text(f"trainable: trainables.digits_cnn:DigitsCNN\n{PUBLISHED}")
     result = plan(file, "--results", tmp_path)
     assert result.exit_code == 0, result.output
-    assert "note: without run_cap and budget the sweep goes on until you stop it (Ctrl-C; it can be" in result.stderr
+    assert (
+        "note: without run_cap and budget the sweep goes on until you stop it (Ctrl-C; it can be"
+        in result.stderr
+    )
     assert "trials       until you stop it; what follows is for 50" in result.stdout
     assert "10 a trial, about" in result.stdout
     data = json.loads(plan(file, "--json", "--results", tmp_path).stdout)
     assert (data["trials"], data["epochs"], data["expected"]["trials"]) == (None, None, 50)
     assert 150 < data["expected"]["epochs"] < 500
-    assert "note: program" in (bounded := plan(file, "--results", tmp_path, "--set", "budget.hours=1")).stderr
+    assert (
+        "note: program"
+        in (bounded := plan(file, "--results", tmp_path, "--set", "budget.hours=1")).stderr
+    )
     assert "without run_cap" not in bounded.stderr
 
 
@@ -115,7 +123,13 @@ def test_the_shipped_wandb_file_plans_and_names_what_it_ignores(tmp_path: Path) 
     result = plan(EXAMPLES / "wandb.yaml", "--results", tmp_path)
     assert result.exit_code == 0, result.output
     assert result.stderr == "note: program, project, entity, command: without effect here\n"
-    for text in ("trials       20", "200 in all", "pruned at epoch 3 (20), 9 (", "batch_size", "adam"):
+    for text in (
+        "trials       20",
+        "200 in all",
+        "pruned at epoch 3 (20), 9 (",
+        "batch_size",
+        "adam",
+    ):
         assert text in result.stdout
     assert "not known: time one epoch with --time" in result.stdout
 
@@ -123,14 +137,19 @@ def test_the_shipped_wandb_file_plans_and_names_what_it_ignores(tmp_path: Path) 
 def test_hours_by_a_timed_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "timed_model.py").write_text(TIMED)
     file = tmp_path / "timed.yaml"
-    file.write_text("trainable: timed_model:Model\nmethod: grid\nparameters: {x: {values: [1, 2]}}\nepochs: 100\n")
+    file.write_text(
+        "trainable: timed_model:Model\nmethod: grid\nparameters: {x: {values: [1, 2]}}\nepochs: 100\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     result = plan(file, "--time", "--json", "--set", "resources.max_concurrent=1")
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
     assert data["expected"]["hours"] == pytest.approx(2.0, rel=1e-3)
     assert data["timing"]["source"] == "timed now"
-    assert "about 2 h 00 min: 36.00 s an epoch" in plan(file, "--time", "--set", "resources.max_concurrent=1").stdout
+    assert (
+        "about 2 h 00 min: 36.00 s an epoch"
+        in plan(file, "--time", "--set", "resources.max_concurrent=1").stdout
+    )
 
 
 def test_earlier_sweeps_are_looked_for_and_learned_from(tmp_path: Path) -> None:
@@ -140,12 +159,25 @@ def test_earlier_sweeps_are_looked_for_and_learned_from(tmp_path: Path) -> None:
     assert "warm_start" in refused.output
     assert "log_uniform_tpe" in refused.output
     folder = ResultsFolder.create(tmp_path, "log_uniform_tpe", "", {})
-    points = [{"learning_rate": 1e-3, "weight_decay": 1e-3, "dropout": x / 10, "batch_size": 64} for x in range(6)]
+    points = [
+        {"learning_rate": 1e-3, "weight_decay": 1e-3, "dropout": x / 10, "batch_size": 64}
+        for x in range(6)
+    ]
     with Log(folder.log) as log:
         for number, params in enumerate(points):
-            started = TrialStarted(trial=number, trial_id="t", params=params, seed=0, repeat=0, time=0.0)
-            epoch = EpochReported(trial=number, epoch=1, metrics={"val_accuracy": 0.5}, time=0.0, time_s=1.0)
-            log.append([started, epoch, TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=0.0)])
+            started = TrialStarted(
+                trial=number, trial_id="t", params=params, seed=0, repeat=0, time=0.0
+            )
+            epoch = EpochReported(
+                trial=number, epoch=1, metrics={"val_accuracy": 0.5}, time=0.0, time_s=1.0
+            )
+            log.append(
+                [
+                    started,
+                    epoch,
+                    TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=0.0),
+                ]
+            )
     result = plan(file, "--results", tmp_path)
     assert result.exit_code == 0, result.output
     assert f"5 of 6 trials of {folder.path}" in result.stderr
@@ -179,7 +211,9 @@ def test_names_are_shown_as_they_are(tmp_path: Path, metric: str) -> None:
 def test_a_note_cannot_steer_the_terminal(tmp_path: Path) -> None:
     file = tmp_path / "named.yaml"
     (tmp_path / "m.py").write_text(TIMED)
-    file.write_text('trainable: m:Model\nmethod: grid\nmetric: {name: "acc \\a"}\nparameters: {x: {values: [1]}}\n')
+    file.write_text(
+        'trainable: m:Model\nmethod: grid\nmetric: {name: "acc \\a"}\nparameters: {x: {values: [1]}}\n'
+    )
     shown = plan(file, "--results", tmp_path)
     assert "looks as if larger is better" in shown.stderr
     assert "\a" not in shown.stderr
@@ -190,7 +224,8 @@ def test_no_console_reads_markup() -> None:
     made = [
         str(path.relative_to(ROOT))
         for path in (ROOT / "sweep").rglob("*.py")
-        if re.search(r"\bConsole\(", path.read_text()) and path != ROOT / "sweep" / "render" / "__init__.py"
+        if re.search(r"\bConsole\(", path.read_text())
+        and path != ROOT / "sweep" / "render" / "__init__.py"
     ]
     assert made == ["sweep/api/running.py"], "it prints `Text` alone"
 
@@ -198,7 +233,9 @@ def test_no_console_reads_markup() -> None:
 def test_a_text_from_standard_input_is_named_by_its_file(tmp_path: Path) -> None:
     text = "trainable: scored:Scored\nmethod: gridd\nparameters: {a: {values: [1]}}\n"
     command = [sys.executable, "-m", "sweep", "plan", "--stdin", "--", "draft.yaml"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert done.returncode == 2
     assert "error: draft.yaml:2:9: method: text 'gridd', expected one of " in done.stderr
     assert "/dev/stdin" not in done.stderr

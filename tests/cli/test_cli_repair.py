@@ -18,7 +18,9 @@ def call(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_a_damaged_sweep_is_repaired_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_sweep_is_repaired_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_project(tmp_path, file=FILE.replace("[0.1, 0.3]", "[0.1, 0.2, 0.3]"))
     monkeypatch.chdir(tmp_path)
     assert call("run", "first.yaml", "--inline", "-q")[0] == 0

@@ -47,10 +47,14 @@ def test_what_is_no_time_limit(text: str) -> None:
 def test_a_script_is_one_that_bash_reads_with_all_names_quoted(nodes: int) -> None:
     options = ["--qos=long"]
     text = format_script(
-        replace(BATCH, nodes=nodes, gpus=4, partition="gpu", options=options, setup=["module load cuda"])
+        replace(
+            BATCH, nodes=nodes, gpus=4, partition="gpu", options=options, setup=["module load cuda"]
+        )
     )
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
-    asked = [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
+    asked = [
+        line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")
+    ]
     assert asked == [
         "--job-name=lr-wd",
         "--time=24:00:00",
@@ -67,7 +71,9 @@ def test_a_script_is_one_that_bash_reads_with_all_names_quoted(nodes: int) -> No
         "--qos=long",
     ]
     assert "cd '/data/my project' || exit 1\nmodule load cuda\n" in text
-    assert "'/data/my env/bin/python' -m sweep run s.yaml --or-resume --set 'name=it'\"'\"'s'" in text
+    assert (
+        "'/data/my env/bin/python' -m sweep run s.yaml --or-resume --set 'name=it'\"'\"'s'" in text
+    )
     assert ("symmetric-run" in text, "RAY_AUTH_TOKEN_PATH" in text) == (nodes > 1, nodes > 1)
 
 
@@ -77,7 +83,9 @@ def test_a_folder_that_no_script_can_name_is_refused() -> None:
 
 
 def test_a_time_limit_in_which_nothing_could_be_trained_is_refused() -> None:
-    with pytest.raises(InputError, match="leaves no time to train: saving starts 300 s before the limit"):
+    with pytest.raises(
+        InputError, match="leaves no time to train: saving starts 300 s before the limit"
+    ):
         format_script(replace(BATCH, time="0:06:00"))
 
 
@@ -91,7 +99,9 @@ def test_a_time_limit_in_which_nothing_could_be_trained_is_refused() -> None:
         ("TERM", 130, True, 130, False),  # somebody ends the job
     ],
 )
-def test_how_a_job_ends(tmp_path: Path, signal: str | None, ends: int, stops: bool, code: int, requeued: bool) -> None:
+def test_how_a_job_ends(
+    tmp_path: Path, signal: str | None, ends: int, stops: bool, code: int, requeued: bool
+) -> None:
     """With a sweep and a Slurm that are a few lines of shell."""
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -105,7 +115,9 @@ def test_how_a_job_ends(tmp_path: Path, signal: str | None, ends: int, stops: bo
     text = format_script(replace(BATCH, python=str(commands / "python"), folder=tmp_path))
     setting = {"PATH": f"{commands}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
     (tmp_path / "job.sh").write_text(text)
-    with subprocess.Popen(["bash", "job.sh"], stdout=subprocess.PIPE, text=True, env=setting, cwd=tmp_path) as job:
+    with subprocess.Popen(
+        ["bash", "job.sh"], stdout=subprocess.PIPE, text=True, env=setting, cwd=tmp_path
+    ) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "run\n"
         if signal is None:

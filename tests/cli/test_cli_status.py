@@ -49,7 +49,10 @@ def test_fresh_seeds_are_none_of_the_trials_that_the_search_has_left(project: Pa
     (project / "first.yaml").write_text(FILE.replace("[0.1, 0.3]", "[0.1, 0.3, 0.5, 0.7]") + more)
     call("run", "first.yaml", "--inline", "-q")
     lines = call("status", "first")[1].splitlines()
-    assert (lines[1], lines[-1]) == ("trials   6 completed, of 8", "go on    python -m sweep resume first")
+    assert (lines[1], lines[-1]) == (
+        "trials   6 completed, of 8",
+        "go on    python -m sweep resume first",
+    )
 
 
 def test_other_data_are_told_wherever_trials_are_ranked(project: Path) -> None:
@@ -57,7 +60,9 @@ def test_other_data_are_told_wherever_trials_are_ranked(project: Path) -> None:
         "from pathlib import Path\ndef train(hp):\n"
         "    train.data = Path('digits.csv').read_text()\n    return {'loss': hp.rate + hp.drag}\n"
     )
-    (project / "first.yaml").write_text(FILE.replace("walk:Walk", "digits:train").replace("epochs: 2", "epochs: 1"))
+    (project / "first.yaml").write_text(
+        FILE.replace("walk:Walk", "digits:train").replace("epochs: 2", "epochs: 1")
+    )
     (project / "digits.csv").write_text("old")
     code, output = call("run", "first.yaml", "--inline", "-q", "--run-cap", "1")
     assert code == 0, output
@@ -81,7 +86,9 @@ def test_other_code_is_told_wherever_trials_are_ranked(project: Path) -> None:
     called = (sys.executable, "-m", "sweep")  # a process each: code is imported once
     walk = (project / "walk.py").read_text()
     subprocess.run([*called, "run", "first.yaml", "--inline", "-q", "--run-cap", "1"], check=True)
-    subprocess.run([*called, "run", "first.yaml", "--inline", "-q", "--name", "same", "--no-memo"], check=True)
+    subprocess.run(
+        [*called, "run", "first.yaml", "--inline", "-q", "--name", "same", "--no-memo"], check=True
+    )
     for command in (["status", "first"], ["compare", "first"], ["compare", "first", "same"]):
         assert "code" not in call(*command)[1].lower()
     (project / "walk.py").write_text(f"CHANGED = True\n{walk}")
@@ -105,7 +112,10 @@ def test_a_killed_sweep_can_go_on(project: Path) -> None:
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
     output = call("status", "first")[1]
     assert output.startswith("first  unfinished\ntrials   1 completed  1 interrupted, of 2\n")
-    assert re.search(r"(?m)^ *1  interrupted .*the sweep's process was killed", call("status", "first", "--trials")[1])
+    assert re.search(
+        r"(?m)^ *1  interrupted .*the sweep's process was killed",
+        call("status", "first", "--trials")[1],
+    )
     assert "1 completed, 1 interrupted" in call("list")[1]
     assert "interrupted" in call("compare", "first")[1]
     assert output.endswith("go on    python -m sweep resume first\n")
@@ -139,7 +149,9 @@ def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     walk = (project / "walk.py").read_text()
     (project / "walk.py").write_text(walk + SLOW)
     changes = ["--set", "trainable=walk:Slow", "--set", "epochs=1000"]
-    run = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
+    run = subprocess.Popen(
+        [sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes]
+    )
     log = project / "results" / "first" / "log.jsonl"
     until(lambda: log.exists() and '"epoch_reported","trial":0' in log.read_text())
     assert call("stop", "first", "--trial", "0") == (0, "trial 0 is pruned: stopped on request\n")
@@ -149,7 +161,10 @@ def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     assert (code, output) == (0, "first is stopped; go on with: python -m sweep resume first\n")
     assert run.wait(PATIENCE_S) == 130
     found = json.loads(call("status", "first", "--json")[1])
-    assert (found["trials"], found["state"]) == ({"pruned": 1, "interrupted": 1}, "stopped on request")
+    assert (found["trials"], found["state"]) == (
+        {"pruned": 1, "interrupted": 1},
+        "stopped on request",
+    )
     again = subprocess.Popen([sys.executable, "-m", "sweep", "resume", "first", "--inline", "-q"])
     lock = project / "results" / "first" / "lock"
     until(lambda: lock.read_text().startswith(f"process {again.pid} "))
@@ -191,7 +206,9 @@ def test_a_sweep_that_is_stopped_at_once_says_so_and_goes_on(project: Path) -> N
     walk = (project / "walk.py").read_text()
     (project / "walk.py").write_text(walk + SLOW)
     changes = ["--set", "trainable=walk:Slow", "--set", "epochs=1000"]
-    run = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
+    run = subprocess.Popen(
+        [sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes]
+    )
     log = project / "results" / "first" / "log.jsonl"
     until(lambda: log.exists() and '"epoch_reported","trial":0' in log.read_text())
     assert call("stop", "first", "--now")[0] == 0
@@ -200,4 +217,7 @@ def test_a_sweep_that_is_stopped_at_once_says_so_and_goes_on(project: Path) -> N
     facts = FollowedSweep(ResultsFolder(project / "results" / "first"))
     while facts.read_on():
         pass
-    assert (facts.describe().state, facts.describe().reason) == ("ended", "stopped at once on request")
+    assert (facts.describe().state, facts.describe().reason) == (
+        "ended",
+        "stopped at once on request",
+    )

@@ -61,7 +61,9 @@ def call(*arguments: str) -> tuple[int, str]:
 class OnTerminal:
     """A command on a pseudo-terminal."""
 
-    def __init__(self, *arguments: str, columns: int = 80, lines: int = 24, **environment: str) -> None:
+    def __init__(
+        self, *arguments: str, columns: int = 80, lines: int = 24, **environment: str
+    ) -> None:
         self.leader, follower = pty.openpty()
         self.resize(columns, lines)
         self.process = subprocess.Popen(
@@ -70,7 +72,13 @@ class OnTerminal:
             stdout=follower,
             stderr=follower,
             start_new_session=True,
-            env={**os.environ, "TERM": "xterm", "LANG": "C.UTF-8", "PYTHONWARNINGS": "error", **environment},
+            env={
+                **os.environ,
+                "TERM": "xterm",
+                "LANG": "C.UTF-8",
+                "PYTHONWARNINGS": "error",
+                **environment,
+            },
         )
         os.close(follower)
         self.output = ""
@@ -100,7 +108,9 @@ class OnTerminal:
 def running(project: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A sweep in another process, whose trials go on from their fourth epoch once there is a file ``go``."""
     changes = ["--set", "trainable=walk:Held", "--set", "epochs=8"]
-    process = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes]
+    )
     log = project / "results" / "first" / "log.jsonl"
     until(lambda: log.exists() and "epoch_reported" in log.read_text())
     yield process
@@ -109,7 +119,9 @@ def running(project: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_run_draws_within_its_terminal_and_leaves_it_as_it_was(project: Path) -> None:
-    terminal = OnTerminal("run", "first.yaml", "--inline", "--set", "trainable=walk:Slow", columns=60, lines=12)
+    terminal = OnTerminal(
+        "run", "first.yaml", "--inline", "--set", "trainable=walk:Slow", columns=60, lines=12
+    )
     terminal.read_until(lambda output: "trial 0" in output)
     terminal.resize(40, 10)
     assert terminal.end() == 0
@@ -134,7 +146,9 @@ def test_no_colour_and_a_terminal_that_can_do_nothing(project: Path) -> None:
     assert dumb.output.count("completed in") == 4
 
 
-def test_a_sweep_elsewhere_is_watched_to_its_end(project: Path, running: subprocess.Popen[bytes]) -> None:
+def test_a_sweep_elsewhere_is_watched_to_its_end(
+    project: Path, running: subprocess.Popen[bytes]
+) -> None:
     terminal = OnTerminal("status", "first", "--watch", "--interval", "0.2")
     terminal.read_until(lambda output: "4/8" in output)
     terminal.resize(50, 12)
@@ -164,9 +178,13 @@ def test_a_killed_sweep_ends_the_view(running: subprocess.Popen[bytes]) -> None:
     assert "first  unfinished" in SEQUENCES.sub("", terminal.output)
 
 
-def test_into_a_pipe_go_a_picture_then_lines_then_a_picture(project: Path, running: subprocess.Popen[bytes]) -> None:
+def test_into_a_pipe_go_a_picture_then_lines_then_a_picture(
+    project: Path, running: subprocess.Popen[bytes]
+) -> None:
     command = [sys.executable, "-m", "sweep", "status", "first", "--watch", "--interval", "0.2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watching:
         assert watching.stdout is not None
         first = watching.stdout.readline()
         (project / "go").touch()
@@ -201,7 +219,10 @@ def test_a_sweep_of_which_nothing_is_known_yet(project: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--watch", "--json"], "error: --watch: is given with --json; run it with --json repeatedly instead\n"),
+        (
+            ["--watch", "--json"],
+            "error: --watch: is given with --json; run it with --json repeatedly instead\n",
+        ),
         (["--interval", "3"], "error: --interval: is given without --watch; add --watch\n"),
         (["--watch", "--interval", "0"], "0.0 is not in the range x>=0.1"),
     ],

@@ -12,7 +12,15 @@ from click.testing import CliRunner
 
 import sweep
 from sweep.cli import main
-from sweep.events import EpochReported, Event, Params, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Params,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -119,7 +127,10 @@ def test_null_is_a_value_wherever_results_are_shown(project: Path) -> None:
 def test_a_plan_says_what_can_be_told(project: Path) -> None:
     Path("few.yaml").write_text(FILE % 1, encoding="utf-8")
     said = call("plan", "few.yaml")
-    assert "no difference: to tell one from luck, 3 configurations need 6 seeds each, and have one seed" in said
+    assert (
+        "no difference: to tell one from luck, 3 configurations need 6 seeds each, and have one seed"
+        in said
+    )
     Path("told.yaml").write_text(FILE % 8, encoding="utf-8")
     assert "no earlier sweep shows the spread over seeds" in call("plan", "told.yaml")
     call("run", "told.yaml", "--inline", "-q")
@@ -130,22 +141,37 @@ def test_a_plan_says_what_can_be_told(project: Path) -> None:
 
 
 def test_the_hint_after_no_answer_works_where_the_results_are(project: Path) -> None:
-    (project / "scored.py").write_text("def train(hp, report):\n    raise ValueError(hp.size)\n", encoding="utf-8")
+    (project / "scored.py").write_text(
+        "def train(hp, report):\n    raise ValueError(hp.size)\n", encoding="utf-8"
+    )
     Path("told.yaml").write_text(FILE % 1, encoding="utf-8")
     CliRunner().invoke(main, ["run", "told.yaml", "--inline", "--results", "elsewhere"])
     best = CliRunner().invoke(main, ["best", "told", "--results", "elsewhere"])
-    assert best.output == "error: told: no trial has completed; see python -m sweep compare elsewhere/told\n"
+    assert (
+        best.output
+        == "error: told: no trial has completed; see python -m sweep compare elsewhere/told\n"
+    )
 
 
 def test_a_comparison_moves_no_cursor_and_changes_no_colours(tmp_path: Path) -> None:
-    folder = ResultsFolder.create(tmp_path, "odd", "", {"objectives": [{"name": "acc", "goal": "maximize"}]})
+    folder = ResultsFolder.create(
+        tmp_path, "odd", "", {"objectives": [{"name": "acc", "goal": "maximize"}]}
+    )
     events: list[Event] = [SessionStarted(time=1.0, resumed=False, version="1")]
     for trial, (value, parent) in enumerate((("a", None), ("b\x1b]0;title\x07", 0))):
         known = {"trial": trial, "trial_id": str(trial), "seed": 0, "repeat": 0, "time": 1.0}
         params: Params = {"augment": value}
-        events.append(TrialStarted(**known, params=params, parent=parent, parent_epoch=None if parent is None else 1))
+        events.append(
+            TrialStarted(
+                **known, params=params, parent=parent, parent_epoch=None if parent is None else 1
+            )
+        )
         for epoch in (1, 2):
-            events.append(EpochReported(trial=trial, epoch=epoch, metrics={"acc": 0.5 + trial}, time=2.0, time_s=1.0))
+            events.append(
+                EpochReported(
+                    trial=trial, epoch=epoch, metrics={"acc": 0.5 + trial}, time=2.0, time_s=1.0
+                )
+            )
         events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=3.0))
     with Log(folder.log) as log:
         log.append(events)

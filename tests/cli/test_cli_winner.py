@@ -68,15 +68,23 @@ def test_the_winner_in_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert max(told["export"]["exported"]["differences"].values()) <= 1e-5
     assert told["export"]["exported"]["metrics"]["val_accuracy"] == pytest.approx(reached, abs=1e-9)
 
-    done = subprocess.run([sys.executable, "-c", STRANGER], capture_output=True, text=True, check=False, timeout=1500)
+    done = subprocess.run(
+        [sys.executable, "-c", STRANGER], capture_output=True, text=True, check=False, timeout=1500
+    )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout) == dict.fromkeys(("keras", "saved_model", "onnx"), pytest.approx(reached, abs=1e-6))
+    assert json.loads(done.stdout) == dict.fromkeys(
+        ("keras", "saved_model", "onnx"), pytest.approx(reached, abs=1e-6)
+    )
 
     run("run out/sweep.yaml --inline -q --no-memo")
     (one,) = json.loads(run(f"compare digits-trial-{trial} --json"))["rows"]
     (again,) = one["trials"]
     (first,) = (t for t in told["rows"][0]["trials"] if t["trial"] == trial)
-    assert (again["metrics"], again["params"], again["seed"]) == (first["metrics"], first["params"], first["seed"])
+    assert (again["metrics"], again["params"], again["seed"]) == (
+        first["metrics"],
+        first["params"],
+        first["seed"],
+    )
 
     run("retrain digits --epochs 3 --seeds 2 --all-data --inline -q")
     (row,) = json.loads(run("best digits-retrain --export all --format keras --json"))["rows"]

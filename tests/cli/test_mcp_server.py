@@ -26,7 +26,9 @@ def talk(folder: Path, conversation: Callable[[Client], Awaitable[None]]) -> Non
     """Start the server in a folder, and talk to it."""
 
     async def connect() -> None:
-        server = StdioServerParameters(command=sys.executable, args=["-m", "sweep", "mcp"], cwd=folder)
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "sweep", "mcp"], cwd=folder
+        )
         async with Client(server) as client:
             await conversation(client)
 

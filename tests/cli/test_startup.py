@@ -36,7 +36,9 @@ def test_off_a_terminal_there_are_only_lines_that_stay(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == "some: 3 trials\n"
 
 
-def test_on_a_terminal_a_step_takes_the_place_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_a_step_takes_the_place_of_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with Startup() as startup:
@@ -69,7 +71,10 @@ def test_a_closed_output_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("method: grid\nepochs: 10", "some: grid, 3 trials of at most 10 epochs, 30 together"),
         ("method: grid\nepochs: 1", "some: grid, 3 trials of at most 1 epoch, 3 together"),
-        ("method: grid\nepochs: 2\nrepeats: 5", "some: grid, 15 trials of at most 2 epochs, 30 together"),
+        (
+            "method: grid\nepochs: 2\nrepeats: 5",
+            "some: grid, 15 trials of at most 2 epochs, 30 together",
+        ),
         (
             "method: random\nepochs: 2\nbudget: {hours: 8, epochs: 100}",
             "some: random, trials of at most 2 epochs; it ends after 8 h or 100 epochs",
@@ -108,7 +113,10 @@ def test_a_run_on_a_terminal_says_what_it_does_before_anything_is_checked(tmp_pa
     )
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "sweep", "run", "some.yaml", "--inline"], cwd=tmp_path, stdout=theirs, stderr=theirs
+        [sys.executable, "-m", "sweep", "run", "some.yaml", "--inline"],
+        cwd=tmp_path,
+        stdout=theirs,
+        stderr=theirs,
     )
     os.close(theirs)
     shown = b""
@@ -117,6 +125,11 @@ def test_a_run_on_a_terminal_says_what_it_does_before_anything_is_checked(tmp_pa
             shown += os.read(ours, 10_000)
     assert process.wait() == 0
     text = shown.decode()
-    order = ["reading some.yaml", "some: grid, 2 trials of at most 1 epoch, 2 together", "checking mine:train", "rank"]
+    order = [
+        "reading some.yaml",
+        "some: grid, 2 trials of at most 1 epoch, 2 together",
+        "checking mine:train",
+        "rank",
+    ]
     places = [text.index(line) for line in order]
     assert places == sorted(places)

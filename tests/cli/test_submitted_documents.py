@@ -62,21 +62,34 @@ def test_documents_of_a_submitted_sweep(tmp_path: Path) -> None:
         sent = call("submit", "sent.yaml", "--results", str(results))
         assert (sent["job"], sent["files"], sent["state"]) == ("sweep-ann-sent-1", 2, None)
         assert sent["results"] == f"{results}/sent"
-        until(lambda: log.exists() and '"epoch_reported"' in log.read_text(), lambda: call("logs", "sent"))
+        until(
+            lambda: log.exists() and '"epoch_reported"' in log.read_text(),
+            lambda: call("logs", "sent"),
+        )
         assert [(row["sweep"], row["state"]) for row in call("list")] == [("sent", "RUNNING")]
         assert call("status", "sent")["state"] == "running"
         assert call("note", "sent", "0", "slow")["text"] == "slow"
         assert call("stop", "sent", "--trial", "0", "--now")["trial"] == 0
         told = call("stop", "sent")
         assert (told["sweep"], told["trial"]) == ("sent", None)
-        assert f"go on with: python -m sweep resume sent --address {cluster.address}" in told["result"]
+        assert (
+            f"go on with: python -m sweep resume sent --address {cluster.address}" in told["result"]
+        )
         assert call("list")[0]["state"] == "STOPPED"
         (tmp_path / "go").touch()
         again = call("resume", "sent")
         assert again["job"] == "sweep-ann-sent-2"
-        until(lambda: call("list")[-1]["state"] == "SUCCEEDED", lambda: call("logs", "sent"), every_s=1.0)
+        until(
+            lambda: call("list")[-1]["state"] == "SUCCEEDED",
+            lambda: call("logs", "sent"),
+            every_s=1.0,
+        )
         said = call("logs", "sent")
-        assert (said["sweep"], said["job"], said["state"]) == ("ann/sent", again["job"], "succeeded")
+        assert (said["sweep"], said["job"], said["state"]) == (
+            "ann/sent",
+            again["job"],
+            "succeeded",
+        )
         assert "The best was rate=2" in said["text"]
         waited = call("submit", "sent.yaml", "--results", str(results), "--name", "other", "--wait")
         assert (waited["sweep"], waited["state"]) == ("other", "succeeded")

@@ -12,16 +12,35 @@ from sweep.doctor import gpu_checks
 from sweep.doctor.findings import Severity
 from sweep.doctor.gpu_checks import PIPES
 from sweep.doctor.nvidia import Gpu, Nvidia
-from sweep.doctor.probes import CollectiveResult, DeviceResult, MemoryShareResult, ProbeFailure, TensorFlow
+from sweep.doctor.probes import (
+    CollectiveResult,
+    DeviceResult,
+    MemoryShareResult,
+    ProbeFailure,
+    TensorFlow,
+)
 from sweep.doctor.programs import MISSING, CommandResult
 
 BUILD = TensorFlow(
-    "2.21.0", "3.15.1", "tensorflow", "12.5.1", "9", ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90"), ()
+    "2.21.0",
+    "3.15.1",
+    "tensorflow",
+    "12.5.1",
+    "9",
+    ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90"),
+    (),
 )
 
 
-def gpu(capability: tuple[int, int] | None = (8, 0), driver: str = "560.35.03", index: int = 0, **rest: object) -> Gpu:
-    return dataclasses.replace(Gpu(index, f"GPU-{index}", "Card", driver, capability=capability), **rest)
+def gpu(
+    capability: tuple[int, int] | None = (8, 0),
+    driver: str = "560.35.03",
+    index: int = 0,
+    **rest: object,
+) -> Gpu:
+    return dataclasses.replace(
+        Gpu(index, f"GPU-{index}", "Card", driver, capability=capability), **rest
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +59,9 @@ def gpu(capability: tuple[int, int] | None = (8, 0), driver: str = "560.35.03", 
         ((12, 0), "error", None),
     ],
 )
-def test_capabilities_against_the_build(capability: tuple[int, int], code: str, precision: str | None) -> None:
+def test_capabilities_against_the_build(
+    capability: tuple[int, int], code: str, precision: str | None
+) -> None:
     found = list(gpu_checks.check_capability([gpu(capability)], BUILD))
     assert found[0].level == code
     assert [f.check for f in found] == ["capability", *(["precision"] if precision else [])]
@@ -49,13 +70,19 @@ def test_capabilities_against_the_build(capability: tuple[int, int], code: str, 
 
 def test_a_later_build_knows_later_gpus() -> None:
     later = dataclasses.replace(BUILD, architectures=("sm_80", "sm_90", "compute_120"))
-    levels = [next(gpu_checks.check_capability([gpu(c)], later)).level for c in ((7, 0), (9, 0), (12, 0), (10, 0))]
+    levels = [
+        next(gpu_checks.check_capability([gpu(c)], later)).level
+        for c in ((7, 0), (9, 0), (12, 0), (10, 0))
+    ]
     assert levels == [Severity.ERROR, Severity.OK, Severity.NOTE, Severity.ERROR]
 
 
 def test_tensorflow_knows_the_capability_where_the_driver_does_not() -> None:
     seen = dataclasses.replace(BUILD, capabilities=((7, 0),))
-    assert [f.level for f in gpu_checks.check_capability([gpu(None)], seen)] == [Severity.OK, Severity.OK]
+    assert [f.level for f in gpu_checks.check_capability([gpu(None)], seen)] == [
+        Severity.OK,
+        Severity.OK,
+    ]
     assert [f.level for f in gpu_checks.check_capability([], seen)] == [Severity.OK, Severity.OK]
 
 
@@ -70,7 +97,9 @@ def test_tensorflow_knows_the_capability_where_the_driver_does_not() -> None:
         ("580.65.06", (9, 0), "ok"),
     ],
 )
-def test_driver_against_the_builds_cuda(driver: str, capability: tuple[int, int], level: str) -> None:
+def test_driver_against_the_builds_cuda(
+    driver: str, capability: tuple[int, int], level: str
+) -> None:
     (found,) = gpu_checks.check_driver([gpu(capability, driver)], BUILD)
     assert found.level == level
 
@@ -81,7 +110,9 @@ def test_an_unknown_cuda_is_no_reason_to_fail() -> None:
 
 
 def test_a_build_without_cuda_is_named() -> None:
-    (found,) = gpu_checks.check_libraries([gpu()], dataclasses.replace(BUILD, cuda=None, architectures=()))
+    (found,) = gpu_checks.check_libraries(
+        [gpu()], dataclasses.replace(BUILD, cuda=None, architectures=())
+    )
     assert found.level is Severity.ERROR
     assert "built without CUDA" in found.found
 
@@ -116,7 +147,9 @@ def test_different_gpus_are_a_warning() -> None:
 
 
 def test_gpus_without_nvidia_smi_are_a_note() -> None:
-    (found,) = gpu_checks.check_presence(Nvidia(), (), dataclasses.replace(BUILD, capabilities=((8, 0),)))
+    (found,) = gpu_checks.check_presence(
+        Nvidia(), (), dataclasses.replace(BUILD, capabilities=((8, 0),))
+    )
     assert found.level is Severity.NOTE
 
 
@@ -133,8 +166,12 @@ ALL = {"energy": True, "power": True, "utilization": True, "sm_activity": True}
         (dict.fromkeys(ALL, False), Severity.NOTE, "the driver tells nothing"),
     ],
 )
-def test_what_can_be_read_of_the_gpus(known: dict[str, bool] | None, level: Severity, told: str) -> None:
-    (finding,) = gpu_checks.check_gauges(dataclasses.replace(BUILD, capabilities=((9, 0),), gauges=known))
+def test_what_can_be_read_of_the_gpus(
+    known: dict[str, bool] | None, level: Severity, told: str
+) -> None:
+    (finding,) = gpu_checks.check_gauges(
+        dataclasses.replace(BUILD, capabilities=((9, 0),), gauges=known)
+    )
     assert finding.level is level
     assert told in finding.found
     assert list(gpu_checks.check_gauges(BUILD)) == []  # no GPU to read
@@ -145,7 +182,9 @@ ALONE = CollectiveResult((1.0,), 1000.0)
 
 
 def test_wrong_numbers_are_an_error() -> None:
-    (found,) = gpu_checks.check_device("gpu:1", DeviceResult({"matmul": 0.002}, ("convolution",), 50.0, None))
+    (found,) = gpu_checks.check_device(
+        "gpu:1", DeviceResult({"matmul": 0.002}, ("convolution",), 50.0, None)
+    )
     assert found.level is Severity.ERROR
     assert "wrong results from convolution" in found.found
 
@@ -168,13 +207,16 @@ def test_scaling(rate: float, level: str) -> None:
 
 @pytest.mark.parametrize("simulated", [True, False])
 def test_devices_that_add_up(simulated: bool) -> None:
-    (found,) = gpu_checks.check_together(CollectiveResult((3.0, 3.0), 9.0), count=2, simulated=simulated)
+    (found,) = gpu_checks.check_together(
+        CollectiveResult((3.0, 3.0), 9.0), count=2, simulated=simulated
+    )
     assert found.level is Severity.OK
     assert ("rehearsal" in found.found) == simulated
 
 
 @pytest.mark.parametrize(
-    "several", [CollectiveResult((1.0,), 9.0), CollectiveResult((3.0, 1.0), 9.0), ProbeFailure("abort")]
+    "several",
+    [CollectiveResult((1.0,), 9.0), CollectiveResult((3.0, 1.0), 9.0), ProbeFailure("abort")],
 )
 def test_devices_that_do_not_add_up(several: CollectiveResult | ProbeFailure) -> None:
     (found,) = gpu_checks.check_together(several, count=2, simulated=False)
@@ -200,14 +242,20 @@ def test_the_daemon(code: int, environ: dict[str, str], level: str | None, words
 
 
 def test_a_folder_that_is_there(tmp_path: Path) -> None:
-    found = gpu_checks.read_mps_state(lambda command, timeout_s: CommandResult(0, "4711\n"), {PIPES: str(tmp_path)})
+    found = gpu_checks.read_mps_state(
+        lambda command, timeout_s: CommandResult(0, "4711\n"), {PIPES: str(tmp_path)}
+    )
     assert (found.runs, found.pipes_exist) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("tried", "level", "words"),
     [
-        (MemoryShareResult(6 * 2**30, True, True), "ok", "a quarter may have 6.0 GiB, more is refused"),
+        (
+            MemoryShareResult(6 * 2**30, True, True),
+            "ok",
+            "a quarter may have 6.0 GiB, more is refused",
+        ),
         (MemoryShareResult(6 * 2**30, False, True), "error", "more was not refused"),
         (MemoryShareResult(6 * 2**30, True, False), "error", "cannot go on"),
         (ProbeFailure("aborted by SIGABRT"), "error", "aborted by SIGABRT"),

@@ -31,10 +31,16 @@ def test_tested_versions_are_fine() -> None:
 
 
 def test_all_wrong_versions_are_named_at_once() -> None:
-    wrong = dataclasses.replace(HOST, installed={"tensorflow": "2.22.0", "ray": None}, python="3.10.2")
+    wrong = dataclasses.replace(
+        HOST, installed={"tensorflow": "2.22.0", "ray": None}, python="3.10.2"
+    )
     (found,) = host_checks.check_versions(wrong)
     assert found.level is Severity.ERROR
-    for words in ("tensorflow 2.22.0 (expected <2.22,>=2.21)", "ray is missing", "Python 3.10.2 (expected >=3.11)"):
+    for words in (
+        "tensorflow 2.22.0 (expected <2.22,>=2.21)",
+        "ray is missing",
+        "Python 3.10.2 (expected >=3.11)",
+    ):
         assert words in found.found
 
 
@@ -44,10 +50,16 @@ def test_all_wrong_versions_are_named_at_once() -> None:
         ({"TF_USE_LEGACY_KERAS": "1"}, {}, "TF_USE_LEGACY_KERAS is set"),
         ({"TF_USE_LEGACY_KERAS": "True"}, {}, "TF_USE_LEGACY_KERAS is set"),
         ({}, {"backend": "jax"}, "Keras runs on jax, expected tensorflow"),
-        ({}, {"backend": None, "keras_error": "No module named 'torch'"}, "no backend, expected tensorflow: No module"),
+        (
+            {},
+            {"backend": None, "keras_error": "No module named 'torch'"},
+            "no backend, expected tensorflow: No module",
+        ),
     ],
 )
-def test_another_keras_is_an_error(variables: dict[str, str], change: dict[str, str], words: str) -> None:
+def test_another_keras_is_an_error(
+    variables: dict[str, str], change: dict[str, str], words: str
+) -> None:
     machine = dataclasses.replace(HOST, variables=variables)
     (found,) = host_checks.check_keras(machine, dataclasses.replace(SEEN, **change))
     assert found.level is Severity.ERROR
@@ -55,14 +67,17 @@ def test_another_keras_is_an_error(variables: dict[str, str], change: dict[str, 
 
 
 def test_keras_3_on_tensorflow_is_fine() -> None:
-    (found,) = host_checks.check_keras(dataclasses.replace(HOST, variables={"TF_USE_LEGACY_KERAS": "0"}), SEEN)
+    (found,) = host_checks.check_keras(
+        dataclasses.replace(HOST, variables={"TF_USE_LEGACY_KERAS": "0"}), SEEN
+    )
     assert (found.level, found.found) == (Severity.OK, "Keras 3.15.1 on TensorFlow 2.21.0")
     (failed,) = host_checks.check_keras(HOST, ProbeFailure("exit code 1"))
     assert failed.level is Severity.ERROR
 
 
 @pytest.mark.parametrize(
-    ("free", "level"), [(None, "note"), (64 * 2**20, "warning"), (8 * GIB, "note"), (20 * GIB, "ok")]
+    ("free", "level"),
+    [(None, "note"), (64 * 2**20, "warning"), (8 * GIB, "note"), (20 * GIB, "ok")],
 )
 def test_room_for_objects(free: int | None, level: str) -> None:
     machine = dataclasses.replace(HOST, shared_free_bytes=free)
@@ -73,7 +88,10 @@ def test_room_for_objects(free: int | None, level: str) -> None:
 
 def test_results_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for folder, level in ((tmp_path / "new" / "below", Severity.OK), (tmp_path / "file" / "below", Severity.ERROR)):
+    for folder, level in (
+        (tmp_path / "new" / "below", Severity.OK),
+        (tmp_path / "file" / "below", Severity.ERROR),
+    ):
         (found,) = host_checks.check_disk(host_checks.probe_disk(folder))
         assert found.level is level
     assert not (tmp_path / "new").exists()
@@ -98,14 +116,22 @@ def test_this_machine_has_the_packages_it_was_installed_with() -> None:
 
 def test_sums_between_nodes_are_told_with_their_pace() -> None:
     fast, slow = NodePairResult(("a", "b"), 0.00012, 2e9), NodePairResult(("b", "c"), 0.03, 5e7)
-    lost = NodePairResult(("c", "d"), failure="on d: no answer in time during meeting the other ranks")
+    lost = NodePairResult(
+        ("c", "d"), failure="on d: no answer in time during meeting the other ranks"
+    )
     good, poor, bad, ports = host_checks.check_node_pairs((fast, slow, lost))
-    assert (good.level, good.found) == (Severity.OK, "a and b sum up over two ranks: 0.12 ms, 2000 MB/s")
+    assert (good.level, good.found) == (
+        Severity.OK,
+        "a and b sum up over two ranks: 0.12 ms, 2000 MB/s",
+    )
     assert (poor.level, poor.found.partition("; ")[2]) == (
         Severity.WARNING,
         "each update of a model of 25 million weights waits 2.0 s",
     )
-    assert (bad.level, bad.found) == (Severity.ERROR, f"c and d do not train together: {lost.failure}")
+    assert (bad.level, bad.found) == (
+        Severity.ERROR,
+        f"c and d do not train together: {lost.failure}",
+    )
     assert (ports.level, "without a password" in ports.found) == (Severity.NOTE, True)
 
 
@@ -113,11 +139,16 @@ def test_one_node_has_nothing_between() -> None:
     (found,) = host_checks.check_node_pairs(())
     assert (found.level, "one node" in found.found) == (Severity.OK, True)
     (found,) = host_checks.check_node_pairs(ProbeFailure("exit code 1"))
-    assert (found.level, found.found) == (Severity.ERROR, "nothing is known of sums between nodes: exit code 1")
+    assert (found.level, found.found) == (
+        Severity.ERROR,
+        "nothing is known of sums between nodes: exit code 1",
+    )
 
 
 def test_a_folder_that_ray_cannot_use_is_a_warning() -> None:
     assert list(host_checks.check_ray_folder("TMPDIR /tmp", "")) == []
-    (found,) = host_checks.check_ray_folder("TMPDIR /long", "is too long for Ray's sockets (105 bytes, at most 39)")
+    (found,) = host_checks.check_ray_folder(
+        "TMPDIR /long", "is too long for Ray's sockets (105 bytes, at most 39)"
+    )
     assert found.level is Severity.WARNING
     assert "export RAY_TMPDIR=DIR" in found.todo

@@ -12,17 +12,32 @@ def test_an_old_driver_is_asked_for_less() -> None:
     answers = nvidia.gather_gpus(Transcript("k80_old"))
     assert [gpu.capability for gpu in answers.gpus] == [None, None]
     assert answers.gpus[1] == Gpu(
-        1, "GPU-00000001-1c2d-3e4f-5a6b-7c8d9e0f1a2b", "Tesla K80", "470.256.02", 11441, 0, None, True, 0, None
+        1,
+        "GPU-00000001-1c2d-3e4f-5a6b-7c8d9e0f1a2b",
+        "Tesla K80",
+        "470.256.02",
+        11441,
+        0,
+        None,
+        True,
+        0,
+        None,
     )
 
 
 def test_no_program_and_no_gpu_are_no_failure() -> None:
     assert nvidia.gather_gpus(lambda command, timeout_s: CommandResult(MISSING, "")) == Nvidia()
-    assert nvidia.gather_gpus(lambda command, timeout_s: CommandResult(6, "No devices were found")) == Nvidia()
+    assert (
+        nvidia.gather_gpus(lambda command, timeout_s: CommandResult(6, "No devices were found"))
+        == Nvidia()
+    )
 
 
 def test_a_hanging_program_is_a_failure() -> None:
-    assert nvidia.gather_gpus(lambda command, timeout_s: CommandResult(None, "")).failure == "no answer in time"
+    assert (
+        nvidia.gather_gpus(lambda command, timeout_s: CommandResult(None, "")).failure
+        == "no answer in time"
+    )
 
 
 def test_links_are_read_past_escapes_and_network_cards() -> None:
@@ -53,4 +68,6 @@ def test_links_are_read_past_escapes_and_network_cards() -> None:
 )
 def test_visible_devices_as_cuda_reads_them(setting: str | None, indices: list[int]) -> None:
     gpus = tuple(Gpu(i, f"GPU-{letter * 4}", "X", "600") for i, letter in enumerate("abc"))
-    assert [g.index for g in nvidia.list_visible_gpus(Nvidia(gpus, mig_devices={"MIG-x": 2}), setting)] == indices
+    assert [
+        g.index for g in nvidia.list_visible_gpus(Nvidia(gpus, mig_devices={"MIG-x": 2}), setting)
+    ] == indices

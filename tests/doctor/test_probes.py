@@ -35,7 +35,10 @@ def test_tensorflows_complaint_is_kept() -> None:
     log = "I0000 00:00:1790000000.000000    4242 stub.cc:31] Could not find cuda drivers on your machine\nmore\n"
     found = probes.probe_tensorflow(lambda command, timeout_s: CommandResult(0, answer, log), 1.0)
     assert not isinstance(found, ProbeFailure)
-    assert (found.complaint, found.capabilities) == ("Could not find cuda drivers on your machine", (None,))
+    assert (found.complaint, found.capabilities) == (
+        "Could not find cuda drivers on your machine",
+        (None,),
+    )
 
 
 BOTH = '{"nodes": 2, "pairs": [{"nodes": ["a", "b"], "ran": [%s, %s]}]}'
@@ -49,7 +52,11 @@ GOOD = '[0, "{\\"latency_s\\": 0.001, \\"bytes_per_s\\": 2e9}", ""]'
         (CommandResult(0, '{"nodes": 1, "pairs": []}'), ()),
         (
             CommandResult(0, BOTH % (GOOD, '[null, "", "probe: meeting the other ranks"]')),
-            (NodePairResult(("a", "b"), failure="on b: no answer in time during meeting the other ranks"),),
+            (
+                NodePairResult(
+                    ("a", "b"), failure="on b: no answer in time during meeting the other ranks"
+                ),
+            ),
         ),
         (
             CommandResult(0, BOTH % ('[1, "", "No module named trainables"]', GOOD)),
@@ -63,9 +70,15 @@ GOOD = '[0, "{\\"latency_s\\": 0.001, \\"bytes_per_s\\": 2e9}", ""]'
     ],
 )
 def test_answers_of_two_nodes(ran: CommandResult, expected: object) -> None:
-    assert probes.probe_node_pairs(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
+    assert (
+        probes.probe_node_pairs(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
+    )
 
 
 def test_what_keeps_tensorflow_from_tpus() -> None:
-    assert probes.probe_tpu(lambda command, timeout_s: CommandResult(0, '{"missing": ["all"]}'), 1.0) == ("all",)
-    assert probes.probe_tpu(lambda command, timeout_s: CommandResult(-6, ""), 1.0) == ProbeFailure("aborted by SIGABRT")
+    assert probes.probe_tpu(
+        lambda command, timeout_s: CommandResult(0, '{"missing": ["all"]}'), 1.0
+    ) == ("all",)
+    assert probes.probe_tpu(lambda command, timeout_s: CommandResult(-6, ""), 1.0) == ProbeFailure(
+        "aborted by SIGABRT"
+    )

@@ -10,7 +10,9 @@ def python(code: str, timeout_s: float = 300) -> CommandResult:
 
 
 def test_output_and_log_are_kept_apart() -> None:
-    ran = python("import os, sys; print('out', os.environ['TF_CPP_MIN_LOG_LEVEL']); sys.stderr.write('log')")
+    ran = python(
+        "import os, sys; print('out', os.environ['TF_CPP_MIN_LOG_LEVEL']); sys.stderr.write('log')"
+    )
     assert ran == CommandResult(0, "out 0\n", "log")
 
 
@@ -20,7 +22,9 @@ def test_what_is_missing_is_no_exception() -> None:
 
 
 def test_an_abort_is_told() -> None:
-    reason = python("import os, sys; sys.stderr.write('probe: xla\\nF0000 Check failed: no\\n'); os.abort()").reason
+    reason = python(
+        "import os, sys; sys.stderr.write('probe: xla\\nF0000 Check failed: no\\n'); os.abort()"
+    ).reason
     assert reason == "aborted by SIGABRT during xla; F0000 Check failed: no"
 
 

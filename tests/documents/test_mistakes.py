@@ -36,16 +36,28 @@ def test_exit_codes(error: SweepError, code: int) -> None:
 
 
 def test_a_mistake_in_parts() -> None:
-    error = InputError([Problem("f.yaml:3: epochs", "text 'x', expected a whole number", "write 5"), Problem("", "b")])
+    error = InputError(
+        [
+            Problem("f.yaml:3: epochs", "text 'x', expected a whole number", "write 5"),
+            Problem("", "b"),
+        ]
+    )
     assert json.loads(document(mistakes.describe_error(error))) == {
         "version": 1,
         "exit_code": 2,
         "error": [
-            {"where": "f.yaml:3: epochs", "is": "text 'x'", "expected": "a whole number", "hint": "write 5"},
+            {
+                "where": "f.yaml:3: epochs",
+                "is": "text 'x'",
+                "expected": "a whole number",
+                "hint": "write 5",
+            },
             {"where": "", "is": "b", "expected": "", "hint": ""},
         ],
     }
-    assert str(error).splitlines()[0] == "f.yaml:3: epochs: text 'x', expected a whole number; write 5"
+    assert (
+        str(error).splitlines()[0] == "f.yaml:3: epochs: text 'x', expected a whole number; write 5"
+    )
 
 
 def test_an_error_that_is_no_list_of_mistakes() -> None:
@@ -60,7 +72,9 @@ def test_refusals_of_several_changes_are_one_error() -> None:
 
 
 def test_a_command_line_that_cannot_be_parsed() -> None:
-    command = click.Command("go", params=[click.Option(["-n", "--number"], type=click.IntRange(min=1))])
+    command = click.Command(
+        "go", params=[click.Option(["-n", "--number"], type=click.IntRange(min=1))]
+    )
     for line, where, found, hint in (
         (
             ["--number", "0"],

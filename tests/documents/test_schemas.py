@@ -38,7 +38,9 @@ def test_the_docs_have_no_other_schema() -> None:
 def test_a_document_has_a_version(kind: Any) -> None:
     if not isinstance(kind, type) or kind is shapes.KubernetesList:
         return  # a list, lines of a log, or a format of Kubernetes
-    assert schemas.make_schema("", kind)["$defs"][kind.__name__]["properties"]["version"] == {"enum": [1]}
+    assert schemas.make_schema("", kind)["$defs"][kind.__name__]["properties"]["version"] == {
+        "enum": [1]
+    }
 
 
 class Colour(Enum):
@@ -58,12 +60,20 @@ class Several(shapes.Document):
 
 def test_values_that_json_lacks() -> None:
     example = shapes.ShippedExample(name="a", question="b", cost="c")
-    given = Several(score=float("nan"), count=None, colour=Colour.RED, pair=(1, "x"), inner=(example,))
+    given = Several(
+        score=float("nan"), count=None, colour=Colour.RED, pair=(1, "x"), inner=(example,)
+    )
     found = json.loads(document(given))
     schema = schemas.make_schema("several", Several)
     jsonschema.validate(found, schema)
     assert list(found) == ["version", "score", "count", "colour", "pair", "inner"]
-    for wrong in ({"score": "much"}, {"count": 1.5}, {"colour": "blue"}, {"pair": [1]}, {"version": 2}):
+    for wrong in (
+        {"score": "much"},
+        {"count": 1.5},
+        {"colour": "blue"},
+        {"pair": [1]},
+        {"version": 2},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**found, **wrong}, schema)
 

@@ -22,7 +22,10 @@ def made(tmp_path: Path) -> Callable[..., ResultsFolder]:
             "objectives": [{"name": metric.name, "goal": metric.goal} for metric in spec.metrics],
             "spec": spec.to_json_dict(),
             "import_folders": [],
-            "provenance": {"python": "3.12.0", "git": {"commit": "abc", "branch": "main", "dirty": False}},
+            "provenance": {
+                "python": "3.12.0",
+                "git": {"commit": "abc", "branch": "main", "dirty": False},
+            },
         }
         folder = ResultsFolder.create(tmp_path / "results", name, FILE, info)
         if events:

@@ -41,7 +41,14 @@ STATUSES = [*Status]
 def params(number: int) -> dict[str, Value]:
     lr, opt = 10.0 ** (-1 - number // 2 / 3), OPTS[number // 2 % len(OPTS)]
     more: dict[str, Value] = {"size-2": 2.5} if opt == "sgd" else {}
-    return {"lr": lr, "opt": opt, "cnn.head.units": 8 + number, **more, "twice": 2 * lr, "batch": 32}
+    return {
+        "lr": lr,
+        "opt": opt,
+        "cnn.head.units": 8 + number,
+        **more,
+        "twice": 2 * lr,
+        "batch": 32,
+    }
 
 
 def trial(number: int, status: Status) -> list[Event]:
@@ -58,7 +65,12 @@ def trial(number: int, status: Status) -> list[Event]:
         )
     ]
     for epoch in (1, 2, 3):
-        metrics = {"val/acc": number / 10 + epoch / 100, "cost": 1e300, "f1=macro": math.nan, "größe": math.inf}
+        metrics = {
+            "val/acc": number / 10 + epoch / 100,
+            "cost": 1e300,
+            "f1=macro": math.nan,
+            "größe": math.inf,
+        }
         if status is Status.DIVERGED and epoch == 3:
             metrics["val/acc"] = math.nan
         events.append(
@@ -76,7 +88,11 @@ def trial(number: int, status: Status) -> list[Event]:
         reason = "" if status is Status.COMPLETED else f"because, of\n{status}"
         error = 'Traceback, "quoted"\n\ud800 half' if status is Status.FAILED else None
         facts = Facts(node="here", devices="cpu:0", checkpoint=f"checkpoints/{number:05d}")
-        events.append(TrialEnded(trial=number, status=status, reason=reason, time=at + 5, error=error, facts=facts))
+        events.append(
+            TrialEnded(
+                trial=number, status=status, reason=reason, time=at + 5, error=error, facts=facts
+            )
+        )
     return events
 
 

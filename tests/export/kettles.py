@@ -81,6 +81,8 @@ def run(project: Path, text: str = FILE) -> ResultsFolder:
     """Run a sweep file there, inline."""
     (project / "kettle.py").exists() or (project / "kettle.py").write_text(TRAINABLE)
     spec = parse_spec(text, "file.yaml")
-    training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
+    training = session.SweepSource(
+        spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project]
+    )
     how = session.Options(inline=True, memo=False)
     return session.run_sweep(training, text, project / "results", how, lambda *_: Silent()).folder

@@ -53,14 +53,22 @@ def test_studies_with_the_states_of_their_trials(made: Callable[..., ResultsFold
         ]
         assert detail["objective_names"] == ["val/acc", "cost"]
         notes = {one["key"]: one["value"] for one in detail["trials"][6]["user_attrs"]}
-        assert (notes["status"], notes["reason"], notes["seed"]) == ("failed", "because, of\nfailed", "13")
+        assert (notes["status"], notes["reason"], notes["seed"]) == (
+            "failed",
+            "because, of\nfailed",
+            "13",
+        )
         assert ask(server, "/api/studies/1")["trials"] == []
 
 
 def test_nothing_can_be_edited(hostile: ResultsFolder) -> None:
     before = {path: path.read_bytes() for path in hostile.path.rglob("*") if path.is_file()}
     with served(hostile) as server:
-        for method, path in (("DELETE", "studies/0"), ("POST", "studies"), ("PUT", "studies/0/note")):
+        for method, path in (
+            ("DELETE", "studies/0"),
+            ("POST", "studies"),
+            ("PUT", "studies/0/note"),
+        ):
             request = Request(server.url.replace("dashboard/", f"api/{path}"), b"{}", method=method)
             with pytest.raises(HTTPError) as refused:
                 urlopen(request)
@@ -77,28 +85,44 @@ def test_it_answers_to_its_own_name_alone(hostile: ResultsFolder) -> None:
         for host in (own, own.replace("127.0.0.1", "LOCALHOST"), "localhost:9000", "127.0.0.1"):
             with urlopen(Request(f"http://{own}/api/studies", headers={"Host": host})) as answer:
                 assert answer.status == 200
-        for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1.evil.example", ""):
+        for host in (
+            "evil.example",
+            f"evil.example:{server.server_port}",
+            "127.0.0.1.evil.example",
+            "",
+        ):
             with pytest.raises(HTTPError) as caught:
                 urlopen(Request(f"http://{own}/api/studies", headers={"Host": host}))
             assert caught.value.code == 403
-            assert json.load(caught.value) == {"reason": "This dashboard answers to 127.0.0.1 and localhost alone."}
+            assert json.load(caught.value) == {
+                "reason": "This dashboard answers to 127.0.0.1 and localhost alone."
+            }
 
 
 def test_it_listens_on_this_machine_alone_and_a_taken_port_is_named(hostile: ResultsFolder) -> None:
     with served(hostile) as server:
         assert server.server_address[0] == "127.0.0.1"
         port = server.server_port
-        with pytest.raises(InputError, match=rf"--port {port}: cannot listen on 127.0.0.1:{port} \(Address already"):
+        with pytest.raises(
+            InputError, match=rf"--port {port}: cannot listen on 127.0.0.1:{port} \(Address already"
+        ):
             dashboard.make_server([hostile], port, pytest.fail)
 
 
-def test_where_the_library_is_missing(hostile: ResultsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_library_is_missing(
+    hostile: ResultsFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
-    with pytest.raises(InputError, match=r'optuna-dashboard: is not installed; pip install "sweep-keras\[dashboard\]"'):
+    with pytest.raises(
+        InputError,
+        match=r'optuna-dashboard: is not installed; pip install "sweep-keras\[dashboard\]"',
+    ):
         dashboard.make_server([hostile], 0, pytest.fail)
 
 
-def test_sweeps_of_one_name_are_told_apart_by_their_path(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+def test_sweeps_of_one_name_are_told_apart_by_their_path(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
     first = made(story())
     second = ResultsFolder.create(tmp_path / "other", first.name, "", first.read_info().content)
     with served(first, second) as server:
@@ -109,13 +133,20 @@ def test_sweeps_of_one_name_are_told_apart_by_their_path(made: Callable[..., Res
 @pytest.mark.slow
 @needs_chromium
 def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
-    folder = made([event for number in range(8) for event in trial(number, STATUSES[1 + number % 4])])
+    folder = made(
+        [event for number in range(8) for event in trial(number, STATUSES[1 + number % 4])]
+    )
     info = folder.read_info()
     folder.write_info(info.changed(objectives=info.content["objectives"][:1]))
     wrong: list[str] = []
     with served(folder) as server, launched() as browser:
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda message: (
+                wrong.append(message.text) if message.type in ("error", "warning") else None
+            ),
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("requestfailed", lambda request: wrong.append(request.url))
         page.goto(server.url)
@@ -123,7 +154,9 @@ def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
         points = page.locator("#graph-history .point, .js-plotly-plot .scatterlayer .point")
         points.first.wait_for()
         for plot in page.locator(".js-plotly-plot").all():
-            plot.locator("path.point, .point path, .bars path, .js-line").first.wait_for(state="attached")
+            plot.locator("path.point, .point path, .bars path, .js-line").first.wait_for(
+                state="attached"
+            )
         page.get_by_text("Best Trial (number=4)").wait_for()
         before = points.count()
         with Log(folder.log) as log:

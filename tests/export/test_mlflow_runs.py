@@ -22,7 +22,9 @@ pytest.importorskip("mlflow", reason="an extra of its own")
 
 @pytest.mark.slow  # a database takes MLflow seconds to make
 @pytest.mark.filterwarnings("default")
-def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+def test_runs_are_read_back_and_not_written_twice(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
     from mlflow.tracking import MlflowClient
 
     folder = made(story())
@@ -32,7 +34,10 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
 
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(folder.name)
-    found = {run.data.tags.get("sweep.trial", ""): run for run in client.search_runs([experiment.experiment_id])}
+    found = {
+        run.data.tags.get("sweep.trial", ""): run
+        for run in client.search_runs([experiment.experiment_id])
+    }
     assert sorted(found) == ["", *map(str, range(len(STATUSES)))]
     parent = found.pop("")
     assert (parent.info.status, parent.info.run_name) == ("FINISHED", folder.name)
@@ -52,8 +57,15 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
         "twice": "0.2",
         "batch": "32",
     }
-    assert [found[number].data.params["opt"] for number in ("3", "5", "6")] == ["null", "true", "[1, 2]"]
-    assert (first.info.start_time, first.info.end_time) == ((BEGAN + 10) * 1000, (BEGAN + 15) * 1000)
+    assert [found[number].data.params["opt"] for number in ("3", "5", "6")] == [
+        "null",
+        "true",
+        "[1, 2]",
+    ]
+    assert (first.info.start_time, first.info.end_time) == (
+        (BEGAN + 10) * 1000,
+        (BEGAN + 15) * 1000,
+    )
     history = client.get_metric_history(first.info.run_id, "val/acc")
     assert [(one.step, one.value, one.timestamp) for one in history] == [
         (epoch, 0.1 + epoch / 100, (BEGAN + 10 + epoch) * 1000) for epoch in (1, 2, 3)
@@ -71,7 +83,10 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
     assert (third.new, third.unchanged) == (1, len(STATUSES) - 1)
     listed = client.search_runs([experiment.experiment_id])
     assert len(listed) == 1 + len(STATUSES)
-    assert next(run for run in listed if run.data.tags.get("sweep.trial") == "0").info.status == "FINISHED"
+    assert (
+        next(run for run in listed if run.data.tags.get("sweep.trial") == "0").info.status
+        == "FINISHED"
+    )
 
     other = made([], "empty")
     assert mlflow_runs.export_to_mlflow(runs.read_sweep_state(other), uri).new == 0
@@ -82,7 +97,9 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
 
 @pytest.mark.slow  # a database takes MLflow seconds to make
 @pytest.mark.filterwarnings("default")
-def test_a_note_is_written_when_it_has_changed(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+def test_a_note_is_written_when_it_has_changed(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
     from mlflow.tracking import MlflowClient
 
     folder = made(story())
@@ -121,7 +138,8 @@ def test_an_address_that_nobody_knows(hostile: ResultsFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a=b", "/a", "a//b", "a/", ".", "..", "../a", "a/../b", "a/./b", "", "x" * 251, "\ud800"]
+    "name",
+    ["a=b", "/a", "a//b", "a/", ".", "..", "../a", "a/../b", "a/./b", "", "x" * 251, "\ud800"],
 )
 def test_names_become_what_mlflow_takes(name: str) -> None:
     from mlflow.utils.validation import _validate_metric_name, _validate_param_name

@@ -52,11 +52,19 @@ def test_scalars_by_epoch(hostile: ResultsFolder, tmp_path: Path) -> None:
     assert write(hostile, tmp_path) == len(STATUSES)
     run = EventAccumulator(str(tmp_path / "00001"))
     run.Reload()
-    assert {"val/acc", "cost", "f1=macro", "größe", "run/time_s", "run/step_s", "run/learning_rate"} == (
-        set(run.Tags()["scalars"])
-    )
+    assert {
+        "val/acc",
+        "cost",
+        "f1=macro",
+        "größe",
+        "run/time_s",
+        "run/step_s",
+        "run/learning_rate",
+    } == (set(run.Tags()["scalars"]))
     found = run.Scalars("val/acc")
-    assert [(one.step, one.wall_time) for one in found] == [(epoch, BEGAN + 10 + epoch) for epoch in (1, 2, 3)]
+    assert [(one.step, one.wall_time) for one in found] == [
+        (epoch, BEGAN + 10 + epoch) for epoch in (1, 2, 3)
+    ]
     assert [one.value for one in found] == pytest.approx([0.11, 0.12, 0.13], abs=1e-7)
     assert math.isinf(run.Scalars("cost")[0].value)  # TensorBoard has 32 bits
     assert math.isnan(run.Scalars("f1=macro")[0].value)
@@ -69,7 +77,9 @@ def test_a_measure_does_not_replace_what_is_told_of_every_epoch(
 ) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    epoch = EpochReported(trial=0, epoch=1, metrics={}, time=BEGAN + 1, time_s=0.5, measures={"time_s": 7.0})
+    epoch = EpochReported(
+        trial=0, epoch=1, metrics={}, time=BEGAN + 1, time_s=0.5, measures={"time_s": 7.0}
+    )
     write(made([trial(0, Status.RUNNING)[0], epoch]), tmp_path)
     run = EventAccumulator(str(tmp_path / "00000"))
     run.Reload()
@@ -89,24 +99,40 @@ def groups(target: Path) -> tuple[Any, list[Any]]:
     provider = data_provider.MultiplexerDataProvider(runs, str(target))
     backend = backend_context.Context(base_plugin.TBContext(data_provider=provider))
     asked = context.RequestContext()
-    experiment = backend.experiment_from_metadata(asked, "", True, backend.hparams_metadata(asked, ""), None)
+    experiment = backend.experiment_from_metadata(
+        asked, "", True, backend.hparams_metadata(asked, ""), None
+    )
     request = api_pb2.ListSessionGroupsRequest(
-        start_index=0, slice_size=100, allowed_statuses=[0, 1, 2, 3], aggregation_type=api_pb2.AGGREGATION_AVG
+        start_index=0,
+        slice_size=100,
+        allowed_statuses=[0, 1, 2, 3],
+        aggregation_type=api_pb2.AGGREGATION_AVG,
     )
     for metric in experiment.metric_infos:
         request.col_params.add(metric=metric.name)
-    return experiment, list(list_session_groups.Handler(asked, backend, "", request).run().session_groups)
+    return experiment, list(
+        list_session_groups.Handler(asked, backend, "", request).run().session_groups
+    )
 
 
 def test_folds_and_repeats_of_a_configuration_are_one_group(tmp_path: Path) -> None:
-    info = {"objectives": [{"name": "loss", "goal": "minimize"}], "spec": {"repeats": 2, "folds": 2}}
+    info = {
+        "objectives": [{"name": "loss", "goal": "minimize"}],
+        "spec": {"repeats": 2, "folds": 2},
+    }
     folder = ResultsFolder.create(tmp_path / "results", "folded", "", info)
     events: list[Event] = []
     for number in range(8):
         places = {"repeat": number % 4 // 2, "fold": number % 2}
-        started = TrialStarted(trial=number, trial_id="", params={"lr": number // 4}, seed=0, time=0.0, **places)
+        started = TrialStarted(
+            trial=number, trial_id="", params={"lr": number // 4}, seed=0, time=0.0, **places
+        )
         reported = EpochReported(trial=number, epoch=1, metrics={"loss": 1.0}, time=1.0, time_s=1.0)
-        events += [started, reported, TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=2.0)]
+        events += [
+            started,
+            reported,
+            TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=2.0),
+        ]
     append(folder, events)
     write(folder, tmp_path / "events")
     _, found = groups(tmp_path / "events")
@@ -126,9 +152,17 @@ def test_the_hparams_tab(hostile: ResultsFolder, tmp_path: Path) -> None:
         "size-2": "DATA_TYPE_FLOAT64",
         "twice": "DATA_TYPE_FLOAT64",
     }
-    assert [info.name.tag for info in experiment.metric_infos] == ["val/acc", "cost", "f1=macro", "größe"]
+    assert [info.name.tag for info in experiment.metric_infos] == [
+        "val/acc",
+        "cost",
+        "f1=macro",
+        "größe",
+    ]
     names = {group.name: [session.name for session in group.sessions] for group in found}
-    assert names == {f"{n:05d}": [f"{2 * n + k:05d}" for k in (0, 1) if 2 * n + k < len(STATUSES)] for n in range(4)}
+    assert names == {
+        f"{n:05d}": [f"{2 * n + k:05d}" for k in (0, 1) if 2 * n + k < len(STATUSES)]
+        for n in range(4)
+    }
     statuses = {
         int(session.name): api_pb2.Status.Name(session.status).removeprefix("STATUS_")
         for group in found
@@ -141,7 +175,10 @@ def test_the_hparams_tab(hostile: ResultsFolder, tmp_path: Path) -> None:
     assert first.hparams["opt"].string_value == "sgd"
     assert first.hparams["lr"].number_value == pytest.approx(0.1)
     values = {value.name.tag: value for value in first.metric_values}
-    assert (values["val/acc"].value, values["val/acc"].training_step) == (pytest.approx(0.08), 3)  # mean of 0.03, 0.13
+    assert (values["val/acc"].value, values["val/acc"].training_step) == (
+        pytest.approx(0.08),
+        3,
+    )  # mean of 0.03, 0.13
 
 
 def test_tensorflow_is_not_imported(hostile: ResultsFolder, tmp_path: Path) -> None:
@@ -168,7 +205,9 @@ def pieces(folder: ResultsFolder) -> Iterator[None]:
     yield
 
 
-def test_it_does_not_matter_how_often_it_was_brought_up(hostile: ResultsFolder, tmp_path: Path) -> None:
+def test_it_does_not_matter_how_often_it_was_brought_up(
+    hostile: ResultsFolder, tmp_path: Path
+) -> None:
     write(hostile, tmp_path / "at once")
     for _ in pieces(hostile):
         write(hostile, tmp_path / "bit by bit")
@@ -178,7 +217,9 @@ def test_it_does_not_matter_how_often_it_was_brought_up(hostile: ResultsFolder, 
     assert (tmp_path / "at once" / "written.json").stat().st_mtime_ns == before
 
 
-def test_what_a_killed_process_has_half_written_is_written_again(hostile: ResultsFolder, tmp_path: Path) -> None:
+def test_what_a_killed_process_has_half_written_is_written_again(
+    hostile: ResultsFolder, tmp_path: Path
+) -> None:
     write(hostile, tmp_path / "at once")
     for number, _ in enumerate(pieces(hostile)):
         state = tmp_path / "killed" / "written.json"
@@ -191,11 +232,15 @@ def test_what_a_killed_process_has_half_written_is_written_again(hostile: Result
                 path.write_bytes(path.read_bytes() + b"torn")
     write(hostile, tmp_path / "killed")
     last = content(tmp_path / "at once")
-    assert {name: data for name, data in content(tmp_path / "killed").items() if data != last[name]} == {}
+    assert {
+        name: data for name, data in content(tmp_path / "killed").items() if data != last[name]
+    } == {}
 
 
 @pytest.mark.parametrize("harm", ["cut", "gone", "state"])
-def test_files_that_were_tampered_with_are_made_anew(hostile: ResultsFolder, tmp_path: Path, harm: str) -> None:
+def test_files_that_were_tampered_with_are_made_anew(
+    hostile: ResultsFolder, tmp_path: Path, harm: str
+) -> None:
     write(hostile, tmp_path)
     before = content(tmp_path)
     path = next((tmp_path / "00002").iterdir())
@@ -214,7 +259,9 @@ def test_another_log_of_the_name(made: Callable[..., ResultsFolder], tmp_path: P
     folder = made(story())
     write(folder, tmp_path)
     folder.log.unlink()
-    append(folder, [SessionStarted(time=5.0, resumed=False, version="1"), *trial(0, Status.COMPLETED)])
+    append(
+        folder, [SessionStarted(time=5.0, resumed=False, version="1"), *trial(0, Status.COMPLETED)]
+    )
     assert write(folder, tmp_path) == 1
     assert sorted(content(tmp_path)) == [
         "00000/events.out.tfevents.0000000001.sweep",
@@ -233,11 +280,15 @@ def test_resumed_trials_are_there_once(made: Callable[..., ResultsFolder], tmp_p
     assert content(tmp_path / "resumed") == content(tmp_path / "whole")
 
 
-def test_a_failed_trial_that_is_tried_again_loses_its_end(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+def test_a_failed_trial_that_is_tried_again_loses_its_end(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
     failed, whole = trial(0, Status.FAILED), trial(0, Status.COMPLETED)
     folder = made([*failed[:3], failed[-1]])
     write(folder, tmp_path / "again")
-    again = TrialEnded(trial=0, status=Status.INTERRUPTED, reason="tried again", time=BEGAN + 60, again=True)
+    again = TrialEnded(
+        trial=0, status=Status.INTERRUPTED, reason="tried again", time=BEGAN + 60, again=True
+    )
     append(folder, [again, *whole[3:]])
     write(folder, tmp_path / "again")
     write(made(whole, "other"), tmp_path / "whole")
@@ -264,7 +315,10 @@ def test_a_thread_keeps_them_fresh(made: Callable[..., ResultsFolder], tmp_path:
         until(lambda: len(content(target)) >= 2)
         append(folder, trial(1, Status.RUNNING)[:2])
         until(lambda: len(content(target)) >= 3)
-        append(folder, [EpochReported(trial=1, epoch=2, metrics={"cost": 1.0}, time=BEGAN + 30, time_s=1.0)])
+        append(
+            folder,
+            [EpochReported(trial=1, epoch=2, metrics={"cost": 1.0}, time=BEGAN + 30, time_s=1.0)],
+        )
     write(folder, tmp_path / "after")
     assert len(content(target)) == 3
     assert content(target) == content(tmp_path / "after")

@@ -55,13 +55,20 @@ def read(target: Path, number: int) -> dict[str, Any]:
         match record.WhichOneof("record_type"):
             case "run":
                 found["run"] = record.run
-                found["config"] |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
+                found["config"] |= {
+                    item.key: json.loads(item.value_json) for item in record.run.config.update
+                }
             case "history":
-                items = {(item.key or item.nested_key[0]): json.loads(item.value_json) for item in record.history.item}
+                items = {
+                    (item.key or item.nested_key[0]): json.loads(item.value_json)
+                    for item in record.history.item
+                }
                 found["history"].append(items)
             case "summary":
                 for item in record.summary.update:
-                    found["summary"][item.key or "/".join(item.nested_key)] = json.loads(item.value_json)
+                    found["summary"][item.key or "/".join(item.nested_key)] = json.loads(
+                        item.value_json
+                    )
             case "exit":
                 found["exit"] = record.exit.exit_code
     return found
@@ -77,11 +84,17 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
 
     first = read(out, 1)
     run = first["run"]
-    assert (run.run_id, run.run_group, run.project) == (wandb_runs.make_run_id(sweep, 1), folder.name, folder.name)
+    assert (run.run_id, run.run_group, run.project) == (
+        wandb_runs.make_run_id(sweep, 1),
+        folder.name,
+        folder.name,
+    )
     assert run.start_time.seconds == BEGAN + 10
     assert list(run.tags) == ["completed", "repeat-1"]
     config = first["config"]
-    assert {name: config[name] for name in ("lr", "opt", "cnn.head.units", "size-2", "twice", "batch")} == {
+    assert {
+        name: config[name] for name in ("lr", "opt", "cnn.head.units", "size-2", "twice", "batch")
+    } == {
         "lr": 0.1,
         "opt": "sgd",
         "cnn.head.units": 9,
@@ -95,7 +108,16 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
     ]
     assert first["history"][0]["größe"] == "Infinity"
     assert (first["summary"]["status"], first["summary"]["val/acc"]) == ("completed", 0.13)
-    assert [read(out, number).get("exit") for number in range(len(STATUSES))] == [None, 0, 0, 0, 1, 1, 1, None]
+    assert [read(out, number).get("exit") for number in range(len(STATUSES))] == [
+        None,
+        0,
+        0,
+        0,
+        1,
+        1,
+        1,
+        None,
+    ]
     assert read(out, 3)["config"]["opt"] is None
 
     before = {path: path.read_bytes() for path in out.rglob("*.wandb")}
@@ -121,7 +143,10 @@ def test_records_are_cut_at_the_ends_of_blocks(tmp_path: Path, size: int) -> Non
 @pytest.mark.parametrize("identity", [1, 2])
 def test_ids_follow_from_the_sweep(made: Callable[..., ResultsFolder], identity: int) -> None:
     first, second = (made(trial(0, Status.COMPLETED), name) for name in ("first", "second"))
-    ids = [wandb_runs.make_run_id(runs.read_sweep_state(folder), identity) for folder in (first, second, first)]
+    ids = [
+        wandb_runs.make_run_id(runs.read_sweep_state(folder), identity)
+        for folder in (first, second, first)
+    ]
     assert ids[0] == ids[2] != ids[1]
 
 
@@ -142,8 +167,16 @@ class _Server(BaseHTTPRequestHandler):
         answers: dict[str, object] = {}
         if "upsertBucket" in body.get("query", ""):
             project = {"id": "p", "name": given["project"], "entity": {"id": "e", "name": "me"}}
-            bucket = {"id": "b", "name": given["name"], "displayName": given["displayName"], "project": project}
-            answers["upsertBucket"] = {"bucket": {**bucket, "historyLineCount": 0}, "inserted": True}
+            bucket = {
+                "id": "b",
+                "name": given["name"],
+                "displayName": given["displayName"],
+                "project": project,
+            }
+            answers["upsertBucket"] = {
+                "bucket": {**bucket, "historyLineCount": 0},
+                "inserted": True,
+            }
         elif "createRunFiles" in body.get("query", ""):
             answers["createRunFiles"] = {"runID": "b", "uploadHeaders": [], "files": []}
         self._answer(json.dumps({"data": answers}).encode())
@@ -159,29 +192,44 @@ class _Server(BaseHTTPRequestHandler):
 @pytest.mark.slow  # its client takes its time
 @pytest.mark.filterwarnings("default")
 def test_wandb_sync_takes_them(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
-    wandb_runs.write_wandb_runs(runs.read_sweep_state(made(trial(1, Status.COMPLETED))), tmp_path / "out")
+    wandb_runs.write_wandb_runs(
+        runs.read_sweep_state(made(trial(1, Status.COMPLETED))), tmp_path / "out"
+    )
     (folder,) = (tmp_path / "out").glob("offline-run-*")
     _Server.asked.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")} | {
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("WANDB_")
+        } | {
             "WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}",
             "WANDB_API_KEY": "a" * 40,
             "WANDB_ERROR_REPORTING": "false",
             "HOME": str(tmp_path),
         }
         command = [sys.executable, "-m", "wandb", "sync", "--yes", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1500, cwd=tmp_path)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=1500, cwd=tmp_path
+        )
         server.shutdown()
     assert "Finished syncing" in done.stderr + done.stdout, done
     lines = [line for body in _Server.asked for line in _rows(body, "wandb-history.jsonl")]
-    assert [(row["_step"], row["val/acc"], row["_timestamp"]) for row in map(json.loads, lines)] == [
-        (epoch, 0.1 + epoch / 100, BEGAN + 10 + epoch) for epoch in (1, 2, 3)
-    ]
-    upserted = next(body["variables"] for body in _Server.asked if body.get("operationName") == "UpsertBucket")
-    assert (upserted["groupName"], json.loads(upserted["config"])["opt"]["value"]) == ("hostile, ü", "sgd")
+    assert [
+        (row["_step"], row["val/acc"], row["_timestamp"]) for row in map(json.loads, lines)
+    ] == [(epoch, 0.1 + epoch / 100, BEGAN + 10 + epoch) for epoch in (1, 2, 3)]
+    upserted = next(
+        body["variables"] for body in _Server.asked if body.get("operationName") == "UpsertBucket"
+    )
+    assert (upserted["groupName"], json.loads(upserted["config"])["opt"]["value"]) == (
+        "hostile, ü",
+        "sgd",
+    )
     assert [body["exitcode"] for body in _Server.asked if body.get("complete")] == [0]
 
 
 def _rows(body: dict[str, Any], file: str) -> list[str]:
-    return list(body.get("files", {}).get(file, {}).get("content", [])) if isinstance(body.get("files"), dict) else []
+    return (
+        list(body.get("files", {}).get(file, {}).get("content", []))
+        if isinstance(body.get("files"), dict)
+        else []
+    )

@@ -30,22 +30,32 @@ def refused(folder: ResultsFolder, target: Path, *arguments: object) -> str:
 def test_the_winner_with_all_that_belongs_to_it(folder: ResultsFolder, tmp_path: Path) -> None:
     made = winner.export_winner(folder, tmp_path / "out", formats=("keras", "checkpoint"))
     assert (made.trial, made.epoch, made.notes) == (0, 4, ("it is <hot>",))
-    files = {str(path.relative_to(made.folder)) for path in made.folder.rglob("*") if path.is_file()}
+    files = {
+        str(path.relative_to(made.folder)) for path in made.folder.rglob("*") if path.is_file()
+    }
     assert files == {"MODEL_CARD.md", "sweep.yaml", "model.keras", "checkpoint/done.json"}
 
 
 def test_its_sweep_file_trains_the_same_trial(folder: ResultsFolder, tmp_path: Path) -> None:
-    repeated = kettles.run(tmp_path, kettles.FILE.replace("name: kettles", "name: twice\nrepeats: 2\nseed: 5"))
+    repeated = kettles.run(
+        tmp_path, kettles.FILE.replace("name: kettles", "name: twice\nrepeats: 2\nseed: 5")
+    )
     for sweep, trial in ((folder, 1), (repeated, 3)):
         made = winner.export_winner(sweep, tmp_path / f"out{trial}", trial, formats=("checkpoint",))
         again = kettles.run(tmp_path, (made.folder / "sweep.yaml").read_text())
         before, after = history(sweep, trial), history(again, 0)
         assert (before[0].params, before[0].start.seed) == (after[0].params, after[0].start.seed)
-        assert {e: r.metrics for e, r in before[1].items()} == {e: r.metrics for e, r in after[1].items()}
+        assert {e: r.metrics for e, r in before[1].items()} == {
+            e: r.metrics for e, r in after[1].items()
+        }
 
 
-def test_a_trial_of_a_cross_validation_comes_with_its_folds(folder: ResultsFolder, tmp_path: Path) -> None:
-    folded = kettles.run(tmp_path, kettles.FILE.replace("name: kettles", "name: folded\nrepeats: 2\nfolds: 3"))
+def test_a_trial_of_a_cross_validation_comes_with_its_folds(
+    folder: ResultsFolder, tmp_path: Path
+) -> None:
+    folded = kettles.run(
+        tmp_path, kettles.FILE.replace("name: kettles", "name: folded\nrepeats: 2\nfolds: 3")
+    )
     trial = 10  # the second configuration, its second repeat, fold 1
     made = winner.export_winner(folded, tmp_path / "out", trial, formats=("checkpoint",))
     text = (made.folder / "sweep.yaml").read_text()
@@ -55,10 +65,14 @@ def test_a_trial_of_a_cross_validation_comes_with_its_folds(folder: ResultsFolde
     assert [(one.params, one.start.seed, one.start.fold) for one in (before[0], after[0])] == [
         (before[0].params, before[0].start.seed, 1)
     ] * 2
-    assert {e: r.metrics for e, r in before[1].items()} == {e: r.metrics for e, r in after[1].items()}
+    assert {e: r.metrics for e, r in before[1].items()} == {
+        e: r.metrics for e, r in after[1].items()
+    }
 
 
-def test_any_trial_and_epoch_of_which_there_is_a_checkpoint(folder: ResultsFolder, tmp_path: Path) -> None:
+def test_any_trial_and_epoch_of_which_there_is_a_checkpoint(
+    folder: ResultsFolder, tmp_path: Path
+) -> None:
     assert winner.export_winner(folder, tmp_path / "two", 2, "best", ("keras",)).trial == 2
     assert "trial 2: has no checkpoint of epoch 9" in refused(folder, tmp_path / "x", 2, 9)
 
@@ -73,7 +87,9 @@ def test_a_model_that_is_not_what_was_validated(folder: ResultsFolder, tmp_path:
 
 
 def test_formats_that_cannot_be(folder: ResultsFolder, tmp_path: Path) -> None:
-    assert "'tflite' is no format; expected some of keras" in refused(folder, tmp_path / "x", None, "last", ["tflite"])
+    assert "'tflite' is no format; expected some of keras" in refused(
+        folder, tmp_path / "x", None, "last", ["tflite"]
+    )
     assert "no format is named" in refused(folder, tmp_path / "x", None, "last", [])
     assert refused(folder, tmp_path / "x", 1, "last", ["onnx"]) == (
         "kettles, trial 1: not exported: a kettle is no network"
@@ -86,18 +102,24 @@ def test_a_trainable_that_exports_nothing_has_its_checkpoint_copied(tmp_path: Pa
     folder = kettles.run(tmp_path)
     assert "kettle:Kettle has no export(folder, formats)" in refused(folder, tmp_path / "x")
     assert "--format checkpoint (" in refused(folder, tmp_path / "x")
-    assert winner.export_winner(folder, tmp_path / "out", formats=("checkpoint",)).exported.files == {}
+    assert (
+        winner.export_winner(folder, tmp_path / "out", formats=("checkpoint",)).exported.files == {}
+    )
     sys.modules.pop("kettle", None)
 
 
 def test_an_export_that_breaks_its_contract(folder: ResultsFolder, tmp_path: Path) -> None:
     code = tmp_path / "kettle.py"
-    code.write_text(code.read_text().replace("return Exported(", "raise OSError(28, 'full')\n        Exported("))
+    code.write_text(
+        code.read_text().replace("return Exported(", "raise OSError(28, 'full')\n        Exported(")
+    )
     sys.modules.pop("kettle", None)
     assert "not exported: OSError: [Errno 28] full" in refused(folder, tmp_path / "x")
     code.write_text(code.read_text().replace("raise OSError(28, 'full')", "return 3"))
     sys.modules.pop("kettle", None)
-    assert "Kettle.export() returned int, expected sweep.contract.Exported" in refused(folder, tmp_path / "x")
+    assert "Kettle.export() returned int, expected sweep.contract.Exported" in refused(
+        folder, tmp_path / "x"
+    )
 
 
 def test_the_card_formats_nothing_that_it_was_given(folder: ResultsFolder, tmp_path: Path) -> None:
@@ -117,7 +139,9 @@ def test_the_card_formats_nothing_that_it_was_given(folder: ResultsFolder, tmp_p
 
 def test_a_trial_of_a_sweep_that_never_completed(folder: ResultsFolder, tmp_path: Path) -> None:
     lines = folder.log.read_bytes().splitlines(keepends=True)
-    folder.log.write_bytes(b"".join(lines[:4]))  # killed within its first trial, whose last checkpoint is there
+    folder.log.write_bytes(
+        b"".join(lines[:4])
+    )  # killed within its first trial, whose last checkpoint is there
     folder.trials.unlink()
     folder.metrics.unlink()
     assert "no trial has completed" in refused(folder, tmp_path / "x")

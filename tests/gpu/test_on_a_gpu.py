@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.keras]
 @pytest.fixture(autouse=True)
 def a_gpu() -> None:
     if os.environ.get("CUDA_VISIBLE_DEVICES", "-1") == "-1":
-        pytest.skip("CUDA_VISIBLE_DEVICES hides all GPUs, as in all other tests: set it to 0 to run these on one")
+        pytest.skip(
+            "CUDA_VISIBLE_DEVICES hides all GPUs, as in all other tests: set it to 0 to run these on one"
+        )
     import tensorflow as tf
 
     if not tf.config.list_physical_devices("GPU"):
@@ -51,7 +53,16 @@ class Images(KerasTrainable):
 def _trained(training: dict[str, Any], epochs: int = 2) -> tuple[Images, list[EpochReported]]:
     params = {"learning_rate": 0.05, "batch_size": 64}
     images, reports = Images(), list[EpochReported]()
-    images.begin(Assignment(trial=0, params=params, seed=0, epochs=epochs, devices=Devices(gpus=1), training=training))
+    images.begin(
+        Assignment(
+            trial=0,
+            params=params,
+            seed=0,
+            epochs=epochs,
+            devices=Devices(gpus=1),
+            training=training,
+        )
+    )
 
     def report(epoch: EpochReported) -> bool:
         reports.append(epoch)
@@ -81,7 +92,11 @@ def test_a_deterministic_trial_has_the_same_bits_again() -> None:
     bits = []
     for _ in range(2):
         images, _ = _trained({"precision": "float32", "deterministic": True})
-        assert images.facts().numerics == {"deterministic": "yes", "tf32": "off", "cudnn": "deterministic"}
+        assert images.facts().numerics == {
+            "deterministic": "yes",
+            "tf32": "off",
+            "cudnn": "deterministic",
+        }
         bits.append(session_of(images).trial.program.state.copy_all())
     for path, arrays in bits[0].items():
         np.testing.assert_array_equal(arrays[0], bits[1][path][0], err_msg=path)

@@ -17,7 +17,9 @@ def write(path: Path) -> Path:
     return path
 
 
-def test_the_folders_come_first_then_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folders_come_first_then_the_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path / "c")
     for folder, names in (("a", ["one"]), ("b", ["one", "two"]), ("c", ["one", "two", "three"])):
         for name in names:
@@ -38,9 +40,15 @@ def test_packages_with_and_without_a_file_of_their_own(tmp_path: Path) -> None:
     hidden = write(tmp_path / "a" / "later" / "x.py")
     whole = write(tmp_path / "b" / "later" / "__init__.py")
     search = Search([tmp_path / "a", tmp_path / "b"])
-    assert (search.find("whole"), search.find("whole.deep"), search.find("whole.deep.net")) == (start, None, deep)
+    assert (search.find("whole"), search.find("whole.deep"), search.find("whole.deep.net")) == (
+        start,
+        None,
+        deep,
+    )
     assert [search.find("spread.a"), search.find("spread.b")] == parts
-    assert search.find("later") == whole  # a package with a file hides folders without, also earlier ones
+    assert (
+        search.find("later") == whole
+    )  # a package with a file hides folders without, also earlier ones
     assert hidden.is_file()
     assert search.find("later.x") is None
 
@@ -48,7 +56,12 @@ def test_packages_with_and_without_a_file_of_their_own(tmp_path: Path) -> None:
 def test_the_standard_library_is_what_nothing_hides(tmp_path: Path) -> None:
     write(tmp_path / "json.py")
     search = Search([tmp_path])
-    assert [search.is_standard(name) for name in ("random", "sys", "json", "numpy")] == [True, True, False, False]
+    assert [search.is_standard(name) for name in ("random", "sys", "json", "numpy")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_package_that_an_editable_installation_knows() -> None:
@@ -74,7 +87,10 @@ def test_named(line: str, named: set[str]) -> None:
 
 
 def test_a_packages_own_file_is_relative_to_the_package() -> None:
-    assert set(list_imports(ast.parse("from . import b"), "top.mid", is_package=True)) == {"top.mid", "top.mid.b"}
+    assert set(list_imports(ast.parse("from . import b"), "top.mid", is_package=True)) == {
+        "top.mid",
+        "top.mid.b",
+    }
 
 
 @pytest.mark.parametrize(
@@ -92,14 +108,20 @@ def test_not_named(line: str, count: int) -> None:
     assert len(list(find_unnamed_imports(ast.parse(line)))) == count
 
 
-def install(site: Path, name: str, files: tuple[str, ...], version: str = "1.0", **about: str) -> Path:
+def install(
+    site: Path, name: str, files: tuple[str, ...], version: str = "1.0", **about: str
+) -> Path:
     for file in files:
         (site / file).parent.mkdir(parents=True, exist_ok=True)
         (site / file).write_text("")
     info = site / f"{name}-{version}.dist-info"
     info.mkdir()
-    (info / "RECORD").write_text("".join(f"{file},sha256={about.get('hashed', 'a')},1\n" for file in files))
-    needs = "".join(f"Requires-Dist: {need}\n" for need in about.get("needs", "").split(",") if need)
+    (info / "RECORD").write_text(
+        "".join(f"{file},sha256={about.get('hashed', 'a')},1\n" for file in files)
+    )
+    needs = "".join(
+        f"Requires-Dist: {need}\n" for need in about.get("needs", "").split(",") if need
+    )
     (info / "METADATA").write_text(f"Name: {name}\n{needs}\nRequires-Dist: not-meant\n")
     if "url" in about:
         (info / "direct_url.json").write_text(about["url"])
@@ -157,7 +179,13 @@ def test_one_from_a_folder_or_a_commit_is_known_by_its_files(tmp_path: Path) -> 
     identities = []
     for hashed in ("a", "b"):
         site = tmp_path / hashed
-        install(site, "net", ("net.py",), url=json.dumps({"url": "git+x", "vcs_info": {}}), hashed=hashed)
+        install(
+            site,
+            "net",
+            ("net.py",),
+            url=json.dumps({"url": "git+x", "vcs_info": {}}),
+            hashed=hashed,
+        )
         owner = Distributions([site]).find_owner(site, site / "net.py")
         assert owner is not None
         identities.append(owner.identity)
@@ -166,7 +194,12 @@ def test_one_from_a_folder_or_a_commit_is_known_by_its_files(tmp_path: Path) -> 
 
 
 def test_an_editable_one_says_so(tmp_path: Path) -> None:
-    install(tmp_path, "net", ("net.py",), url=json.dumps({"url": "file:///x", "dir_info": {"editable": True}}))
+    install(
+        tmp_path,
+        "net",
+        ("net.py",),
+        url=json.dumps({"url": "file:///x", "dir_info": {"editable": True}}),
+    )
     owner = Distributions([tmp_path]).find_owner(tmp_path, tmp_path / "net.py")
     assert owner is not None
     assert owner.is_editable

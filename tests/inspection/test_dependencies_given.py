@@ -45,7 +45,11 @@ def make(width: int, other: object = None) -> Any:
 
 def test_a_class_comes_with_its_bases_helpers_imports_and_values() -> None:
     found = dependencies.find_definitions(make(2))
-    defined = [node.name for node in ast.parse(found.text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    defined = [
+        node.name
+        for node in ast.parse(found.text).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    ]
     assert defined == ["Given", "Base"]
     lines = found.text.splitlines()
     assert "from test_dependencies_given import helper" in lines

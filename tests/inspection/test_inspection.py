@@ -28,12 +28,16 @@ def write(folder: Path, body: str, name: str = "mine.py") -> Path:
     ],
 )
 def test_reads(tmp_path: Path, body: str, reads: set[str]) -> None:
-    source = inspect("mine:T", [write(tmp_path, f"class T:\n    def f(self, hp, other):\n        {body}\n")])
+    source = inspect(
+        "mine:T", [write(tmp_path, f"class T:\n    def f(self, hp, other):\n        {body}\n")]
+    )
     assert source.reads == reads
 
 
 def test_an_annotated_argument_reads_whatever_its_name(tmp_path: Path) -> None:
-    source = inspect("mine:T", [write(tmp_path, "class T:\n  def f(self, p: Hyperparameters): return p.x\n")])
+    source = inspect(
+        "mine:T", [write(tmp_path, "class T:\n  def f(self, p: Hyperparameters): return p.x\n")]
+    )
     assert source.reads == {"x"}
 
 
@@ -48,7 +52,9 @@ def test_computed_names_are_unknown_unless_declared(tmp_path: Path) -> None:
 
 
 def test_below_covers_what_is_below_it(tmp_path: Path) -> None:
-    source = inspect("mine:T", [write(tmp_path, "class T:\n  def f(self, hp): hp.below('a.b'), hp.x\n")])
+    source = inspect(
+        "mine:T", [write(tmp_path, "class T:\n  def f(self, hp): hp.below('a.b'), hp.x\n")]
+    )
     assert [source.reads_parameter(n) for n in ("x", "a.b.c", "a.b.c.d", "a.b", "a.c")] == [
         True,
         True,
@@ -72,7 +78,10 @@ def test_follows_imports_of_the_project_and_no_others(tmp_path: Path) -> None:
 
 
 def test_the_digest_does_not_depend_on_the_place(tmp_path: Path) -> None:
-    digests = {inspect("mine:T", [write(tmp_path / name, "class T: pass\n")]).digest() for name in ("a", "b")}
+    digests = {
+        inspect("mine:T", [write(tmp_path / name, "class T: pass\n")]).digest()
+        for name in ("a", "b")
+    }
     assert len(digests) == 1
 
 
@@ -118,21 +127,28 @@ def test_a_folder_of_ones_own_that_hides_sweeps_is_refused(
     if with_init:
         write(tmp_path, "", "trainables/__init__.py")
     else:  # as in an editable installation, where a folder without a file of its own comes before sweep's
-        monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not (Path(entry) / "trainables").is_dir()])
+        monkeypatch.setattr(
+            sys, "path", [entry for entry in sys.path if not (Path(entry) / "trainables").is_dir()]
+        )
     write(tmp_path, KERAS)
     for trainable in ("trainables.net:Net", "mine:Net"):
-        with pytest.raises(InputError, match=f"{tmp_path / 'trainables'} has the name of the package 'trainables'"):
+        with pytest.raises(
+            InputError, match=f"{tmp_path / 'trainables'} has the name of the package 'trainables'"
+        ):
             inspect(trainable, [tmp_path])
 
 
 @pytest.mark.parametrize("name", ["sweep.py", "sweep/__init__.py"])
-def test_a_module_of_ones_own_that_hides_sweep_in_workers_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_module_of_ones_own_that_hides_sweep_in_workers_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     write(tmp_path, "def train(hp): return {'loss': hp.a}\n", "plain.py")
     write(tmp_path, "", "sweep/notes/plain.py")  # a folder without __init__.py hides nothing
     inspect("plain:train", [tmp_path])
     write(tmp_path, "", name)
     with pytest.raises(
-        InputError, match=r"sweep.* has the name of the package 'sweep' that comes with sweep.* rename it"
+        InputError,
+        match=r"sweep.* has the name of the package 'sweep' that comes with sweep.* rename it",
     ):
         inspect("plain:train", [tmp_path])
 
@@ -148,7 +164,11 @@ def test_a_folder_of_that_name_without_need_of_sweeps_is_left_alone(tmp_path: Pa
     write(tmp_path, "from trainables import parts\nclass Net: pass\n", "trainables/net.py")
     write(tmp_path, "", "trainables/parts.py")
     write(tmp_path, "", "trainables/__init__.py")
-    assert set(inspect("trainables.net:Net", [tmp_path]).files) == {"trainables", "trainables.net", "trainables.parts"}
+    assert set(inspect("trainables.net:Net", [tmp_path]).files) == {
+        "trainables",
+        "trainables.net",
+        "trainables.parts",
+    }
 
 
 def test_parents_of_a_module_are_code_and_so_is_what_lies_elsewhere(
@@ -168,7 +188,12 @@ def test_parents_of_a_module_are_code_and_so_is_what_lies_elsewhere(
 def test_a_parameter_is_surely_unread_only_where_its_name_is_nowhere(tmp_path: Path) -> None:
     body = "class T:\n    def f(self, hp, image):\n        return hp.depth, image.width\n"
     source = inspect("mine:T", [write(tmp_path, body)])
-    assert [source.may_read(name) for name in ("depth", "width", "aug.width", "widht")] == [True, True, True, False]
+    assert [source.may_read(name) for name in ("depth", "width", "aug.width", "widht")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_file_of_a_package_elsewhere_that_is_no_python_is_no_mistake_but_not_known(
@@ -182,9 +207,17 @@ def test_a_file_of_a_package_elsewhere_that_is_no_python_is_no_mistake_but_not_k
 
 
 def test_what_is_imported_at_once_is_known_by_name(tmp_path: Path) -> None:
-    write(tmp_path, "from numpy import linalg\nimport json, own\nif 1:\n    import perhaps\n", "helper.py")
+    write(
+        tmp_path,
+        "from numpy import linalg\nimport json, own\nif 1:\n    import perhaps\n",
+        "helper.py",
+    )
     body = "import pandas.api as api, helper\nfrom . import own\nclass T:\n    def f(self):\n        import later\n"
-    assert inspect("mine:T", [write(tmp_path, body)]).first_imports == ("numpy", "own", "pandas.api")
+    assert inspect("mine:T", [write(tmp_path, body)]).first_imports == (
+        "numpy",
+        "own",
+        "pandas.api",
+    )
 
 
 def test_early_imports_are_those_of_the_module_itself(tmp_path: Path) -> None:
@@ -210,7 +243,9 @@ def test_no_early_imports_of_what_is_no_module(tmp_path: Path) -> None:
         assert list_early_imports(trainable, [tmp_path]) == ()
 
 
-def test_no_early_imports_of_the_trainable_s_own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_early_imports_of_the_trainable_s_own_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is the author's wherever it is installed, and must be imported under the sweep's seed."""
     site = tmp_path / "site-packages"
     (site / "mine_installed").mkdir(parents=True)
@@ -235,7 +270,9 @@ def made(strength=2.0):
 
 
 def test_an_optimizer_that_the_file_names_is_part_of_the_source(tmp_path: Path) -> None:
-    body = "from trainables.keras_trainable import KerasTrainable\nclass T(KerasTrainable):\n  pass\n"
+    body = (
+        "from trainables.keras_trainable import KerasTrainable\nclass T(KerasTrainable):\n  pass\n"
+    )
     folders = [write(write(tmp_path, body), OWN, "own.py")]
     plain = inspect("mine:T", folders)
     source = inspect("mine:T", folders, ["own:Mine", "own:made"])
@@ -247,10 +284,15 @@ def test_an_optimizer_that_the_file_names_is_part_of_the_source(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("none:Mine", "no module 'none' in "), ("own:Mien", "defines no 'Mien'; did you mean 'Mine'?")],
+    [
+        ("none:Mine", "no module 'none' in "),
+        ("own:Mien", "defines no 'Mien'; did you mean 'Mine'?"),
+    ],
 )
 def test_an_optimizer_that_is_not_there(tmp_path: Path, name: str, message: str) -> None:
-    body = "from trainables.keras_trainable import KerasTrainable\nclass T(KerasTrainable):\n  pass\n"
+    body = (
+        "from trainables.keras_trainable import KerasTrainable\nclass T(KerasTrainable):\n  pass\n"
+    )
     with pytest.raises(InputError) as caught:
         inspect("mine:T", [write(write(tmp_path, body), OWN, "own.py")], [name])
     assert message in str(caught.value)

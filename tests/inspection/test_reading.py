@@ -18,7 +18,11 @@ from sweep.inspection.hyperparameter_reads import (
 @pytest.mark.parametrize(
     ("line", "names", "computed"),
     [
-        ("hp.a.b; hp['c']; params.get('d'); 'e' in hp; live.number('f'); hp.below('g')", "a a.b c d e f g.*", False),
+        (
+            "hp.a.b; hp['c']; params.get('d'); 'e' in hp; live.number('f'); hp.below('g')",
+            "a a.b c d e f g.*",
+            False,
+        ),
         ("def f(x: Hyperparameters): return x.a", "a", False),
         ("hp.get(name); other.get('x')", "", True),
         ("READS = ('a',)\nhp.get(name)", "a", False),
@@ -79,7 +83,9 @@ def test_followed(body: str, names: str) -> None:
 @pytest.mark.parametrize("name", sorted(name for name in METHODS if not name.startswith("_")))
 @pytest.mark.parametrize("read", ["hp['{}']", "hp.get('{}')", "'{}' in hp"])
 def test_a_parameter_may_have_the_name_of_a_method(name: str, read: str) -> None:
-    body = f"class T(KerasTrainable):\n  def model(self, hp): return {read.format(name)}, hp.{name}(1)"
+    body = (
+        f"class T(KerasTrainable):\n  def model(self, hp): return {read.format(name)}, hp.{name}(1)"
+    )
     assert name in reading(body)[0]
     assert name not in reading(body.replace(read.format(name), "1"))[0]
 
@@ -110,12 +116,19 @@ def test_followed_into_other_modules() -> None:
 )
 def test_lost_sight_of(use: str) -> None:
     # Other people's `build` is not ours.
-    before = "import third\nfrom fourth import own\nmaker = third.Maker()\ndef build(c): return c.a\n"
-    assert reading(f"{before}class T(KerasTrainable):\n  def model(self, hp):\n    return {use}")[1] == 1
+    before = (
+        "import third\nfrom fourth import own\nmaker = third.Maker()\ndef build(c): return c.a\n"
+    )
+    assert (
+        reading(f"{before}class T(KerasTrainable):\n  def model(self, hp):\n    return {use}")[1]
+        == 1
+    )
 
 
 def test_what_is_declared_is_no_doubt() -> None:
-    assert reading("READS = ('a',)\nclass T(KerasTrainable):\n  def model(self, hp): return dict(hp)") == ({"a"}, 0)
+    assert reading(
+        "READS = ('a',)\nclass T(KerasTrainable):\n  def model(self, hp): return dict(hp)"
+    ) == ({"a"}, 0)
 
 
 def test_words_are_of_the_users_modules_alone() -> None:

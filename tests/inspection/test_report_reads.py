@@ -14,7 +14,9 @@ from sweep.runner import checking
 from sweep.spec import parse_spec
 
 
-def unread(body: str, names: tuple[str, ...], group: str = "", arguments: str = "hp, report") -> list[str]:
+def unread(
+    body: str, names: tuple[str, ...], group: str = "", arguments: str = "hp, report"
+) -> list[str]:
     tree = ast.parse(f"def train({arguments}):\n    {body}\ndef helper(it):\n    return it\n")
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
@@ -79,7 +81,11 @@ def refused(folder: Path, name: str, more: str) -> list[str]:
     (folder / "m.py").write_text(MODULE)
     text = f"trainable: m:{name}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n{more}\n"
     try:
-        refuse(checking.find_certain_failures(parse_spec(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])))
+        refuse(
+            checking.find_certain_failures(
+                parse_spec(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])
+            )
+        )
     except InputError as error:
         return [problem.where for problem in error.problems]
     return []

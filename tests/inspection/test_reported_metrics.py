@@ -19,7 +19,10 @@ from sweep.spec import parse_spec
     ("body", "names"),
     [
         ("report(loss=1, checkpoint=save)", ("loss",)),
-        ("for e in range(3):\n        report({'val_loss': 1, 'size': 2}, more=3)", ("val_loss", "size", "more")),
+        (
+            "for e in range(3):\n        report({'val_loss': 1, 'size': 2}, more=3)",
+            ("val_loss", "size", "more"),
+        ),
         ("while report(a=1): report(b=2)", ("a", "b")),
         ("return {'score': 1}", ("score",)),
         ("def inner(x): return x\n    report(a=inner(1))", ("a",)),
@@ -140,7 +143,9 @@ def test_metrics_that_may_be_reported_are_accepted(source: Source, name: str, me
         ("Compiled", "val_mea", "did you mean 'val_mae'?"),
     ],
 )
-def test_a_metric_that_is_never_reported_is_refused(source: Source, name: str, metric: str, hint: str) -> None:
+def test_a_metric_that_is_never_reported_is_refused(
+    source: Source, name: str, metric: str, hint: str
+) -> None:
     told = f"s.yaml:4:16: metric.name: m:{name} reports no metric {metric!r}; {hint}"
     assert find_refused(source, name, f"metric: {{name: {metric}}}") == [told]
 

@@ -45,12 +45,18 @@ def of(text: str) -> tuple[str, ...]:
         ("class T(bases[0]): ...", ()),
     ],
 )
-def test_a_method_is_missed_only_where_it_can_come_from_nowhere(text: str, missing: tuple[str, ...]) -> None:
+def test_a_method_is_missed_only_where_it_can_come_from_nowhere(
+    text: str, missing: tuple[str, ...]
+) -> None:
     assert of(text) == missing
 
 
 def test_relative_imports_are_followed() -> None:
-    trees = {"p": ast.parse(""), "p.m": ast.parse("from .far import Far as T"), "p.far": ast.parse(OTHER)}
+    trees = {
+        "p": ast.parse(""),
+        "p.m": ast.parse("from .far import Far as T"),
+        "p.far": ast.parse(OTHER),
+    }
     assert list_lacking_methods("p.m:T", NAMES, trees) == ()
     trees["p.m"] = ast.parse("from . import far\nclass T(far.Bare): ...")
     assert list_lacking_methods("p.m:T", NAMES, trees) == ()  # nobody knows: a name of the package
@@ -62,7 +68,9 @@ def test_functions_are_told_from_classes() -> None:
 
 
 def test_trainables_of_keras_have_what_ranks_need(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("from trainables.digits_cnn import DigitsCNN\nclass Mine(DigitsCNN): ...\n")
+    (tmp_path / "mine.py").write_text(
+        "from trainables.digits_cnn import DigitsCNN\nclass Mine(DigitsCNN): ...\n"
+    )
     assert inspect("mine:Mine", [tmp_path]).list_lacking_methods(*NAMES) == ()
 
 
@@ -101,13 +109,18 @@ def required(folder: Path, body: str, hp: str = "hp") -> set[str]:
         ("return hp.a if 'a' in hp else hp.b", set()),
         ("return 'a' in hp and hp.a", set()),
         ("return [hp.a for _ in range(hp.b)], lambda: hp.c", set()),
-        ("hp.get('a', 1), hp.number('b', 2), hp.integer('c', default=3), hp.choice('d', ('x',), 'x')", set()),
+        (
+            "hp.get('a', 1), hp.number('b', 2), hp.integer('c', default=3), hp.choice('d', ('x',), 'x')",
+            set(),
+        ),
         ("hp.to_dict(), hp._x, hp.below('aug')", set()),
         ("hp = merged(hp)\nreturn hp.a", set()),
         ("def later():\n    return hp.a\nreturn later", set()),
     ],
 )
-def test_reads_without_a_default_that_no_branch_can_leave_out(tmp_path: Path, body: str, names: set[str]) -> None:
+def test_reads_without_a_default_that_no_branch_can_leave_out(
+    tmp_path: Path, body: str, names: set[str]
+) -> None:
     assert required(tmp_path, body) == names
 
 
@@ -120,14 +133,17 @@ def test_their_places_and_those_of_inherited_methods(tmp_path: Path) -> None:
     ]
 
 
-def test_a_function_reads_of_its_first_argument_and_other_classes_of_what_they_like(tmp_path: Path) -> None:
+def test_a_function_reads_of_its_first_argument_and_other_classes_of_what_they_like(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "m.py").write_text(
         "def train(params, report): report(x=params['a'])\n"
         "@wrapped\ndef other(params, report): report(x=params['a'])\n"
         "class Torch:\n    def model(self, hp): return hp.a\n"
     )
     found = [
-        [place.name for place in inspect(f"m:{name}", [tmp_path]).list_certain_reads()] for name in ("train", "other")
+        [place.name for place in inspect(f"m:{name}", [tmp_path]).list_certain_reads()]
+        for name in ("train", "other")
     ]
     assert found == [["a"], []]
     assert inspect("m:Torch", [tmp_path]).list_certain_reads() == ()
@@ -142,8 +158,13 @@ def test_imports_of_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import json\nfrom gone_too import this\n")
     source = inspect("m:train", [tmp_path])
     found = {source.where(place): place.name for place in source.list_missing_imports()}
-    assert found == {f"{tmp_path}/m.py:1": "nowhere_at_all.deep", f"{tmp_path}/helper.py:2": "gone_too"}
-    (tmp_path / "m.py").write_text("import sys\nsys.path.append('lib')\nimport nowhere_at_all\ndef train(hp): ...\n")
+    assert found == {
+        f"{tmp_path}/m.py:1": "nowhere_at_all.deep",
+        f"{tmp_path}/helper.py:2": "gone_too",
+    }
+    (tmp_path / "m.py").write_text(
+        "import sys\nsys.path.append('lib')\nimport nowhere_at_all\ndef train(hp): ...\n"
+    )
     assert inspect("m:train", [tmp_path]).list_missing_imports() == ()
 
 

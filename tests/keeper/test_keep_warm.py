@@ -65,7 +65,9 @@ parameters: {rate: {values: [1, 2, 3, 4]}}
 epochs: 2
 resources: {max_concurrent: 2}
 """
-SLOW = TRAINABLE.replace("            self.done += 1", "            import time; time.sleep(0.3); self.done += 1")
+SLOW = TRAINABLE.replace(
+    "            self.done += 1", "            import time; time.sleep(0.3); self.done += 1"
+)
 
 
 class Project:
@@ -73,7 +75,9 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        self.environment = {
+            name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"
+        }
         (folder / "mine.py").write_text(TRAINABLE)
         (folder / "data.txt").write_text("1.0")
 
@@ -104,7 +108,10 @@ class Project:
 
     def read(self, name: str, column: str) -> list[float]:
         """Return a metric of each trial."""
-        return [float(value) for value in sweep.load(str(self.folder / "results" / name)).trials[f"metric.{column}"]]
+        return [
+            float(value)
+            for value in sweep.load(str(self.folder / "results" / name)).trials[f"metric.{column}"]
+        ]
 
 
 @pytest.fixture
@@ -116,15 +123,24 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 def test_the_next_run_uses_the_workers_of_the_one_before(project: Project) -> None:
     said = project.run("a")
-    assert re.search(r"^warm     Ray and [12] workers? stays? for 5 min 00 s \(process ", said, re.MULTILINE)
+    assert re.search(
+        r"^warm     Ray and [12] workers? stays? for 5 min 00 s \(process ", said, re.MULTILINE
+    )
     project.run("b", rate="rate")
     assert set(project.read("b", "process")) & set(project.read("a", "process"))
-    assert max(project.read("b", "begun")) > max(project.read("a", "begun"))  # the object of before trained them
+    assert max(project.read("b", "begun")) > max(
+        project.read("a", "begun")
+    )  # the object of before trained them
     assert project.read("b", "loss") == project.read("a", "loss") == [0.5, 1.0, 1.5, 2.0]
     project.run("c", **{"values: [1, 2, 3, 4]": "values: [5]", "epochs: 2": "epochs: 3"})
     assert project.read("c", "loss") == [5 / 3]
-    assert set(project.read("c", "process")) <= {*project.read("a", "process"), *project.read("b", "process")}
-    said = project.type("resume", "c", "--set", "parameters.rate.values=[5, 6]")  # without the option, all the same
+    assert set(project.read("c", "process")) <= {
+        *project.read("a", "process"),
+        *project.read("b", "process"),
+    }
+    said = project.type(
+        "resume", "c", "--set", "parameters.rate.values=[5, 6]"
+    )  # without the option, all the same
     assert project.read("c", "loss") == [5 / 3, 2.0]
     assert "cannot be used" not in said
 
@@ -136,7 +152,9 @@ def test_the_next_run_uses_the_workers_of_the_one_before(project: Project) -> No
         ("data.txt", "3.0", 3.0, "they have read data.txt, which has changed"),
     ],
 )
-def test_what_was_changed_is_noticed(project: Project, file: str, content: str, factor: float, reason: str) -> None:
+def test_what_was_changed_is_noticed(
+    project: Project, file: str, content: str, factor: float, reason: str
+) -> None:
     project.run("a")
     (project.folder / file).write_text(content)
     said = project.run("b")
@@ -161,7 +179,9 @@ def test_other_resources_and_another_training_block_get_other_workers(project: P
 def test_ctrl_c_saves_and_the_next_command_goes_on_warm(project: Project) -> None:
     (project.folder / "mine.py").write_text(SLOW)
     project.run("a")
-    (project.folder / "mine.yaml").write_text(FILE.replace("NAME", "b").replace("epochs: 2", "epochs: 10"))
+    (project.folder / "mine.yaml").write_text(
+        FILE.replace("NAME", "b").replace("epochs: 2", "epochs: 10")
+    )
     process = project.start("run", "mine.yaml", "--no-memo")
     log = project.folder / "results" / "b" / "log.jsonl"
     _wait(lambda: log.exists() and log.read_text().count("epoch_reported") > 2)
@@ -179,7 +199,9 @@ def test_if_the_keeper_is_killed_the_sweep_is_resumed_and_nothing_stays(project:
     (project.folder / "mine.py").write_text(SLOW)
     said = project.run("a")
     keeper = int(said.partition("(process ")[2].partition(")")[0])
-    (project.folder / "mine.yaml").write_text(FILE.replace("NAME", "b").replace("epochs: 2", "epochs: 10"))
+    (project.folder / "mine.yaml").write_text(
+        FILE.replace("NAME", "b").replace("epochs: 2", "epochs: 10")
+    )
     process = project.start("run", "mine.yaml", "--no-memo")
     log = project.folder / "results" / "b" / "log.jsonl"
     _wait(lambda: log.exists() and log.read_text().count("epoch_reported") > 2)
@@ -196,7 +218,8 @@ def test_if_the_keeper_is_killed_the_sweep_is_resumed_and_nothing_stays(project:
 @pytest.mark.slow
 def test_what_depends_on_names_is_compared_with_what_it_was(project: Project) -> None:
     declared = TRAINABLE.replace(
-        "SCALE = 1.0", 'import subprocess\n\nSCALE = float(subprocess.check_output("cat scale", shell=True))'
+        "SCALE = 1.0",
+        'import subprocess\n\nSCALE = float(subprocess.check_output("cat scale", shell=True))',
     )
     declared = declared.replace("class Mine:", 'class Mine:\n    depends_on = ["scale"]\n')
     (project.folder / "mine.py").write_text(declared)
@@ -220,7 +243,9 @@ def test_what_dies_while_nothing_runs_is_replaced(project: Project) -> None:
     assert "1 worker of the sweep before cannot be used again" in said
     assert project.read("b", "loss") == [0.5, 1.0, 1.5, 2.0]
     assert one not in project.read("b", "process")
-    raylet = next(process for process in processes.below(keeper) if "raylet/raylet" in process.title)
+    raylet = next(
+        process for process in processes.below(keeper) if "raylet/raylet" in process.title
+    )
     raylet.kill()
     _wait(lambda: not Path(f"/proc/{keeper}").exists())
     said = project.run("c")
@@ -240,12 +265,17 @@ def test_it_ends_after_its_time_with_all_its_processes(project: Project) -> None
 @pytest.mark.slow
 def test_mistakes_are_told_as_ever_and_end_nothing(project: Project) -> None:
     project.run("a")
-    (project.folder / "wrong.yaml").write_text(FILE.replace("NAME", "wrong").replace("method: grid", "method: gird"))
+    (project.folder / "wrong.yaml").write_text(
+        FILE.replace("NAME", "wrong").replace("method: grid", "method: gird")
+    )
     said = project.type("run", "wrong.yaml", code=2)
     assert "method" in said
     assert "Traceback" not in said
     document = json.loads(
-        project.type("run", "wrong.yaml", "--json", code=2).partition("\nerror")[0].rpartition("\n}")[0] + "\n}"
+        project.type("run", "wrong.yaml", "--json", code=2)
+        .partition("\nerror")[0]
+        .rpartition("\n}")[0]
+        + "\n}"
     )
     assert document["error"]
     project.run("b")

@@ -42,7 +42,9 @@ class Kept:
     def __init__(self, place: Path, process: int) -> None:
         self.place, self.process = place, process
         self._status: int | None = None
-        self._reaper = threading.Thread(target=self._reap)  # an ended process stays until its parent has asked for it
+        self._reaper = threading.Thread(
+            target=self._reap
+        )  # an ended process stays until its parent has asked for it
         self._reaper.start()
 
     def _reap(self) -> None:
@@ -95,7 +97,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     started: list[Kept] = []
 
-    def start_keeper(command: Command = echo, *, keep_s: float = 60.0, running: bool = True) -> Kept:
+    def start_keeper(
+        command: Command = echo, *, keep_s: float = 60.0, running: bool = True
+    ) -> Kept:
         place = places.find_place()
         assert place is not None
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -143,7 +147,9 @@ def test_a_command_is_run_with_the_terminal_of_the_person(
         ["resume", "a", "--detach"],
     ],
 )
-def test_other_commands_run_where_they_are_typed(start: Callable[..., Kept], arguments: list[str]) -> None:
+def test_other_commands_run_where_they_are_typed(
+    start: Callable[..., Kept], arguments: list[str]
+) -> None:
     start()
     assert client.run_in_keeper(arguments) is None
 
@@ -158,7 +164,9 @@ def test_signals_are_passed_on(start: Callable[..., Kept]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         Path("ready").unlink(missing_ok=True)
         Path("received").unlink(missing_ok=True)
-        before = signal.signal(number, lambda number, frame: None)  # one that comes too early must not end the tests
+        before = signal.signal(
+            number, lambda number, frame: None
+        )  # one that comes too early must not end the tests
         is_over = threading.Event()
         sender = threading.Thread(target=_send_signals, args=(number, is_over))
         sender.start()
@@ -192,7 +200,9 @@ def test_a_signal_that_comes_too_late_does_not_cost_the_exit_code() -> None:
     assert not passing.is_alive()
 
 
-def test_a_command_whose_terminal_is_gone_is_asked_to_end(start: Callable[..., Kept], tmp_path: Path) -> None:
+def test_a_command_whose_terminal_is_gone_is_asked_to_end(
+    start: Callable[..., Kept], tmp_path: Path
+) -> None:
     kept = start(wait_for_signal)
     keeper = Keeper.find(kept.place)
     assert keeper is not None
@@ -224,7 +234,10 @@ def test_while_it_runs_a_sweep_another_command_runs_where_it_is_typed(
     assert keeper is not None
     assert keeper.request(["run", "a.yaml"]) is None
     assert client.run_in_keeper(["run", "b.yaml", "--keep-warm", "1m"]) is None
-    assert "the warm Ray of this folder is not used: it runs another sweep now" in capfd.readouterr().err
+    assert (
+        "the warm Ray of this folder is not used: it runs another sweep now"
+        in capfd.readouterr().err
+    )
     with pytest.raises(RefusedError, match=f"process {kept.process} runs a sweep now"):
         client.stop_keeper()
     keeper.close()
@@ -252,7 +265,9 @@ def test_after_an_installation_it_is_of_no_use_and_ends(
     assert kept.wait() == 0
 
 
-def test_it_ends_when_its_time_is_over_unless_a_page_is_open(start: Callable[..., Kept], tmp_path: Path) -> None:
+def test_it_ends_when_its_time_is_over_unless_a_page_is_open(
+    start: Callable[..., Kept], tmp_path: Path
+) -> None:
     kept = start(keep_s=0.05)
     with places.opening_page(tmp_path):
         assert client.run_in_keeper(["run", "a.yaml"]) == 2
@@ -267,17 +282,24 @@ def test_it_ends_at_once_if_nothing_is_kept_or_somebody_asks(start: Callable[...
     assert kept.wait() == 0
     kept.place.unlink(missing_ok=True)
     kept = start()
-    assert client.stop_keeper() == f"ended what was kept warm for this folder (process {kept.process})"
+    assert (
+        client.stop_keeper() == f"ended what was kept warm for this folder (process {kept.process})"
+    )
     assert kept.wait() == 0
 
 
-def test_if_it_dies_the_command_says_so(start: Callable[..., Kept], capfd: pytest.CaptureFixture[str]) -> None:
+def test_if_it_dies_the_command_says_so(
+    start: Callable[..., Kept], capfd: pytest.CaptureFixture[str]
+) -> None:
     kept = start(wait_for_signal)
     killer = threading.Thread(target=_kill_when_ready, args=(kept.process,))
     killer.start()
     assert client.run_in_keeper(["run", "a.yaml"]) == 1
     killer.join()
-    assert "error: the process that kept Ray warm and ran this command has ended" in capfd.readouterr().err
+    assert (
+        "error: the process that kept Ray warm and ran this command has ended"
+        in capfd.readouterr().err
+    )
 
 
 def _kill_when_ready(process: int) -> None:
@@ -308,7 +330,9 @@ def test_who_connects_and_says_nothing_keeps_nobody_waiting(
         assert keeper.ask("look") == {"process": kept.process, "is_busy": False}
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\0\0\5hello", b"\xff\xff\xff\xff{}", b"GET / HTTP/1.1\r\n\r\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\0\0\5hello", b"\xff\xff\xff\xff{}", b"GET / HTTP/1.1\r\n\r\n"]
+)
 def test_what_is_no_request_is_dropped(start: Callable[..., Kept], content: bytes) -> None:
     kept = start()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as strange:
@@ -332,14 +356,21 @@ def test_a_request_arrives_as_it_was_sent() -> None:
         assert messages.is_own(one)
     assert received is not None
     assert received[0] == request
-    assert [os.fstat(stream) for stream in received[1]] == [os.fstat(number) for number in (0, 1, 2)]
+    assert [os.fstat(stream) for stream in received[1]] == [
+        os.fstat(number) for number in (0, 1, 2)
+    ]
     for stream in received[1]:
         os.close(stream)
 
 
-@pytest.mark.parametrize("name", ["the umask", "the working folder", "its niceness", "the cores that it may use"])
+@pytest.mark.parametrize(
+    "name", ["the umask", "the working folder", "its niceness", "the cores that it may use"]
+)
 def test_what_a_process_inherits_must_be_the_same(
-    start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str
+    start: Callable[..., Kept],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
 ) -> None:
     kept = start()
     assert client.run_in_keeper(["run", "a.yaml"]) == 2
@@ -365,7 +396,9 @@ def test_variables_that_a_command_has_set_are_gone_in_the_next(
     assert capfd.readouterr().out == "None 2\n" * 2
 
 
-def test_a_command_that_ends_its_process_at_once_has_its_exit_code(start: Callable[..., Kept]) -> None:
+def test_a_command_that_ends_its_process_at_once_has_its_exit_code(
+    start: Callable[..., Kept],
+) -> None:
     def leave(arguments: Sequence[str], program: str) -> int:
         interruption.exit_now("stopped at once")
         return 0
@@ -410,7 +443,9 @@ def test_what_a_broken_pipe_has_left_does_not_reach_the_next_command(
     assert (tmp_path / "out").read_text() == "new"
 
 
-def test_two_first_commands_share_one_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_first_commands_share_one_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", tempfile.mkdtemp(prefix="k-"))
     monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
     monkeypatch.chdir(tmp_path)
@@ -430,7 +465,9 @@ def test_two_first_commands_share_one_keeper(tmp_path: Path, monkeypatch: pytest
     assert len({answer["process"] for answer in answers if answer is not None}) == 1
     assert None not in answers
     monkeypatch.setattr(client, "END_S", 1.0)
-    assert "kept warm for this folder" in client.stop_keeper()  # this process has started it, and must ask for its end
+    assert (
+        "kept warm for this folder" in client.stop_keeper()
+    )  # this process has started it, and must ask for its end
     (process,) = {answer["process"] for answer in answers if answer is not None}
     os.waitpid(process, 0)
 

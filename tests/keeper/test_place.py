@@ -28,7 +28,9 @@ def test_each_folder_has_a_place_of_its_own(tmp_path: Path) -> None:
     assert place.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_in_a_folder_that_was_deleted_there_is_no_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_folder_that_was_deleted_there_is_no_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -48,7 +50,9 @@ def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
     assert places.find_place(tmp_path) is None
 
 
-def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_too_long_for_a_socket_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
@@ -71,14 +75,18 @@ def test_the_environment_must_be_the_same_but_for_the_terminal(
     assert places.find_difference(before, now) == expected
 
 
-def test_an_installation_changes_its_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installation_changes_its_description(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = tmp_path / "site"
     site.mkdir()
     monkeypatch.setattr(sys, "path", [sys.path[0], str(site), *sys.path[1:]])
     before = places.describe_installation()
     assert before == places.describe_installation()
     os.utime(site, ns=(1, 1))
-    changed = {path for path, when in places.describe_installation().items() if before[path] != when}
+    changed = {
+        path for path, when in places.describe_installation().items() if before[path] != when
+    }
     assert changed == {str(site)}
     assert any(path.endswith("sweep/keeper/place.py") for path in before)
 

@@ -82,7 +82,9 @@ resources: {max_concurrent: 2}
 PAIRS = GRID.replace("name: grid", "name: pairs").replace(
     "max_concurrent: 2", "max_concurrent: 1, workers: 2, cpus: 0.5"
 )
-RANKS = DIGITS.replace("name: digits", "name: ranks").replace("max_concurrent: 2", "max_concurrent: 1, workers: 2")
+RANKS = DIGITS.replace("name: digits", "name: ranks").replace(
+    "max_concurrent: 2", "max_concurrent: 1, workers: 2"
+)
 POPULATION = """
 name: population
 trainable: walk:Walk
@@ -98,7 +100,9 @@ max_restarts: 1000
 FUSED = GRID.replace("name: grid", "name: fused") + "training: {fuse: 4}\n"
 # `Near` decides by a trial's own epochs alone: what it stops does not depend on the order in which trials report.
 SHRINKING = FUSED.replace("name: fused", "name: shrinking\nearly_terminate: walk:Near")
-PAUSING = SEARCH.replace("name: search", "name: pausing").replace("type: asha", "type: asha_promotion")
+PAUSING = SEARCH.replace("name: search", "name: pausing").replace(
+    "type: asha", "type: asha_promotion"
+)
 AUTO = """
 name: auto
 trainable: walk:Walk
@@ -112,7 +116,9 @@ resources: {max_concurrent: 1}
 """
 MORE = GRID.replace("name: grid", "name: more\nrun_cap: 6").replace("epochs: 14", "epochs: 8")
 STEERED = GRID.replace("name: grid", "name: steered")
-FEWER = SEARCH.replace("name: search", "name: fewer\nrepeats: 3").replace("run_cap: 16", "run_cap: 4")
+FEWER = SEARCH.replace("name: search", "name: fewer\nrepeats: 3").replace(
+    "run_cap: 16", "run_cap: 4"
+)
 TIMED = GRID.replace("name: grid", "name: timed").replace("epochs: 14", "minutes: 0.1")
 TIMED_SEARCH = (
     SEARCH.replace("name: search", "name: timed_search")
@@ -266,11 +272,17 @@ class Project:
         options = [part for one in CHANGES[self.name] for part in ("--set", one)]
         code = self.start("change", self.name, *options).wait(PATIENCE_S)
         if code:
-            raise RuntimeError(f"change ended with {code}: {(self.path / 'said.txt').read_text()[-1000:]}")
+            raise RuntimeError(
+                f"change ended with {code}: {(self.path / 'said.txt').read_text()[-1000:]}"
+            )
 
     def epochs(self) -> int:
         """How many epochs are in the log, cheaply."""
-        return self.folder.log.read_bytes().count(b'"epoch_reported"') if self.folder.log.exists() else 0
+        return (
+            self.folder.log.read_bytes().count(b'"epoch_reported"')
+            if self.folder.log.exists()
+            else 0
+        )
 
 
 class Acting(threading.Thread):
@@ -324,7 +336,9 @@ def _run_undisturbed(project: Project, timeout_s: float) -> None:
         code = project.resume().wait(timeout_s)
         if code == 0:
             return
-    raise RuntimeError(f"the undisturbed run ended with {code}: {(project.path / 'said.txt').read_text()[-1000:]}")
+    raise RuntimeError(
+        f"the undisturbed run ended with {code}: {(project.path / 'said.txt').read_text()[-1000:]}"
+    )
 
 
 def some_victims(
@@ -413,7 +427,9 @@ def _disturb(
             watches[-1].start()
         if killed_before:  # once more, before anything went on
             time.sleep(rng.uniform(0, 3))
-            if driver.poll() is None and _kill("everything", driver, processes.below(driver.pid), rng):
+            if driver.poll() is None and _kill(
+                "everything", driver, processes.below(driver.pid), rng
+            ):
                 tally.kills["everything"] += 1
                 driver.wait(30)
                 driver = project.resume()
@@ -432,32 +448,52 @@ def _disturb(
 def compare(project: Project, reference: Project, tally: Tally) -> None:
     """Count what differs from the run that was left alone."""
     events = list(store_log.read(project.folder.log))
-    ends = [event for event in events if isinstance(event, TrialEnded) and event.status != "interrupted"]
+    ends = [
+        event for event in events if isinstance(event, TrialEnded) and event.status != "interrupted"
+    ]
     again = [trial for trial, count in Counter(end.trial for end in ends).items() if count > 1]
-    pairs = Counter((event.trial, event.epoch) for event in events if isinstance(event, EpochReported))
+    pairs = Counter(
+        (event.trial, event.epoch) for event in events if isinstance(event, EpochReported)
+    )
     again += [pair[0] for pair, count in pairs.items() if count > 1]
     again += _begun_after_their_end(project, {end.trial: end.time for end in ends})
     tally.run_twice += len(set(again))
     ours, theirs = sweep.load(project.folder.path), sweep.load(reference.folder.path)
-    keys, right_keys = _name_trials(ours.trials, project.name), _name_trials(theirs.trials, project.name)
+    keys, right_keys = (
+        _name_trials(ours.trials, project.name),
+        _name_trials(theirs.trials, project.name),
+    )
     columns = ["repeat", "seed", "status", "status_reason", "epochs"]
     columns += [name for name in theirs.trials if name.startswith(("param.", "metric.", "best."))]
-    expected = {right_keys[row["trial"]]: _pick(row, columns) for row in theirs.trials.to_dict("records")}
+    expected = {
+        right_keys[row["trial"]]: _pick(row, columns) for row in theirs.trials.to_dict("records")
+    }
     found = {keys[row["trial"]]: _pick(row, columns) for row in ours.trials.to_dict("records")}
     tally.run_twice += len(ours.trials) - len(found)
     tally.lost += len(expected.keys() ^ found.keys())
-    tally.lost += sum(found[n]["epochs"] != expected[n]["epochs"] for n in expected.keys() & found.keys())
-    tally.different += sum(not _equal(found[n], expected[n]) for n in expected.keys() & found.keys())
+    tally.lost += sum(
+        found[n]["epochs"] != expected[n]["epochs"] for n in expected.keys() & found.keys()
+    )
+    tally.different += sum(
+        not _equal(found[n], expected[n]) for n in expected.keys() & found.keys()
+    )
     tally.remarks += [
         f"{project.path}: trial {n}: {found.get(n)} instead of {expected[n]}"
         for n in expected
         if n not in found or not _equal(found[n], expected[n])
     ]
     names = [name for name in theirs.metrics if name.startswith("metric.")] + ["learning_rate"]
-    rows = {(keys[r["trial"]], r["epoch"]): _pick(r, names) for r in ours.metrics.to_dict("records")}
-    right = {(right_keys[r["trial"]], r["epoch"]): _pick(r, names) for r in theirs.metrics.to_dict("records")}
+    rows = {
+        (keys[r["trial"]], r["epoch"]): _pick(r, names) for r in ours.metrics.to_dict("records")
+    }
+    right = {
+        (right_keys[r["trial"]], r["epoch"]): _pick(r, names)
+        for r in theirs.metrics.to_dict("records")
+    }
     tally.torn += len(ours.metrics) - len(rows) + len(rows.keys() ^ right.keys())
-    tally.different += sum(not _equal(rows[pair], right[pair]) for pair in rows.keys() & right.keys())
+    tally.different += sum(
+        not _equal(rows[pair], right[pair]) for pair in rows.keys() & right.keys()
+    )
     sessions = sum(isinstance(event, SessionStarted) for event in events)
     tally.remarks.append(f"{project.path}: {sessions} sessions, {len(rows)} epochs")
 
@@ -505,7 +541,9 @@ def _reach_a_moment(project: Project, driver: Started, rng: random.Random) -> bo
     return False
 
 
-def _kill(victim: str, driver: Started, family: list[processes.Process], rng: random.Random) -> bool:
+def _kill(
+    victim: str, driver: Started, family: list[processes.Process], rng: random.Random
+) -> bool:
     """Kill -9; False where there is no such process now."""
     match victim:
         case "driver":
@@ -556,7 +594,9 @@ def _end(driver: Started, project: Project, tally: Tally, tell: Callable[[str], 
         tally.remarks.append(f"{project.path}: the driver outlived its Ray by 120 s and was killed")
         driver.kill()
         return
-    tell(f"{project.name}: the driver ended with {code}, {time.monotonic() - began:.1f} s after its Ray")
+    tell(
+        f"{project.name}: the driver ended with {code}, {time.monotonic() - began:.1f} s after its Ray"
+    )
 
 
 def _wait_until_idle(project: Project) -> float:
@@ -576,7 +616,11 @@ def _wait_until_idle(project: Project) -> float:
 def _begun_after_their_end(project: Project, ended: dict[int, float]) -> list[int]:
     journal = project.path / "journal.txt"
     lines = [line.split() for line in journal.read_text().splitlines()] if journal.exists() else []
-    return [int(line[3]) for line in lines if line[2] == "begin" and float(line[0]) > ended.get(int(line[3]), math.inf)]
+    return [
+        int(line[3])
+        for line in lines
+        if line[2] == "begin" and float(line[0]) > ended.get(int(line[3]), math.inf)
+    ]
 
 
 def _equal(one: dict[str, object], other: dict[str, object]) -> bool:

@@ -53,7 +53,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder on a file system of its own, of 150 kB; only root can make one."""
     folder = tmp_path / "full" / "results"
     folder.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=150k", "tmpfs", str(folder)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=150k", "tmpfs", str(folder)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("needs the right to mount a small file system")
     try:
@@ -62,8 +64,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("backend", ["inline", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.exhaustive])])
-def test_a_full_disk_stops_a_sweep_that_resumes(tmp_path: Path, small_disk: Path, backend: str) -> None:
+@pytest.mark.parametrize(
+    "backend", ["inline", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.exhaustive])]
+)
+def test_a_full_disk_stops_a_sweep_that_resumes(
+    tmp_path: Path, small_disk: Path, backend: str
+) -> None:
     how = ["--inline"] if backend == "inline" else []
     alone, full = _project(tmp_path / "alone"), _project(tmp_path / "full")
     assert _sweep(alone, "run", "grid.yaml", "--inline").returncode == 0

@@ -30,10 +30,16 @@ class Near:
         return tuple(range(2, epochs, 3))
 
     def observe(self, event: Event) -> str | None:
-        if not isinstance(event, EpochReported) or event.epoch not in self.decision_epochs(event.epoch + 1):
+        if not isinstance(event, EpochReported) or event.epoch not in self.decision_epochs(
+            event.epoch + 1
+        ):
             return None
         loss = self.objective.loss(event.metrics)
-        return f"too far after epoch {event.epoch}" if loss is None or loss > 24 / event.epoch else None
+        return (
+            f"too far after epoch {event.epoch}"
+            if loss is None or loss > 24 / event.epoch
+            else None
+        )
 
 
 class Together:
@@ -94,12 +100,19 @@ class Walk:
             self.place = self.place + self.speed
             self.done += 1
             self._note(f"epoch {self.given.trial} {self.done}")
-            metrics = {"loss": float(np.square(self.place).sum()), "speed": float(np.abs(self.speed).max())}
+            metrics = {
+                "loss": float(np.square(self.place).sum()),
+                "speed": float(np.abs(self.speed).max()),
+            }
             if self.given.minutes is None:
                 took = time.perf_counter() - began
             else:  # seconds that no machine changes, so that minutes end a trial at the same epoch again
                 took = 0.5 * (1 + self.given.trial % 3)
-            if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=took)):
+            if not report(
+                EpochReported(
+                    trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=took
+                )
+            ):
                 return
 
     def save(self, folder: Path) -> None:

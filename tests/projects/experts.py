@@ -34,12 +34,16 @@ class Mixture(layers.Layer):
         self.gate.build(shape)
         size = (self.experts, shape[-1], self.units)
         self.kernel = self.add_weight(shape=size, initializer="glorot_uniform", name="kernel")
-        self.bias = self.add_weight(shape=(self.experts, self.units), initializer="zeros", name="bias")
+        self.bias = self.add_weight(
+            shape=(self.experts, self.units), initializer="zeros", name="bias"
+        )
 
     def call(self, x: Any) -> Any:
         gate = self.gate(x)
         chosen = ops.one_hot(ops.argmax(gate, axis=-1), self.experts)
-        self.add_loss(self.balance * self.experts * ops.sum(ops.mean(chosen, axis=0) * ops.mean(gate, axis=0)))
+        self.add_loss(
+            self.balance * self.experts * ops.sum(ops.mean(chosen, axis=0) * ops.mean(gate, axis=0))
+        )
         outputs = ops.gelu(ops.einsum("bi,eio->beo", x, self.kernel) + self.bias)
         return ops.sum(outputs * (gate * chosen)[..., None], axis=1)
 

@@ -36,7 +36,9 @@ def patients() -> tuple[dict[str, np.ndarray], np.ndarray]:
 class Patients(KerasTrainable):
     def data(self, hp: Any) -> Any:
         x, y = patients()
-        train, held_out = ({name: a[part] for name, a in x.items()} for part in (slice(90), slice(90, None)))
+        train, held_out = (
+            {name: a[part] for name, a in x.items()} for part in (slice(90), slice(90, None))
+        )
         space = FeatureSpace(
             features={
                 "age": FeatureSpace.float_discretized(num_bins=hp.integer("bins")),
@@ -50,7 +52,9 @@ class Patients(KerasTrainable):
 
     def model(self, hp: Any) -> keras.Model:
         hidden = keras.layers.Dense(8, activation="tanh")
-        return keras.Sequential([keras.Input(self.example[0].shape[1:]), hidden, keras.layers.Dense(2)])
+        return keras.Sequential(
+            [keras.Input(self.example[0].shape[1:]), hidden, keras.layers.Dense(2)]
+        )
 
 
 def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:

@@ -64,7 +64,9 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     mae = keras.metrics.MeanAbsoluteError(name="mae")
     model.compile(keras.optimizers.Adam(0.01), keras.losses.Huber(), metrics=[mae])
     train, held_out = data
-    return model.fit(train.batch(16), validation_data=held_out.batch(256), epochs=2, shuffle=False, verbose=0).history
+    return model.fit(
+        train.batch(16), validation_data=held_out.batch(256), epochs=2, shuffle=False, verbose=0
+    ).history
 
 
 TRAINABLE = Demand

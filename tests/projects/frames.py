@@ -29,7 +29,9 @@ def films() -> np.ndarray:
     found = np.zeros((40, 5, 8, 8, 1), "float32")
     for film, (row, column), (down, right) in zip(found, start, move, strict=True):
         for number, frame in enumerate(film):
-            rows, columns = (np.arange(2) + at for at in (row + number * down, column + number * right))
+            rows, columns = (
+                np.arange(2) + at for at in (row + number * down, column + number * right)
+            )
             frame[np.ix_(rows % 8, columns % 8)] = 1.0
     return found
 
@@ -59,7 +61,9 @@ class NextFrame(KerasTrainable):
 
 def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     (x, y), held_out = data
-    model.compile(keras.optimizers.Adam(hp.number("learning_rate")), keras.losses.BinaryCrossentropy())
+    model.compile(
+        keras.optimizers.Adam(hp.number("learning_rate")), keras.losses.BinaryCrossentropy()
+    )
     return model.fit(x, y, 8, validation_data=held_out, epochs=2, shuffle=False, verbose=0).history
 
 

@@ -26,7 +26,9 @@ SPACE = {
 def citations() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     random = np.random.default_rng(6)
     subject = random.integers(0, 3, 80)
-    words = (random.random((80, 10)) < 0.2 + 0.5 * (np.arange(10) % 3 == subject[:, None])).astype("float32")
+    words = (random.random((80, 10)) < 0.2 + 0.5 * (np.arange(10) % 3 == subject[:, None])).astype(
+        "float32"
+    )
     edges = random.random((80, 80)) < np.where(subject[:, None] == subject, 0.1, 0.01)
     edges = (edges | edges.T | np.eye(80, dtype=bool)).astype("float32")
     return words, edges / edges.sum(1, keepdims=True), subject.astype("int32")
@@ -38,7 +40,10 @@ class GraphNet(keras.Model):
     def __init__(self, words: np.ndarray, edges: np.ndarray, units: int) -> None:
         super().__init__()
         self.words, self.edges = words, edges
-        self.first, self.second = layers.Dense(units, activation="relu"), layers.Dense(units, activation="relu")
+        self.first, self.second = (
+            layers.Dense(units, activation="relu"),
+            layers.Dense(units, activation="relu"),
+        )
         self.head = layers.Dense(3)
 
     def call(self, nodes: Any) -> Any:

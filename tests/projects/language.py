@@ -39,7 +39,9 @@ class TiedModel(keras.Model):
 
 def lines() -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(12)
-    x = (random.integers(1, LETTERS, (110, 1)) + np.arange(9) * random.integers(1, 3, (110, 1))) % (LETTERS - 1) + 1
+    x = (random.integers(1, LETTERS, (110, 1)) + np.arange(9) * random.integers(1, 3, (110, 1))) % (
+        LETTERS - 1
+    ) + 1
     x[np.arange(9) >= random.integers(4, 10, 110)[:, None]] = 0
     return x[:, :-1].astype("int32"), x[:, 1:].astype("int32")
 

@@ -50,7 +50,9 @@ class Mobile(KerasTrainable):
         return (x[:50], y[:50]), (x[50:], y[50:])
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((16, 16, 3)), backbone(), layers.Dense(3, name="head")])
+        return keras.Sequential(
+            [keras.Input((16, 16, 3)), backbone(), layers.Dense(3, name="head")]
+        )
 
 
 def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
@@ -60,7 +62,9 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
         model.get_layer("backbone").trainable = trainable
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
-        for name, values in model.fit(x, y, 16, validation_data=held_out, shuffle=False, verbose=0).history.items():
+        for name, values in model.fit(
+            x, y, 16, validation_data=held_out, shuffle=False, verbose=0
+        ).history.items():
             history.setdefault(name, []).extend(values)
     return history
 

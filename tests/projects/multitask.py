@@ -27,11 +27,16 @@ class Houses(KerasTrainable):
     def data(self, hp: Any) -> Any:
         # of whole batches: in Keras the loss of one output is the mean over batches, a shorter last one counted as much
         random = np.random.default_rng(3)
-        plan, place = random.normal(size=(140, 5)).astype("float32"), random.normal(size=(140, 2)).astype("float32")
+        plan, place = (
+            random.normal(size=(140, 5)).astype("float32"),
+            random.normal(size=(140, 2)).astype("float32"),
+        )
         x = {"plan": plan, "place": place}
         price = (plan[:, :1] + place[:, 1:] ** 2).astype("float32")
         y = {"price": price, "kind": (plan[:, 1] > place[:, 0]).astype("int32")}
-        return keras.tree.map_structure(lambda a: a[:100], (x, y)), keras.tree.map_structure(lambda a: a[100:], (x, y))
+        return keras.tree.map_structure(lambda a: a[:100], (x, y)), keras.tree.map_structure(
+            lambda a: a[100:], (x, y)
+        )
 
     def model(self, hp: Any) -> keras.Model:
         inputs = {"plan": keras.Input((5,), name="plan"), "place": keras.Input((2,), name="place")}
@@ -41,7 +46,10 @@ class Houses(KerasTrainable):
         return keras.Model(inputs, {"price": price, "kind": kind})
 
     def loss(self, hp: Any, model: Any) -> Any:
-        return {"price": "mse", "kind": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+        return {
+            "price": "mse",
+            "kind": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        }
 
     def metrics(self, hp: Any, model: Any) -> Any:
         return {"price": [keras.metrics.MeanAbsoluteError(name="mae")], "kind": ["accuracy"]}

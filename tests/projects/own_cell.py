@@ -32,8 +32,12 @@ class MinimalCell(layers.Layer):
 
     def build(self, shape: Any) -> None:
         size = shape[-1] + self.units
-        self.gate = self.add_weight(shape=(size, self.units), initializer="glorot_uniform", name="gate")
-        self.candidate = self.add_weight(shape=(size, self.units), initializer="glorot_uniform", name="candidate")
+        self.gate = self.add_weight(
+            shape=(size, self.units), initializer="glorot_uniform", name="gate"
+        )
+        self.candidate = self.add_weight(
+            shape=(size, self.units), initializer="glorot_uniform", name="candidate"
+        )
 
     def call(self, x: Any, states: Any) -> Any:
         before = states[0]

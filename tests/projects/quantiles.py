@@ -64,7 +64,9 @@ class Durations(KerasTrainable):
 
 def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     (x, y), held_out = data
-    optimizer = {"adam": keras.optimizers.Adam, "rmsprop": keras.optimizers.RMSprop}[str(hp.get("optimizer", "adam"))]
+    optimizer = {"adam": keras.optimizers.Adam, "rmsprop": keras.optimizers.RMSprop}[
+        str(hp.get("optimizer", "adam"))
+    ]
     model.compile(optimizer(0.01), pinball, metrics=[Coverage()])
     return model.fit(x, y, 16, validation_data=held_out, epochs=2, shuffle=False, verbose=0).history
 

@@ -25,21 +25,35 @@ SPACE = {
 class SpectralGAN(KerasTrainable):
     def data(self, hp: Any) -> Any:
         angle = np.random.default_rng(14).uniform(0, 2 * np.pi, 90)
-        return np.stack([np.cos(angle), np.sin(angle)], 1).astype("float32"), None  # points of a circle
+        return np.stack([np.cos(angle), np.sin(angle)], 1).astype(
+            "float32"
+        ), None  # points of a circle
 
     def model(self, hp: Any) -> keras.Model:
-        hidden = [layers.SpectralNormalization(layers.Dense(8, activation="leaky_relu")) for _ in range(2)]
-        self.critic = keras.Sequential([keras.Input((2,)), *hidden, layers.SpectralNormalization(layers.Dense(1))])
-        return keras.Sequential([keras.Input((3,)), layers.Dense(8, activation="relu"), layers.Dense(2)])
+        hidden = [
+            layers.SpectralNormalization(layers.Dense(8, activation="leaky_relu")) for _ in range(2)
+        ]
+        self.critic = keras.Sequential(
+            [keras.Input((2,)), *hidden, layers.SpectralNormalization(layers.Dense(1))]
+        )
+        return keras.Sequential(
+            [keras.Input((3,)), layers.Dense(8, activation="relu"), layers.Dense(2)]
+        )
 
     def updates(self, hp: Any, model: Any) -> Any:
         critic = keras.optimizers.Adam(0.01, beta_1=0.5)
-        return [Update("critic", self.critic, critic, times=hp.integer("critic_steps")), Update("made", model)]
+        return [
+            Update("critic", self.critic, critic, times=hp.integer("critic_steps")),
+            Update("made", model),
+        ]
 
     def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
         made = model(batch.draws.normal((3,)), training=True)
         if batch.turn == "made":
-            return {"made": -self.critic(made, training=True)[:, 0], "distance": ops.abs(ops.norm(made, axis=1) - 1)}
+            return {
+                "made": -self.critic(made, training=True)[:, 0],
+                "distance": ops.abs(ops.norm(made, axis=1) - 1),
+            }
         true, false = self.critic(batch.x, training=True), self.critic(made, training=True)
         return {"critic": (ops.relu(1 - true) + ops.relu(1 + false))[:, 0]}
 

@@ -19,7 +19,9 @@ import sweep
 pytestmark = pytest.mark.keras
 
 PROJECTS = [
-    path.stem for path in sorted(Path(__file__).parent.glob("*.py")) if path.stem not in (Path(__file__).stem, "words")
+    path.stem
+    for path in sorted(Path(__file__).parent.glob("*.py"))
+    if path.stem not in (Path(__file__).stem, "words")
 ]
 TOLERANCE = 2e-6
 
@@ -31,12 +33,21 @@ def test_all_kinds_are_there() -> None:
 @pytest.mark.parametrize("name", chosen(PROJECTS, "experts", "scikit"))
 def test_the_second_trial_of_a_worker_is_plain_keras(name: str, tmp_path: Path) -> None:
     project = importlib.import_module(name)
-    done = sweep.run(project.SPACE, trainable=project.TRAINABLE, results=tmp_path, inline=True, memo=False, quiet=True)
+    done = sweep.run(
+        project.SPACE,
+        trainable=project.TRAINABLE,
+        results=tmp_path,
+        inline=True,
+        memo=False,
+        quiet=True,
+    )
     assert list(done.trials["status"]) == ["completed", "completed"]
     ours = done.metrics[done.metrics["trial"] == 1].sort_values("epoch")
     assert np.isfinite(ours[f"metric.{project.SPACE['metric']['name']}"]).all()
     for metric, values in _plain(project, done.trials.set_index("trial").loc[1]).items():
-        np.testing.assert_allclose(ours[f"metric.{metric}"], values, rtol=TOLERANCE, atol=TOLERANCE, err_msg=metric)
+        np.testing.assert_allclose(
+            ours[f"metric.{metric}"], values, rtol=TOLERANCE, atol=TOLERANCE, err_msg=metric
+        )
 
 
 def _plain(project: Any, row: Any) -> dict[str, list[float]]:
@@ -45,8 +56,12 @@ def _plain(project: Any, row: Any) -> dict[str, list[float]]:
         return {}  # its draws are of our loop
     from sweep.hyperparameters import Hyperparameters
 
-    given = {name.removeprefix("param."): row[name] for name in row.index if name.startswith("param.")}
-    hp = Hyperparameters({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
+    given = {
+        name.removeprefix("param."): row[name] for name in row.index if name.startswith("param.")
+    }
+    hp = Hyperparameters(
+        {name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()}
+    )
     if not isinstance(project.TRAINABLE, type):
         return project.fit(None, int(row["seed"]), hp)
     import keras

@@ -57,7 +57,9 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     import tensorflow as tf
 
     train, held_out = (tf.data.Dataset.from_tensor_slices(part) for part in data)
-    return model.fit(train.batch(16), validation_data=held_out.batch(256), epochs=2, shuffle=False, verbose=0).history
+    return model.fit(
+        train.batch(16), validation_data=held_out.batch(256), epochs=2, shuffle=False, verbose=0
+    ).history
 
 
 TRAINABLE = Reviews

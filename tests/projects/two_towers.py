@@ -43,7 +43,9 @@ def towers(size: int) -> keras.Model:
 class TwoTowers(KerasTrainable):
     def data(self, hp: Any) -> Any:
         rows = watched()
-        train, held_out = ({name: a[part] for name, a in rows.items()} for part in (slice(96), slice(96, None)))
+        train, held_out = (
+            {name: a[part] for name, a in rows.items()} for part in (slice(96), slice(96, None))
+        )
         return (train,), (held_out,)  # nothing to predict but one another
 
     def model(self, hp: Any) -> keras.Model:
@@ -72,10 +74,14 @@ class Retrieval(keras.Model):
     def call(self, x: Any, training: bool = False) -> Any:
         return self.towers(x, training=training)
 
-    def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True) -> Any:
+    def compute_loss(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+    ) -> Any:
         alike = tf.matmul(y_pred["user"], y_pred["film"], transpose_b=True) / self.temperature
         own = tf.range(tf.shape(alike)[0])
-        return tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(own, alike, from_logits=True))
+        return tf.reduce_mean(
+            keras.losses.sparse_categorical_crossentropy(own, alike, from_logits=True)
+        )
 
 
 def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
@@ -84,7 +90,9 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     (train,), (held_out,) = data
     history: dict[str, list[float]] = {"loss": [], "val_loss": []}
     for _ in range(2):
-        history["loss"] += retrieval.fit(train, batch_size=16, shuffle=False, verbose=0).history["loss"]
+        history["loss"] += retrieval.fit(train, batch_size=16, shuffle=False, verbose=0).history[
+            "loss"
+        ]
         history["val_loss"].append(retrieval.evaluate(held_out, batch_size=16, verbose=0))
     return history
 

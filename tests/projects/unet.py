@@ -27,7 +27,9 @@ def discs() -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(2)
     rows, columns = np.mgrid[:16, :16]
     at, radius = random.uniform(4, 12, (40, 2)), random.uniform(2, 5, 40)
-    inside = (rows - at[:, :1, None]) ** 2 + (columns - at[:, 1:, None]) ** 2 < radius[:, None, None] ** 2
+    inside = (rows - at[:, :1, None]) ** 2 + (columns - at[:, 1:, None]) ** 2 < radius[
+        :, None, None
+    ] ** 2
     x = inside + random.normal(0, 0.4, inside.shape)
     return x[..., None].astype("float32"), inside.astype("int32")
 

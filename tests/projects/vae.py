@@ -31,7 +31,9 @@ class Sampling(layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         mean, log_variance = inputs
-        return mean + ops.exp(0.5 * log_variance) * keras.random.normal(ops.shape(mean), seed=self.seed_generator)
+        return mean + ops.exp(0.5 * log_variance) * keras.random.normal(
+            ops.shape(mean), seed=self.seed_generator
+        )
 
 
 class VAE(keras.Model):
@@ -42,7 +44,11 @@ class VAE(keras.Model):
         mean, log_variance = layers.Dense(latent)(hidden), layers.Dense(latent)(hidden)
         self.encoder = keras.Model(inputs, [mean, log_variance, Sampling()([mean, log_variance])])
         self.decoder = keras.Sequential(
-            [keras.Input((latent,)), layers.Dense(8, activation="relu"), layers.Dense(12, activation="sigmoid")]
+            [
+                keras.Input((latent,)),
+                layers.Dense(8, activation="relu"),
+                layers.Dense(12, activation="sigmoid"),
+            ]
         )
         self.total = keras.metrics.Mean(name="loss")
         self.reconstruction = keras.metrics.Mean(name="reconstruction_loss")
@@ -59,7 +65,9 @@ class VAE(keras.Model):
         with tf.GradientTape() as tape:
             mean, log_variance, z = self.encoder(data)
             rebuilt = self.decoder(z)
-            reconstruction = ops.mean(ops.sum(keras.losses.binary_crossentropy(data[..., None], rebuilt[..., None]), 1))
+            reconstruction = ops.mean(
+                ops.sum(keras.losses.binary_crossentropy(data[..., None], rebuilt[..., None]), 1)
+            )
             divergence = -0.5 * (1 + log_variance - ops.square(mean) - ops.exp(log_variance))
             divergence = ops.mean(ops.sum(divergence, axis=1))
             loss = reconstruction + divergence

@@ -20,4 +20,6 @@ def size() -> int:
 
 
 def vectorizer(length: int) -> Any:
-    return keras.layers.TextVectorization(vocabulary=STATE["vocabulary"], output_sequence_length=length)
+    return keras.layers.TextVectorization(
+        vocabulary=STATE["vocabulary"], output_sequence_length=length
+    )

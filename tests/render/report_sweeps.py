@@ -6,7 +6,16 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweep.events import EpochReported, Event, Facts, Params, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    Params,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -15,25 +24,55 @@ BOTH = [{"name": "acc", "goal": "maximize"}, {"name": "loss", "goal": "minimize"
 
 
 def trial(
-    number: int, params: Params, scores: Sequence[float], status: Status, error: str | None = None, repeat: int = 0
+    number: int,
+    params: Params,
+    scores: Sequence[float],
+    status: Status,
+    error: str | None = None,
+    repeat: int = 0,
 ) -> list[Event]:
     """The events of one trial; the loss follows the score."""
     begun = 10.0 * number
     events: list[Event] = [
-        TrialStarted(trial=number, trial_id=f"t{number}", params=params, seed=repeat, repeat=repeat, time=begun)
+        TrialStarted(
+            trial=number,
+            trial_id=f"t{number}",
+            params=params,
+            seed=repeat,
+            repeat=repeat,
+            time=begun,
+        )
     ]
     for epoch, score in enumerate(scores, 1):
         metrics = {"acc": score, "loss": 2.0 - score * (1 + number % 3 / 10)}
-        events.append(EpochReported(trial=number, epoch=epoch, metrics=metrics, time=begun + epoch, time_s=1.0))
+        events.append(
+            EpochReported(
+                trial=number, epoch=epoch, metrics=metrics, time=begun + epoch, time_s=1.0
+            )
+        )
     if status is not Status.RUNNING:
-        facts = Facts(started=begun, node=f"node{number % 2}", train_s=2.0, overhead_s={"compile": 1.5})
+        facts = Facts(
+            started=begun, node=f"node{number % 2}", train_s=2.0, overhead_s={"compile": 1.5}
+        )
         reason = "" if status is Status.COMPLETED else f"why {EVIL}"
-        events.append(TrialEnded(trial=number, status=status, reason=reason, time=begun + 15, error=error, facts=facts))
+        events.append(
+            TrialEnded(
+                trial=number,
+                status=status,
+                reason=reason,
+                time=begun + 15,
+                error=error,
+                facts=facts,
+            )
+        )
     return events
 
 
 def written(
-    results: Path, events: Sequence[Event], name: str = "first", objectives: Sequence[object] = BOTH[:1]
+    results: Path,
+    events: Sequence[Event],
+    name: str = "first",
+    objectives: Sequence[object] = BOTH[:1],
 ) -> ResultsFolder:
     """A results folder with these events in its log."""
     info = {"objectives": list(objectives), "provenance": {"python": "3.11", "gpus": []}}

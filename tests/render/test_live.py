@@ -32,7 +32,9 @@ class Watched:
         self.screen = Screen(self.console)
 
     def draw(self, frame: Sequence[str], *above: str) -> None:
-        self.screen.draw([Text(line) for line in above], [Text(line, no_wrap=True) for line in frame])
+        self.screen.draw(
+            [Text(line) for line in above], [Text(line, no_wrap=True) for line in frame]
+        )
 
     def resize(self, width: int, height: int) -> None:
         self.terminal.resize(width, height)
@@ -75,7 +77,9 @@ def test_lines_that_stay_scroll_away_above_the_frame() -> None:
     assert watched.shown[-2:] == ["frame", "11"]
     everything = " ".join([*watched.terminal.history, *watched.shown])
     assert everything.count("frame") == 1
-    assert [number for number in range(12) if f"trial {number} failed" in everything] == list(range(12))
+    assert [number for number in range(12) if f"trial {number} failed" in everything] == list(
+        range(12)
+    )
     assert watched.terminal.wraps
 
 
@@ -127,13 +131,17 @@ def test_what_is_printed_meanwhile_is_told_line_by_line() -> None:
         ("ascii", {}, True),
     ],
 )
-def test_where_there_is_nothing_but_ascii(encoding: str, environ: dict[str, str], plain: bool) -> None:
+def test_where_there_is_nothing_but_ascii(
+    encoding: str, environ: dict[str, str], plain: bool
+) -> None:
     assert is_plain(encoding, environ) is plain
 
 
 def started(trial: int, lr: float = 0.1) -> TrialStarted:
     params = {"lr": lr, "fixed": 1}
-    return TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=0, repeat=0, time=100.0)
+    return TrialStarted(
+        trial=trial, trial_id=f"t{trial}", params=params, seed=0, repeat=0, time=100.0
+    )
 
 
 def reported(trial: int, epoch: int, value: float | None = 0.5) -> EpochReported:
@@ -142,11 +150,18 @@ def reported(trial: int, epoch: int, value: float | None = 0.5) -> EpochReported
 
 
 def ended(trial: int, status: Status = Status.COMPLETED, reason: str = "") -> TrialEnded:
-    return TrialEnded(trial=trial, status=status, reason=reason, time=103.9, facts=Facts(started=102.0))
+    return TrialEnded(
+        trial=trial, status=status, reason=reason, time=103.9, facts=Facts(started=102.0)
+    )
 
 
 def view_of(
-    *, terminal: bool = False, total: int | None = 3, metric: str = "acc", goal: str = "maximize", quiet: bool = False
+    *,
+    terminal: bool = False,
+    total: int | None = 3,
+    metric: str = "acc",
+    goal: str = "maximize",
+    quiet: bool = False,
 ) -> tuple[LiveView, io.StringIO]:
     file = io.StringIO()
     outline = Outline(metric=metric, goal=goal, total=total, epochs=4, varying=("lr",))
@@ -157,7 +172,13 @@ def view_of(
 def test_off_a_terminal_each_finished_trial_is_one_line():
     view, file = view_of()
     with view:
-        for event in (started(0), started(1, 0.01), reported(0, 1, 0.95113), reported(1, 1, 0.5), ended(0)):
+        for event in (
+            started(0),
+            started(1, 0.01),
+            reported(0, 1, 0.95113),
+            reported(1, 1, 0.5),
+            ended(0),
+        ):
             view.on(event)
         view.on(ended(1, Status.PRUNED, "rung 1: 0.5 is below 0.9"))
         view.on(started(2))
@@ -174,7 +195,12 @@ def test_off_a_terminal_each_finished_trial_is_one_line():
 def test_best_is_the_last_value_of_a_completed_trial(goal, best):
     view, file = view_of(goal=goal)
     for trial, value in enumerate((0.1, 0.2, 0.3)):
-        for event in (started(trial), reported(trial, 1, 0.9), reported(trial, 2, value), ended(trial)):
+        for event in (
+            started(trial),
+            reported(trial, 1, 0.9),
+            reported(trial, 2, value),
+            ended(trial),
+        ):
             view.on(event)
     for trial, status, value in ((3, Status.PRUNED, 0.25), (4, Status.COMPLETED, float("nan"))):
         for event in (started(trial), reported(trial, 1, value), ended(trial, status)):
@@ -191,13 +217,28 @@ def test_without_objective_or_total_there_is_still_a_line():
 
 def test_a_replay_counts_without_a_line():
     view, file = view_of(total=4)
-    events = [started(0), reported(0, 1, 0.9), ended(0), started(1), reported(1, 1), started(2), reported(2, 1)]
+    events = [
+        started(0),
+        reported(0, 1, 0.9),
+        ended(0),
+        started(1),
+        reported(1, 1),
+        started(2),
+        reported(2, 1),
+    ]
     view.replay([*events, ended(2, Status.INTERRUPTED)])
     assert file.getvalue() == ""
     assert "0 running  1 completed" in drawn(view)
-    for event in (SessionStarted(time=200.0, resumed=True, version="1"), reported(1, 2, 0.7), ended(1)):
+    for event in (
+        SessionStarted(time=200.0, resumed=True, version="1"),
+        reported(1, 2, 0.7),
+        ended(1),
+    ):
         view.on(event)
-    assert file.getvalue() == "trial 1 completed in 1.9 s: acc 0.7000 (best 0.9000, trial 0) lr=0.1  [2/4]\n"
+    assert (
+        file.getvalue()
+        == "trial 1 completed in 1.9 s: acc 0.7000 (best 0.9000, trial 0) lr=0.1  [2/4]\n"
+    )
     view.on(reported(2, 2))
     assert "1 running  2 completed" in drawn(view)
 
@@ -209,7 +250,13 @@ def drawn(view: LiveView, width: int = 60) -> str:
 def test_on_a_terminal_only_failures_leave_a_line():
     view, file = view_of(terminal=True)
     with view:
-        for event in (started(0), reported(0, 1), ended(0), started(1), ended(1, Status.FAILED, "ValueError: x")):
+        for event in (
+            started(0),
+            reported(0, 1),
+            ended(0),
+            started(1),
+            ended(1, Status.FAILED, "ValueError: x"),
+        ):
             view.on(event)
     told = file.getvalue()
     assert "trial 1 failed after 0 epochs in 1.9 s: ValueError: x" in told
@@ -295,11 +342,17 @@ def test_an_event_costs_next_to_nothing():
 def test_escape_sequences_of_others_do_not_reach_the_terminal() -> None:
     for terminal in (False, True):
         console = Console(
-            file=io.StringIO(), force_terminal=terminal, color_system=None, width=200, _environ={"TERM": "xterm"}
+            file=io.StringIO(),
+            force_terminal=terminal,
+            color_system=None,
+            width=200,
+            _environ={"TERM": "xterm"},
         )
         view = LiveView(console, Outline(metric="loss", goal="minimize", total=3, varying=("a",)))
         view.say("\x1b[33m(raylet)\x1b[0m died\x1b]0;title\x07")
-        view.on(TrialStarted(trial=0, trial_id="t", params={"a": "\x1b[2J"}, seed=0, repeat=0, time=1.0))
+        view.on(
+            TrialStarted(trial=0, trial_id="t", params={"a": "\x1b[2J"}, seed=0, repeat=0, time=1.0)
+        )
         reason = "ValueError: \x1b[31mred\x1b[0m \x07"
         view.on(TrialEnded(trial=0, status=Status.FAILED, reason=reason, time=2.0))
         view.close()
@@ -312,11 +365,16 @@ def test_escape_sequences_of_others_do_not_reach_the_terminal() -> None:
 
 def test_a_terminal_that_can_do_nothing_gets_lines() -> None:
     file = io.StringIO()
-    view = LiveView(Console(file=file, force_terminal=True, _environ={"TERM": "dumb"}), Outline(metric="acc", total=1))
+    view = LiveView(
+        Console(file=file, force_terminal=True, _environ={"TERM": "dumb"}),
+        Outline(metric="acc", total=1),
+    )
     with view:
         for event in (started(0), reported(0, 1), ended(0)):
             view.on(event)
-    assert file.getvalue() == "trial 0 completed in 1.9 s: acc 0.5000 (best 0.5000, trial 0)  [1/1]\n"
+    assert (
+        file.getvalue() == "trial 0 completed in 1.9 s: acc 0.5000 (best 0.5000, trial 0)  [1/1]\n"
+    )
 
 
 @pytest.mark.parametrize("reason", ["ValueError: no {}", "the worker was lost after {} epochs"])
@@ -349,7 +407,9 @@ def test_what_a_trainable_prints_comes_above_the_picture(monkeypatch: pytest.Mon
 
 def test_a_line_in_an_encoding_that_lacks_its_characters() -> None:
     raw = io.BytesIO()
-    view = LiveView(Console(file=io.TextIOWrapper(raw, encoding="ascii")), Outline(metric="mètre", total=1))
+    view = LiveView(
+        Console(file=io.TextIOWrapper(raw, encoding="ascii")), Outline(metric="mètre", total=1)
+    )
     for event in (started(0), reported(0, 1), ended(0)):
         view.on(event)
     view.say("Größe")

@@ -11,7 +11,15 @@ from rich.cells import cell_len
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
-from sweep.events import EpochReported, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Facts,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.render.status import Frame, bar, picture, sparkline
 
 
@@ -55,7 +63,9 @@ ENDS = {
 }
 
 
-def some(trials: int = 20, running: int = 4, *, total: int | None = 27, name: str = "lr_wd_aug") -> Standing:
+def some(
+    trials: int = 20, running: int = 4, *, total: int | None = 27, name: str = "lr_wd_aug"
+) -> Standing:
     """Trials that ended in all ways, some of which still run, after 100 s."""
     numbers = random.Random(0)
     standing = Standing(
@@ -72,7 +82,9 @@ def some(trials: int = 20, running: int = 4, *, total: int | None = 27, name: st
     standing.observe(SessionStarted(time=1000.0, resumed=False, version="1"))
     for trial in range(trials):
         params = {"learning_rate": numbers.random(), "augmentation": "高い\t\x1b[2J"}
-        standing.observe(TrialStarted(trial=trial, trial_id="", params=params, seed=0, repeat=0, time=1000.0))
+        standing.observe(
+            TrialStarted(trial=trial, trial_id="", params=params, seed=0, repeat=0, time=1000.0)
+        )
         runs = trial >= trials - running
         epochs = numbers.choice([1, 3, 10]) if not runs else trial % 9
         for epoch in range(1, epochs + 1):
@@ -87,13 +99,19 @@ def some(trials: int = 20, running: int = 4, *, total: int | None = 27, name: st
                 )
             )
         if not runs:
-            status, reason = ENDS.get(trial, (Status.COMPLETED if epochs == 10 else Status.PRUNED, ""))
+            status, reason = ENDS.get(
+                trial, (Status.COMPLETED if epochs == 10 else Status.PRUNED, "")
+            )
             facts = Facts(started=1000.0)
-            standing.observe(TrialEnded(trial=trial, status=status, reason=reason, time=1095.0, facts=facts))
+            standing.observe(
+                TrialEnded(trial=trial, status=status, reason=reason, time=1095.0, facts=facts)
+            )
     return standing
 
 
-def drawn(standing: Standing, width: int = 80, height: int = 23, now: float = 1100.0, **how: object) -> list[str]:
+def drawn(
+    standing: Standing, width: int = 80, height: int = 23, now: float = 1100.0, **how: object
+) -> list[str]:
     frame = Frame(width=width, height=height, ascii_only=bool(how.pop("ascii_only", False)))
     return [line.plain for line in picture(standing, now, frame, **how)]
 
@@ -102,7 +120,9 @@ def drawn(standing: Standing, width: int = 80, height: int = 23, now: float = 11
 @pytest.mark.parametrize("height", [0, 1, 2, 3, 5, 8, 12, 23, 50])
 @pytest.mark.parametrize("ascii_only", [False, True])
 @pytest.mark.parametrize("running", [0, 1, 4, 30])
-def test_it_never_takes_more_room_than_there_is(width: int, height: int, ascii_only: bool, running: int) -> None:
+def test_it_never_takes_more_room_than_there_is(
+    width: int, height: int, ascii_only: bool, running: int
+) -> None:
     lines = drawn(some(20 + running, running), width, height, ascii_only=ascii_only)
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)

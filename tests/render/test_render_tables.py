@@ -7,7 +7,14 @@ from sweep.analysis import Trial
 from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
 from sweep.analysis.verdict import SweepSummary
 from sweep.events import Status
-from sweep.render.tables import Grid, configurations_grid, print_table, ranking_grid, sweeps_grid, trials_grid
+from sweep.render.tables import (
+    Grid,
+    configurations_grid,
+    print_table,
+    ranking_grid,
+    sweeps_grid,
+    trials_grid,
+)
 
 
 def shown(grid: Grid, *, terminal: bool = False, width: int = 80) -> str:
@@ -19,14 +26,25 @@ def shown(grid: Grid, *, terminal: bool = False, width: int = 80) -> str:
 
 def trial(number: int, status: Status = Status.COMPLETED) -> Trial:
     return Trial(
-        **{"sweep": "first", "trial": number, "trial_id": "t", "repeat": 0, "seed": 0, "status": status},
+        **{
+            "sweep": "first",
+            "trial": number,
+            "trial_id": "t",
+            "repeat": 0,
+            "seed": 0,
+            "status": status,
+        },
         **{"status_reason": "", "params": {}, "metrics": {}, "best": {}, "epochs": 3},
         **{"duration_s": None, "checkpoint": None},
     )
 
 
-def ranked(rank: int, params: dict, scores: tuple[Score, ...], *trials: Trial) -> RankedConfiguration:
-    return RankedConfiguration(rank, "first", params, trials[0].status, 1.0, 3, scores, None, trials)
+def ranked(
+    rank: int, params: dict, scores: tuple[Score, ...], *trials: Trial
+) -> RankedConfiguration:
+    return RankedConfiguration(
+        rank, "first", params, trials[0].status, 1.0, 3, scores, None, trials
+    )
 
 
 def scored(*values: float, interval: tuple[float, float] | None = None) -> tuple[Score, ...]:
@@ -51,7 +69,12 @@ REPEATED = Ranking(
     (("acc", "maximize"),),
     ("lr", "aug"),
     (
-        ranked(1, {"lr": 1e-3, "aug": "low", "o": 1}, scored(0.9, 0.95, interval=(0.9, 0.95)), *map(trial, range(3))),
+        ranked(
+            1,
+            {"lr": 1e-3, "aug": "low", "o": 1},
+            scored(0.9, 0.95, interval=(0.9, 0.95)),
+            *map(trial, range(3)),
+        ),
         ranked(2, {"lr": 5e-4, "o": 1}, scored(0.5), trial(5), trial(4, Status.DIVERGED)),
         ranked(3, {"lr": 1e-5, "aug": "[bold]", "o": 1}, (), trial(7, Status.FAILED)),
     ),
@@ -113,11 +136,18 @@ def test_colour_is_only_for_terminals():
 def test_the_list_of_sweeps_holds_damaged_ones_too():
     listed = [
         SweepSummary(
-            **{"name": "lr", "path": "results/lr", "state": "finished", "trials": {"completed": 2, "failed": 1}},
+            **{
+                "name": "lr",
+                "path": "results/lr",
+                "state": "finished",
+                "trials": {"completed": 2, "failed": 1},
+            },
             **{"metric": "acc", "goal": "maximize", "best": 0.5, "best_trial": 1},
             **{"started": 1_700_000_000.0, "duration_s": 90.0},
         ),
-        SweepSummary(name="broken", path="results/broken", state="damaged", trials={}, reason="no sweep.json"),
+        SweepSummary(
+            name="broken", path="results/broken", state="damaged", trials={}, reason="no sweep.json"
+        ),
     ]
     lines = [" ".join(line.split()) for line in shown(sweeps_grid(listed), width=300).splitlines()]
     assert lines == [

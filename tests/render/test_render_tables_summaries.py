@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 
 from sweep.analysis.ranking import compute_sampling_error
-from sweep.analysis.search_efficiency import BestByBudget, Control, Correlation, RungPrediction, SearchEfficiency
+from sweep.analysis.search_efficiency import (
+    BestByBudget,
+    Control,
+    Correlation,
+    RungPrediction,
+    SearchEfficiency,
+)
 from sweep.render.tables import efficiency_lines, held_out_lines
 
 NAN = math.nan
-FOUND = BestByBudget("epochs", (10.0, 20.0, 40.0), (NAN, 0.5, 0.9), (0.4, 0.6, 0.9), (0.1, 0.5, 0.9), (0.9, 0.9, 0.9))
+FOUND = BestByBudget(
+    "epochs", (10.0, 20.0, 40.0), (NAN, 0.5, 0.9), (0.4, 0.6, 0.9), (0.1, 0.5, 0.9), (0.9, 0.9, 0.9)
+)
 
 
 def worth(control: Control | None, *rungs: RungPrediction) -> SearchEfficiency:
@@ -36,12 +44,18 @@ def test_a_sweep_in_three_lines() -> None:
 
 def test_what_is_not_known_is_not_told() -> None:
     short = SearchEfficiency(
-        "two", "acc", "maximize", (BestByBudget("hours", (1.0,), (0.5,), (0.5,), (0.5,), (0.5,)),), None, ()
+        "two",
+        "acc",
+        "maximize",
+        (BestByBudget("hours", (1.0,), (0.5,), (0.5,), (0.5,), (0.5,)),),
+        None,
+        (),
     )
     assert list(efficiency_lines([short])) == []
     assert "same score" in list(efficiency_lines([worth(Control(2, 0.9, 0.0, 9, 40))]))[1]
     assert "as the best" in list(efficiency_lines([worth(Control(1, 0.9, 0.0, 9, 40))]))[1]
     assert list(held_out_lines(None)) == []
-    assert "0.9000 on these 1000 examples, by which the best was chosen, is 0.8798 .. 0.9171 on others" in next(
-        held_out_lines(compute_sampling_error("acc", 0.9, 1000))
+    assert (
+        "0.9000 on these 1000 examples, by which the best was chosen, is 0.8798 .. 0.9171 on others"
+        in next(held_out_lines(compute_sampling_error("acc", 0.9, 1000)))
     )

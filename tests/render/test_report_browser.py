@@ -22,7 +22,9 @@ class Opened:
 
     def __init__(self, browser: Any, path: Path, **context: Any) -> None:
         self.troubles: list[str] = []
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "offline": True, **context})
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, "offline": True, **context}
+        )
         self.page = self.context.new_page()
         self.page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
         self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
@@ -125,7 +127,9 @@ def test_a_selection_in_one_chart_is_one_in_all(opened: Open, tmp_path: Path) ->
     one = opened(written(tmp_path, mixed(), objectives=BOTH))
     one.all_in_view()
     marks = dict(one.page.evaluate("plots.map((plot, at) => [`${at} ${plot.box.id}`, plot.marks])"))
-    assert len(marks) == 14  # curves, history, parallel, 5 slices, contour, Pareto, timeline, budget, 2 x importance
+    assert (
+        len(marks) == 14
+    )  # curves, history, parallel, 5 slices, contour, Pareto, timeline, budget, 2 x importance
     assert all(count > 0 for count in marks.values()), marks
     blank = one.page.evaluate(
         """plots.filter((plot) => ![...plot.box.querySelectorAll("canvas")].some((canvas) =>
@@ -155,7 +159,9 @@ def test_a_selection_in_one_chart_is_one_in_all(opened: Open, tmp_path: Path) ->
     plot = "plots.find((plot) => plot.box.classList.contains('small'))"
     one.drag(plot, (0.3, 0.02), (0.95, 0.02), (0.95, 0.5), (0.3, 0.5))
     assert 0 < one.selected() < 36
-    assert one.page.evaluate("plots.find((plot) => plot instanceof ParallelPlot).ranges.size") == 0  # replaced
+    assert (
+        one.page.evaluate("plots.find((plot) => plot instanceof ParallelPlot).ranges.size") == 0
+    )  # replaced
     follows(one)
     one.page.check("#combine")
     before = one.selected()
@@ -195,7 +201,9 @@ def test_it_is_worked_with_by_the_keyboard(opened: Open, tmp_path: Path) -> None
     one.page.keyboard.press(" ")
     one.page.keyboard.press("End")
     one.settle()
-    assert one.page.evaluate("[...selection.mask].map((on, trial) => on && TRIALS.rank[trial]).filter(Boolean)") == [2]
+    assert one.page.evaluate(
+        "[...selection.mask].map((on, trial) => on && TRIALS.rank[trial]).filter(Boolean)"
+    ) == [2]
     assert one.page.evaluate("document.activeElement.dataset.row") == "35"
     outline = one.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
@@ -203,8 +211,20 @@ def test_it_is_worked_with_by_the_keyboard(opened: Open, tmp_path: Path) -> None
     one.page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     for _ in range(60):
         one.page.keyboard.press("Tab")
-        reached.add(one.page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    assert {"theme", "clear", "colour", "only", "metric", "curves", "parallel", "timeline", "contour-x"} <= reached
+        reached.add(
+            one.page.evaluate("document.activeElement.id || document.activeElement.tagName")
+        )
+    assert {
+        "theme",
+        "clear",
+        "colour",
+        "only",
+        "metric",
+        "curves",
+        "parallel",
+        "timeline",
+        "contour-x",
+    } <= reached
     labels = one.page.evaluate("plots.map((plot) => plot.box.getAttribute('aria-label'))")
     assert all(labels)
 
@@ -214,7 +234,9 @@ def near_and_far() -> list[Event]:
     events: list[Event] = []
     for n in range(12):
         scores = [0.1] * 5 if n == 7 else [0.9 + n / 1000 + epoch / 100 for epoch in range(5)]
-        events += trial(n, {"lr": 10.0 ** -(n % 4), "units": [8, 16, 32][n % 3]}, scores, Status.COMPLETED)
+        events += trial(
+            n, {"lr": 10.0 ** -(n % 4), "units": [8, 16, 32][n % 3]}, scores, Status.COMPLETED
+        )
     return events
 
 
@@ -235,8 +257,13 @@ def test_no_chart_says_that_no_trial_lies_outside_of_it(opened: Open, tmp_path: 
     one = opened(written(tmp_path, events))
     one.all_in_view()
     told = "(kind) => plots.find((plot) => plot.constructor.name === kind).outsideLine?.textContent ?? ''"
-    assert one.page.evaluate(told, "HistoryPlot") == "3 trials lie outside of this range. Show all values"
-    assert one.page.evaluate("plots.find((plot) => plot instanceof CurvePlot).isCut")  # by less than its margin
+    assert (
+        one.page.evaluate(told, "HistoryPlot")
+        == "3 trials lie outside of this range. Show all values"
+    )
+    assert one.page.evaluate(
+        "plots.find((plot) => plot instanceof CurvePlot).isCut"
+    )  # by less than its margin
     assert one.page.evaluate(told, "CurvePlot") == ""
 
 
@@ -256,7 +283,10 @@ def test_one_trial_at_chance_level_flattens_no_chart(opened: Open, tmp_path: Pat
     one.page.evaluate(f"{curves}.outsideLine.querySelector('button').click()")
     for plot in (curves, history):
         assert one.page.evaluate(f"{plot}.y.value(0)") < 0.1
-        assert one.page.evaluate(f"{plot}.outsideLine.textContent") == "All values are shown. Show the usual range"
+        assert (
+            one.page.evaluate(f"{plot}.outsideLine.textContent")
+            == "All values are shown. Show the usual range"
+        )
     assert one.page.evaluate(LEGEND)[0] == "0.1"
     assert one.page.evaluate(COLOURS_AS_THE_LEGEND_SAYS)
     one.page.evaluate(f"{history}.outsideLine.querySelector('button').click()")
@@ -305,7 +335,10 @@ def test_a_chart_is_drawn_anew_when_its_own_box_changes(opened: Open, tmp_path: 
 
 @pytest.mark.parametrize("kind", ["dark", "phone", "print", "several"])
 def test_it_is_seen_in_many_ways(opened: Open, tmp_path: Path, kind: str) -> None:
-    folders = [written(tmp_path, mixed(), name, BOTH) for name in ("first", "second")[: 1 + (kind == "several")]]
+    folders = [
+        written(tmp_path, mixed(), name, BOTH)
+        for name in ("first", "second")[: 1 + (kind == "several")]
+    ]
     phone = {"viewport": {"width": 400, "height": 850}, "is_mobile": True, "has_touch": True}
     context = {"dark": {"color_scheme": "dark"}, "phone": phone}.get(kind, {})
     one = opened(*folders, **context)
@@ -338,18 +371,32 @@ def test_sweeps_with_little_to_show(opened: Open, tmp_path: Path) -> None:
     for name, events in (
         ("alone", trial(0, {"lr": 0.1}, [0.5], Status.COMPLETED)),
         ("running", trial(0, {"lr": 0.1, EVIL: None}, [], Status.RUNNING)),
-        ("failed", [event for n in range(3) for event in trial(n, {"lr": n}, [], Status.FAILED, EVIL)]),
-        ("constant", [event for n in range(4) for event in trial(n, {"x": n}, [0.5, 0.5], Status.COMPLETED)]),
+        (
+            "failed",
+            [event for n in range(3) for event in trial(n, {"lr": n}, [], Status.FAILED, EVIL)],
+        ),
+        (
+            "constant",
+            [event for n in range(4) for event in trial(n, {"x": n}, [0.5, 0.5], Status.COMPLETED)],
+        ),
     ):
         opened(written(tmp_path, events, name)).all_in_view()
 
 
-def test_curves_are_smoothed_across_time_and_of_seeds_together(opened: Open, tmp_path: Path) -> None:
+def test_curves_are_smoothed_across_time_and_of_seeds_together(
+    opened: Open, tmp_path: Path
+) -> None:
     """Two configurations with three seeds each, and one with a single trial."""
     events: list[Event] = []
     for number in range(7):
         scores = [0.1 * epoch + 0.02 * (number % 3) * (-1) ** epoch for epoch in range(1, 6)]
-        events += trial(number, {"lr": [0.1, 0.2, 0.3][number // 3]}, scores, Status.COMPLETED, repeat=number % 3)
+        events += trial(
+            number,
+            {"lr": [0.1, 0.2, 0.3][number // 3]},
+            scores,
+            Status.COMPLETED,
+            repeat=number % 3,
+        )
     one = opened(written(tmp_path, events))
     one.page.evaluate(f"{CURVE}.box.scrollIntoView()")
     one.page.wait_for_function(f"() => {CURVE}.chart")
@@ -369,7 +416,10 @@ def test_curves_are_smoothed_across_time_and_of_seeds_together(opened: Open, tmp
     assert one.page.evaluate("[...acrossOf(1, 'seconds of training')]") == [1, 2, 3, 4, 5]
     one.page.select_option("#curve-across", label="epoch")
     one.page.check("#bands")
-    assert one.page.evaluate(f"[...{CURVE}.bands.values()].map((band) => band.trials)") == [[0, 1, 2], [3, 4, 5]]
+    assert one.page.evaluate(f"[...{CURVE}.bands.values()].map((band) => band.trials)") == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
     first = one.page.evaluate("meanOf([0, 1, 2], 'acc', 'epoch')[0]")
     assert first == pytest.approx({"x": 1, "mean": 0.08, "low": 0.06, "high": 0.1})
     assert one.page.evaluate(f"{CURVE}.marks") == 7  # all trials are drawn, in bands or as lines

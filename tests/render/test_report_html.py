@@ -19,7 +19,9 @@ from sweep.render.report import page
 from sweep.render.report.html_page import SCRIPTS, START
 
 VOID = {"meta", "link", "br", "input", "img"}
-ECHARTS = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"  # of 6.1.0 as published
+ECHARTS = (
+    "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"  # of 6.1.0 as published
+)
 
 
 class Tags(HTMLParser):
@@ -56,10 +58,18 @@ def test_only_its_own_scripts_may_run(tmp_path: Path) -> None:
     names = [name for name, _ in tags.seen]
     assert names.count("script") == 1 + len((*SCRIPTS, START))
     assert not {"img", "link", "iframe", "object", "base"} & set(names)
-    assert not [about for _, about in tags.seen if "src" in about or (about.get("href") or "#")[0] != "#"]
-    assert not [key for _, about in tags.seen for key in about if key.startswith("on") or key == "style"]
+    assert not [
+        about for _, about in tags.seen if "src" in about or (about.get("href") or "#")[0] != "#"
+    ]
+    assert not [
+        key for _, about in tags.seen for key in about if key.startswith("on") or key == "style"
+    ]
     assert EVIL[:14] not in html
-    policy = next(about["content"] for _, about in tags.seen if about.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        about["content"]
+        for _, about in tags.seen
+        if about.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy is not None
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
@@ -78,9 +88,14 @@ def test_each_status_has_a_colour_of_its_own(kind: str) -> None:
     assert len(set(colours.values())) == len(colours)
 
 
-def test_a_parameters_scale_is_that_on_which_it_was_searched_where_that_is_known(tmp_path: Path) -> None:
+def test_a_parameters_scale_is_that_on_which_it_was_searched_where_that_is_known(
+    tmp_path: Path,
+) -> None:
     folder = written(tmp_path, mixed())
-    parameters = {"lr": {"min": 0.0, "max": 0.1}, "optimizer.momentum": {"distribution": "uniform", "min": "damaged"}}
+    parameters = {
+        "lr": {"min": 0.0, "max": 0.1},
+        "optimizer.momentum": {"distribution": "uniform", "min": "damaged"},
+    }
 
     def log() -> dict[str, bool]:
         data = json.loads(Tags(page([folder])).inline["script"][0])
@@ -105,7 +120,13 @@ def test_its_data_is_the_logs(tmp_path: Path) -> None:
     data = json.loads(Tags(page([written(tmp_path, mixed(), objectives=BOTH)])).inline["script"][0])
     assert data["trials"]["trial"] == list(range(36))
     assert [one["name"] for one in data["objectives"]] == ["acc", "loss"]
-    assert {one["name"] for one in data["params"]} == {"lr", "units", "flag", EVIL, "optimizer.momentum"}
+    assert {one["name"] for one in data["params"]} == {
+        "lr",
+        "units",
+        "flag",
+        EVIL,
+        "optimizer.momentum",
+    }
     assert data["table"]["columns"][0] == "rank"
     assert sorted(trial for row in data["table"]["trials"] for trial in row) == list(range(36))
     assert data["timeline"]["lanes"][-1] == "not known"
@@ -126,7 +147,11 @@ def test_all_of_a_sweep_is_told(tmp_path: Path) -> None:
 def test_provenance_is_a_list_of_facts_with_their_parts(tmp_path: Path) -> None:
     folder = written(tmp_path, mixed())
     packages = {f"package{number}": "1.0" for number in range(9)}
-    provenance = {"python": "3.11", "packages": packages, "git": {"commit": "a1" * 20, "dirty": False}}
+    provenance = {
+        "python": "3.11",
+        "packages": packages,
+        "git": {"commit": "a1" * 20, "dirty": False},
+    }
     folder.write_info(folder.read_info().changed(provenance=provenance))
     html = page([folder])
     assert "<summary>9 of them</summary>" in html
@@ -136,7 +161,9 @@ def test_provenance_is_a_list_of_facts_with_their_parts(tmp_path: Path) -> None:
 
 def test_charts_of_marks_say_what_the_marks_mean(tmp_path: Path) -> None:
     html = page([written(tmp_path, mixed(), objectives=BOTH)])
-    assert html.count("pruned, also by hand, or unfinished") == 4  # parameters, two of them, front and progress
+    assert (
+        html.count("pruned, also by hand, or unfinished") == 4
+    )  # parameters, two of them, front and progress
     assert html.count("pruned there, also by hand") == 1
 
 
@@ -148,8 +175,14 @@ def test_notes_are_whole(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_a_person_has_stopped_is_told_from_a_pruned_one(tmp_path: Path) -> None:
-    stopped = TrialEnded(trial=0, status=Status.PRUNED, reason="stopped on request", asked=True, time=5.0)
-    events = [*trial(0, {"lr": 0.1}, [0.5], Status.RUNNING), stopped, *trial(1, {"lr": 0.2}, [0.5], Status.PRUNED)]
+    stopped = TrialEnded(
+        trial=0, status=Status.PRUNED, reason="stopped on request", asked=True, time=5.0
+    )
+    events = [
+        *trial(0, {"lr": 0.1}, [0.5], Status.RUNNING),
+        stopped,
+        *trial(1, {"lr": 0.2}, [0.5], Status.PRUNED),
+    ]
     html = page([written(tmp_path, events)])
     assert "2 end in a ring: pruned, 1 of them by hand" in html
     data = json.loads(Tags(html).inline["script"][0])
@@ -174,9 +207,13 @@ def test_a_sweep_that_has_not_begun(tmp_path: Path) -> None:
     assert 'id="curves"' not in html
 
 
-def test_ten_thousand_epochs_are_thinned_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_epochs_are_thinned_and_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sweep.render.report.html_page.POINTS", 200)
-    events = [event for n in range(20) for event in trial(n, {"x": n}, [0.1] * 50, Status.COMPLETED)]
+    events = [
+        event for n in range(20) for event in trial(n, {"x": n}, [0.1] * 50, Status.COMPLETED)
+    ]
     html = page([written(tmp_path, events)])
     assert "Of each trial 10 epochs at most are drawn" in html
     assert "Left out, because there are too many points: loss." in html
@@ -195,7 +232,12 @@ def test_the_library_is_the_published_one() -> None:
 def test_what_names_a_machine_and_its_user_is_left_out(tmp_path: Path) -> None:
     folder = written(tmp_path, mixed())
     info = folder.read_info()
-    about = {"hostname": "ada-laptop", "command": ["sweep", "run", "/home/ada/s.yaml"], "cpus": 77, "git": None}
+    about = {
+        "hostname": "ada-laptop",
+        "command": ["sweep", "run", "/home/ada/s.yaml"],
+        "cpus": 77,
+        "git": None,
+    }
     folder.write_info(info.changed(provenance=about))
     text = page([folder])
     assert ">77<" in text

@@ -72,12 +72,18 @@ class Watcher:
         pass
 
 
-def run(project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo: bool = False) -> session.Outcome:
+def run(
+    project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo: bool = False
+) -> session.Outcome:
     spec = parse_spec(text, "file.yaml")
     view = watcher or Watcher()
-    training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
+    training = session.SweepSource(
+        spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project]
+    )
     how = session.Options(inline=True, memo=memo)
-    return session.run_sweep(training, text, project / "results", how, lambda folder, terminal: view)
+    return session.run_sweep(
+        training, text, project / "results", how, lambda folder, terminal: view
+    )
 
 
 def resume(
@@ -96,4 +102,6 @@ def resume(
 
 
 def ends(folder: ResultsFolder) -> dict[int, str]:
-    return {e.trial: e.status.value for e in store_log.read(folder.log) if isinstance(e, TrialEnded)}
+    return {
+        e.trial: e.status.value for e in store_log.read(folder.log) if isinstance(e, TrialEnded)
+    }

@@ -17,7 +17,13 @@ from types import FrameType
 from typing import Any
 
 PRELOADED = (  # what a run imports as it goes
-    *("sweep.api.running", "sweep.cli", "sweep.cli.planning", "sweep.export", "sweep.render.tables"),
+    *(
+        "sweep.api.running",
+        "sweep.cli",
+        "sweep.cli.planning",
+        "sweep.export",
+        "sweep.render.tables",
+    ),
     *("sweep.render.live", "sweep.runner.session", "sweep.analysis.verdict"),
     *("sweep.store.reading", "sweep.store.tables", "pandas", "pyarrow.parquet", "scipy.special"),
 )
@@ -110,7 +116,9 @@ def serve() -> None:
     """Answer requests until there are none."""
     for name in PRELOADED:
         import_module(name)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs do not have
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # which a shell's background jobs do not have
     for line in sys.stdin:
         sys.stdout.write(f"{forked(json.loads(line))}\n")
         sys.stdout.flush()

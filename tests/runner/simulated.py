@@ -36,11 +36,15 @@ seed: {seed}
 
 def spec(method: str, rule: str, seed: int, repeats: int = 1) -> Spec:
     count = ", count: 3" if method == "grid" else ""
-    return parse_spec(FILE.format(method=method, rule=rule, seed=seed, repeats=repeats, count=count), "f.yaml")
+    return parse_spec(
+        FILE.format(method=method, rule=rule, seed=seed, repeats=repeats, count=count), "f.yaml"
+    )
 
 
 def coordinator(given: Spec, log: Log, clock: Callable[[], float] = time.monotonic) -> Coordinator:
-    searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
+    searcher = build_searcher(
+        given.method, given.space, given.objectives, given.seed, given.repeats
+    )
     scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
     return Coordinator(given, Devices(), searcher, scheduler, log, Hooks(clock=clock))
 
@@ -54,7 +58,9 @@ class Clock:
         return self.now
 
 
-def begin(tmp_path: Path, *more: str, clock: Callable[[], float] = time.monotonic) -> tuple[Coordinator, Log]:
+def begin(
+    tmp_path: Path, *more: str, clock: Callable[[], float] = time.monotonic
+) -> tuple[Coordinator, Log]:
     """A coordinator of a sweep with more lines in its file, and its log."""
     text = FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
     log = Log(tmp_path / "log.jsonl")
@@ -73,7 +79,9 @@ def progress(given: Assignment | TrialStarted, epoch: int, epochs: int) -> Progr
     """What a worker would hand over: every seventh trial diverges, every eighth fails, every ninth has no room."""
     a, b, number = float(given.params["a"]), float(given.params["b"]), given.trial
     score = (a - 0.3) ** 2 * b + (given.seed + 1) / (epoch + 1)
-    reported = EpochReported(trial=number, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
+    reported = EpochReported(
+        trial=number, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1
+    )
     fate = {6: Status.DIVERGED, 7: Status.FAILED, 8: Status.OOM}.get(number) if epoch == 2 else None
     if fate is not None:
         return Ends(end=TrialEnded(trial=number, status=fate, reason="", time=1.0))
@@ -126,7 +134,9 @@ def go_on(given: Spec, path: Path, events: Iterable[Event]) -> list[Event]:
                 case TrialStarted():
                     begin_next()
                 case EpochReported():
-                    driver.take(event.trial, progress(assignments[event.trial], event.epoch, given.epochs))
+                    driver.take(
+                        event.trial, progress(assignments[event.trial], event.epoch, given.epochs)
+                    )
                 case TrialEnded() if event.status is not Status.PRUNED:
                     driver.take(event.trial, Ends(end=event))
         driver.close()

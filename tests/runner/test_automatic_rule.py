@@ -12,7 +12,12 @@ import sweep
 from sweep.cli import main
 from sweep.inspection import inspect
 from sweep.runner import checking
-from sweep.space.early_terminate import Asha, AshaPromotion, EarlyTermination, compute_decision_epochs
+from sweep.space.early_terminate import (
+    Asha,
+    AshaPromotion,
+    EarlyTermination,
+    compute_decision_epochs,
+)
 from sweep.spec import parse_spec
 
 FUNCTIONS = """
@@ -55,19 +60,26 @@ def test_functions_that_never_go_on_from_a_checkpoint_are_stopped(
     spec = parse_spec(FILE.format(name=name) + "run_cap: 9\n", "s.yaml")
     adapted = checking.adapt_to_source(spec, inspect(spec.trainable, [project]))
     assert isinstance(adapted.early_terminate, rule)
-    assert compute_decision_epochs(adapted.early_terminate, 9) == compute_decision_epochs(spec.early_terminate, 9)
+    assert compute_decision_epochs(adapted.early_terminate, 9) == compute_decision_epochs(
+        spec.early_terminate, 9
+    )
     assert ("would begin again" in adapted.chosen[1]) is (name == "plain")
 
 
 def test_a_rule_of_the_file_stays(project: Path) -> None:
-    spec = parse_spec(FILE.format(name="plain") + "early_terminate: {type: asha_promotion}\nrun_cap: 9\n", "s.yaml")
+    spec = parse_spec(
+        FILE.format(name="plain") + "early_terminate: {type: asha_promotion}\nrun_cap: 9\n",
+        "s.yaml",
+    )
     assert checking.adapt_to_source(spec, inspect(spec.trainable, [project])) is spec
 
 
 def test_plan_says_so_and_a_sweep_keeps_to_it(project: Path) -> None:
     (project / "s.yaml").write_text(FILE.format(name="plain") + "run_cap: 3\n")
     plan = json.loads(CliRunner().invoke(main, ["plan", "s.yaml", "--json"]).output)
-    assert plan["auto"][1].startswith("asha, chosen by auto: the function does not read report.restored")
+    assert plan["auto"][1].startswith(
+        "asha, chosen by auto: the function does not read report.restored"
+    )
     ran = CliRunner().invoke(main, ["run", "s.yaml", "--inline", "-q"])
     assert ran.exit_code == 0
     info = json.loads((project / "results" / "s" / "sweep.json").read_text())

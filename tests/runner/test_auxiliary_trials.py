@@ -42,14 +42,18 @@ def score(given: Assignment, epoch: int) -> float:
 
 def step(driver: Coordinator, given: Assignment, epoch: int, of: int) -> bool:
     trial = given.trial
-    report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score(given, epoch)}, time=1.0, time_s=0.1)
+    report = EpochReported(
+        trial=trial, epoch=epoch, metrics={"score": score(given, epoch)}, time=1.0, time_s=0.1
+    )
     if epoch < of:
         return driver.take(trial, Continues(epochs=(report,)))
     end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
     return driver.take(trial, Ends(epochs=(report,), end=end))
 
 
-def drive(given: Spec, path: Path, *, room: int = 3, steps: int = 10**6, confirming: bool = False) -> list[Event]:
+def drive(
+    given: Spec, path: Path, *, room: int = 3, steps: int = 10**6, confirming: bool = False
+) -> list[Event]:
     """Run or go on with a sweep for so many steps, then die; returns the log."""
     with Log(path) as log:
         driver = simulated.coordinator(given, log)
@@ -79,12 +83,20 @@ def ends(events: list[Event]) -> dict[int, TrialEnded]:
     return {event.trial: event for event in events if isinstance(event, TrialEnded)}
 
 
-def test_the_baseline_comes_first_with_the_seeds_of_the_search_and_nothing_ends_it(tmp_path: Path) -> None:
+def test_the_baseline_comes_first_with_the_seeds_of_the_search_and_nothing_ends_it(
+    tmp_path: Path,
+) -> None:
     events = drive(spec("repeats: 2"), tmp_path / "log.jsonl")
     first = begun(events, Role.BASELINE)
-    assert [(one.trial, one.seed, one.params) for one in first] == [(n, n, {"a": -3, "c": 1}) for n in (0, 1)]
+    assert [(one.trial, one.seed, one.params) for one in first] == [
+        (n, n, {"a": -3, "c": 1}) for n in (0, 1)
+    ]
     searched = begun(events, Role.SEARCH)
-    assert [(one.trial, one.index, one.seed) for one in searched[:3]] == [(2, 0, 0), (3, 1, 1), (4, 2, 0)]
+    assert [(one.trial, one.index, one.seed) for one in searched[:3]] == [
+        (2, 0, 0),
+        (3, 1, 1),
+        (4, 2, 0),
+    ]
     assert len(searched) == 16
     assert {ends(events)[one.trial].status for one in first} == {Status.COMPLETED}
     assert Status.PRUNED in {end.status for end in ends(events).values()}
@@ -96,7 +108,9 @@ def test_the_search_is_the_same_without_a_baseline(tmp_path: Path, method: str) 
     with_it = drive(spec(method=method), tmp_path / "a.jsonl", room=1)
     text = FILE.format(method=method, cap=8).replace("baseline: {a: -3}", "")
     without = drive(parse_spec(text, "f.yaml"), tmp_path / "b.jsonl", room=1)
-    assert [one.params for one in begun(with_it, Role.SEARCH)] == [one.params for one in begun(without, Role.SEARCH)]
+    assert [one.params for one in begun(with_it, Role.SEARCH)] == [
+        one.params for one in begun(without, Role.SEARCH)
+    ]
     assert all(one.index is None for one in begun(without, Role.SEARCH))
 
 
@@ -108,10 +122,14 @@ def test_finalists_get_the_same_fresh_seeds_until_they_are_told_apart(tmp_path: 
         assert one.seed == one.repeat >= 1
         seeds.setdefault(str(one.params["a"]), []).append(one.seed)
     assert all(given == [*range(1, 1 + len(given))] for given in seeds.values())
-    assert len(seeds["-3"]) < max(map(len, seeds.values()))  # the baseline is far behind, and dropped out
+    assert len(seeds["-3"]) < max(
+        map(len, seeds.values())
+    )  # the baseline is far behind, and dropped out
     assert {ends(events)[one.trial].status for one in fresh} == {Status.COMPLETED}
     assert len({one.trial for one in fresh}) == len(fresh)
-    search_over = max(i for i, e in enumerate(events) if isinstance(e, TrialEnded) and e.trial < fresh[0].trial)
+    search_over = max(
+        i for i, e in enumerate(events) if isinstance(e, TrialEnded) and e.trial < fresh[0].trial
+    )
     assert events.index(fresh[0]) > search_over
 
 
@@ -123,13 +141,17 @@ def test_killed_anywhere_it_goes_on_to_the_same_race(tmp_path: Path, room: int, 
     numbers = random.Random(room)
     path = tmp_path / "log.jsonl"
     for _ in range(400):
-        if path.exists() and any(getattr(event, "reason", "") == "finished" for event in store_log.read(path)):
+        if path.exists() and any(
+            getattr(event, "reason", "") == "finished" for event in store_log.read(path)
+        ):
             break
         drive(given, path, room=room, steps=numbers.randint(1, 25))
     again = list(store_log.read(path))
 
     def raced(events: list[Event]) -> set[tuple[str, int, int | None, int]]:
-        return {(str(one.params), one.repeat, one.fold, one.seed) for one in begun(events, Role.CONFIRM)}
+        return {
+            (str(one.params), one.repeat, one.fold, one.seed) for one in begun(events, Role.CONFIRM)
+        }
 
     assert raced(again) == raced(whole)
     assert len(begun(again, Role.CONFIRM)) == len(raced(whole))
@@ -138,7 +160,8 @@ def test_killed_anywhere_it_goes_on_to_the_same_race(tmp_path: Path, room: int, 
 def test_the_budget_bounds_it(tmp_path: Path) -> None:
     events = drive(spec("confirm: {seeds: 8, budget: 60%}"), tmp_path / "a.jsonl")
     searched = sum(
-        isinstance(event, EpochReported) and event.trial < begun(events, Role.CONFIRM)[0].trial for event in events
+        isinstance(event, EpochReported) and event.trial < begun(events, Role.CONFIRM)[0].trial
+        for event in events
     )
     assert 0 < 4 * len(begun(events, Role.CONFIRM)) <= 0.6 * searched
 
@@ -151,7 +174,10 @@ def test_a_sweep_that_ended_is_confirmed_later_and_extended_after_that(tmp_path:
     fresh = begun(events, Role.CONFIRM)
     assert [one.trial for one in fresh] == [*range(5, 5 + len(fresh))]
     more = begun(drive(spec(given, cap=6), path), Role.SEARCH)
-    assert [(one.trial, one.index) for one in more[4:]] == [(5 + len(fresh), 4), (6 + len(fresh), 5)]
+    assert [(one.trial, one.index) for one in more[4:]] == [
+        (5 + len(fresh), 4),
+        (6 + len(fresh), 5),
+    ]
     assert [one.params for one in more] == [
         one.params for one in begun(drive(spec(cap=6), tmp_path / "b.jsonl"), Role.SEARCH)
     ]

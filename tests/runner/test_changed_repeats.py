@@ -16,7 +16,16 @@ from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.analysis.numbering import Numbering
 from sweep.errors import InputError, RefusedError
-from sweep.events import EpochReported, Event, Params, Role, Status, SweepChanged, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Params,
+    Role,
+    Status,
+    SweepChanged,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.runner.methods import Repeated
 from sweep.runner.steering import Act, Add, Change, Request
 from sweep.space.domains import key
@@ -53,7 +62,9 @@ def test_configurations_get_the_seeds_that_they_lack_then_new_ones_get_all(tmp_p
     order += [(third, 0), (third, 1), (third, 2)]
     assert tried(driven) == [(*params, repeat) for params, repeat in order]
     assert [one.seed for one in driven.started()] == [0, 0, 1, 2, 1, 2, 0, 1, 2]
-    assert [(one.trial, one.index) for one in driven.started()] == [(number, None) for number in range(9)]
+    assert [(one.trial, one.index) for one in driven.started()] == [
+        (number, None) for number in range(9)
+    ]
 
 
 def test_fewer_repeats_keep_what_was_trained_and_start_no_more(tmp_path: Path) -> None:
@@ -78,7 +89,9 @@ def test_it_goes_up_and_down_again(tmp_path: Path) -> None:
     driven.train(9)
     driven.change("repeats=2")
     finish(driven)
-    assert sorted(tried(driven)) == sorted((*params, n) for params in driven_points(4) for n in range(2))
+    assert sorted(tried(driven)) == sorted(
+        (*params, n) for params in driven_points(4) for n in range(2)
+    )
 
 
 def driven_points(count: int) -> list[tuple[float, int]]:
@@ -123,7 +136,9 @@ def test_folds_are_cut_anew_in_each_repeat(tmp_path: Path) -> None:
     assert sorted(found) == [(b, n, fold, n) for b in (1, 2) for n in range(2) for fold in range(2)]
 
 
-def test_an_added_configuration_is_tried_after_what_others_lack_with_all_repeats(tmp_path: Path) -> None:
+def test_an_added_configuration_is_tried_after_what_others_lack_with_all_repeats(
+    tmp_path: Path,
+) -> None:
     driven = begin(tmp_path, spec(cap="null"))
     driven.train(9)
     driven.add(a=0.3, b=2)
@@ -160,16 +175,22 @@ def end(trial: int, *scores: float) -> list[Event]:
     events: list[Event] = []
     for epoch, score in enumerate(scores, start=1):
         metrics = {"score": score}
-        events.append(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=1.0, time_s=0.1))
+        events.append(
+            EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=1.0, time_s=0.1)
+        )
     return [*events, TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)]
 
 
 def start(trial: int, number: int, repeat: int = 0) -> TrialStarted:
     params = {"a": number / 8, "b": 1}
-    return TrialStarted(trial=trial, trial_id="t", params=params, seed=repeat, repeat=repeat, time=1.0)
+    return TrialStarted(
+        trial=trial, trial_id="t", params=params, seed=repeat, repeat=repeat, time=1.0
+    )
 
 
-def test_a_searcher_that_learns_is_told_the_mean_in_place_of_what_it_was_told(tmp_path: Path) -> None:
+def test_a_searcher_that_learns_is_told_the_mean_in_place_of_what_it_was_told(
+    tmp_path: Path,
+) -> None:
     made: list[Listener] = []
 
     def make() -> Listener:
@@ -217,19 +238,31 @@ STEPS = st.lists(
         st.integers(0, 99),
         st.builds(lambda number: Change((f"repeats={number}",)), st.integers(1, 4)),
         st.sampled_from(
-            [Change((one,)) for one in ("run_cap=12", "run_cap=3", "parameters.b.values=[1, 2, 3, 4]")]
+            [
+                Change((one,))
+                for one in ("run_cap=12", "run_cap=3", "parameters.b.values=[1, 2, 3, 4]")
+            ]
             + [Change(("repeats=2", "parameters.a.max=0.5"))]
         ),
-        st.builds(lambda a: Add.of([{"a": a, "b": 2}], "f.yaml"), st.sampled_from([0.25, 0.3, 0.4])),
+        st.builds(
+            lambda a: Add.of([{"a": a, "b": 2}], "f.yaml"), st.sampled_from([0.25, 0.3, 0.4])
+        ),
     ),
     max_size=60,
 )
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("rule", ["{type: asha, min_iter: 1, eta: 3}", "{type: asha_promotion, min_iter: 1, eta: 3}"])
+@pytest.mark.parametrize(
+    "rule", ["{type: asha, min_iter: 1, eta: 3}", "{type: asha_promotion, min_iter: 1, eta: 3}"]
+)
 @settings(max_examples=4, deadline=None)
-@given(steps=STEPS, kills=st.frozensets(st.integers(0, 59), max_size=4), room=st.integers(1, 3), seed=st.integers(0, 3))
+@given(
+    steps=STEPS,
+    kills=st.frozensets(st.integers(0, 59), max_size=4),
+    room=st.integers(1, 3),
+    seed=st.integers(0, 3),
+)
 def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(
     method: str, rule: str, steps: list[int | Act], kills: frozenset[int], room: int, seed: int
 ) -> None:
@@ -264,7 +297,11 @@ def test_its_trials_are_those_of_a_sweep_that_began_with_the_number(
 ) -> None:
     before, after = repeats
     changed = run(
-        spec(method, repeats=before), tmp_path / "a", [*range(30), Change((f"repeats={after}",))], frozenset(), 2
+        spec(method, repeats=before),
+        tmp_path / "a",
+        [*range(30), Change((f"repeats={after}",))],
+        frozenset(),
+        2,
     )
     began = run(spec(method, repeats=after), tmp_path / "b", [], frozenset(), 2)
     scores = read_scores(changed)
@@ -310,7 +347,8 @@ def test_seeds_that_have_confirmed_finalists_are_not_those_of_repeats(tmp_path: 
     fresh = [one for one in driven.started() if one.role is Role.CONFIRM]
     assert {one.repeat for one in fresh} == {1}
     with pytest.raises(
-        RefusedError, match=r"--set repeats: is 2, but finalists were confirmed with the seeds that follow"
+        RefusedError,
+        match=r"--set repeats: is 2, but finalists were confirmed with the seeds that follow",
     ):
         driven.change("repeats=2")
     driven.log.close()
@@ -343,7 +381,9 @@ def test_the_live_view_is_the_same_from_the_first_file_and_from_the_last(
             standing = Standing(outline)
             for event in store_log.read(driven.path):
                 standing.observe(event)
-            views.append((standing.best, standing.total, standing.finished, standing.outline.repeats))
+            views.append(
+                (standing.best, standing.total, standing.finished, standing.outline.repeats)
+            )
         assert views[0] == views[1]
         assert standing.total == driven.driver.left + len(driven.started())  # type: ignore[operator]  # it is known
         driven.train(999)

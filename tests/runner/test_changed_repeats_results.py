@@ -28,7 +28,9 @@ from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
-TRAINABLE = curves.TRAINABLE.replace("self.a / self.done", "self.a / self.done + self.given.seed / 100")
+TRAINABLE = curves.TRAINABLE.replace(
+    "self.a / self.done", "self.a / self.done + self.given.seed / 100"
+)
 
 
 @pytest.fixture
@@ -89,7 +91,9 @@ def test_a_file_that_says_another_number(project: Path) -> None:
 
 
 def test_a_replay_of_the_rule_and_of_the_log(project: Path) -> None:
-    folder = curves.run(project, curves.FILE + "early_terminate: {type: asha, min_iter: 1, eta: 2}\n").folder
+    folder = curves.run(
+        project, curves.FILE + "early_terminate: {type: asha, min_iter: 1, eta: 2}\n"
+    ).folder
     curves.resume(project, "repeats=2")
     reopened = resuming.open_sweep(folder)
     spec = reopened.spec
@@ -140,7 +144,9 @@ def test_a_coordinator_that_replays_the_log_finds_nothing_left(project: Path) ->
     reopened = resuming.open_sweep(folder)
     first = reopened.first
     with Log(folder.log) as log:
-        searcher = build_searcher(first.method, first.space, first.objectives, first.seed, first.trials_each)
+        searcher = build_searcher(
+            first.method, first.space, first.objectives, first.seed, first.trials_each
+        )
         driver = Coordinator(first, Devices(), searcher, NoScheduler(), log)
         driver.open(list(store_log.read(folder.log)))
         assert (driver.left, driver.next()) == (0, None)
@@ -148,7 +154,9 @@ def test_a_coordinator_that_replays_the_log_finds_nothing_left(project: Path) ->
 
 def test_what_the_next_configurations_promise(project: Path) -> None:
     """Those count that have all seeds; the next ones are those of the method."""
-    text = curves.FILE.replace("grid", "random").replace("{values: [3, 1, 2]}", "{min: 0.0, max: 1.0}")
+    text = curves.FILE.replace("grid", "random").replace(
+        "{values: [3, 1, 2]}", "{min: 0.0, max: 1.0}"
+    )
     folder = curves.run(project, text + "run_cap: 14\nstop_when: {gain: 1.0e-9}\n").folder
     tried = len(sweep.load(folder.path).trials)
     began = resuming.open_sweep(folder)

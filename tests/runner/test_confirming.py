@@ -149,7 +149,9 @@ def test_killed_in_the_race_it_goes_on_as_if_nothing_had_happened(noisy: Path) -
     again = found(ResultsFolder(noisy / "results" / "noisy"))
     (noisy / "results").rename(noisy / "first")
     whole = found(run(noisy, FILE).folder)
-    assert [replace(row, trials=()) for row in again.rows] == [replace(row, trials=()) for row in whole.rows]
+    assert [replace(row, trials=()) for row in again.rows] == [
+        replace(row, trials=()) for row in whole.rows
+    ]
     assert json.dumps(again.over) == json.dumps(whole.over)
 
 
@@ -161,19 +163,32 @@ def test_sentences_of_a_baseline_that_nothing_beats(noisy: Path) -> None:
     assert told[0].startswith("Nothing that the search found beats the baseline: the nearest is ")
 
 
-def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repaired_log(noisy: Path) -> None:
+def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repaired_log(
+    noisy: Path,
+) -> None:
     folder = run(noisy, FILE).folder
     lines = folder.log.read_text().splitlines(keepends=True)
-    lost = next(line for line in lines if line.startswith('{"event":"epoch_reported"') and '"epoch":1,' in line)
+    lost = next(
+        line
+        for line in lines
+        if line.startswith('{"event":"epoch_reported"') and '"epoch":1,' in line
+    )
     folder.log.write_text("".join(line for line in lines if line != lost))  # what a repair leaves
     ledger, spec = Ledger(), parse_spec(folder.read_info().spec_text, "f.yaml")
     for event in store_log.read(folder.log):
         ledger.observe(event)
-    read = [confirmation.make_run(trial, spec.objectives[0]) for trial in analysis.read_sweep(folder).trials]
-    assert confirmation.list_runs(ledger, spec.objectives[0]) == sorted(read, key=lambda one: one.trial)
+    read = [
+        confirmation.make_run(trial, spec.objectives[0])
+        for trial in analysis.read_sweep(folder).trials
+    ]
+    assert confirmation.list_runs(ledger, spec.objectives[0]) == sorted(
+        read, key=lambda one: one.trial
+    )
 
 
-PLAIN = FILE.replace("baseline: {a: 4}\n", "").replace("confirm: {seeds: 6, finalists: 3, budget: null}\n", "")
+PLAIN = FILE.replace("baseline: {a: 4}\n", "").replace(
+    "confirm: {seeds: 6, finalists: 3, budget: null}\n", ""
+)
 """A search of 15 epochs that is confirmed by a command."""
 
 
@@ -220,10 +235,14 @@ def test_a_budget_that_is_spent_is_refused_with_the_way_out(noisy: Path) -> None
 def test_a_price_of_gpu_hours_is_shown(noisy: Path) -> None:
     run(noisy, PLAIN)
     sweep = reopen(4, 3, "none")
-    resources = parse_spec(f"{PLAIN}resources: {{gpus: 2, price_per_gpu_hour: 3600}}", "noisy.yaml").resources
+    resources = parse_spec(
+        f"{PLAIN}resources: {{gpus: 2, price_per_gpu_hour: 3600}}", "noisy.yaml"
+    ).resources
     sweep = replace(sweep, spec=replace(sweep.spec, resources=resources), simulated_gpus=2)
     planned = plan_confirmation(sweep)
-    assert planned.cost == pytest.approx((36 * 0.1 * 2, 36 * 0.1 * 2), rel=0.1)  # and what a trial takes beside epochs
+    assert planned.cost == pytest.approx(
+        (36 * 0.1 * 2, 36 * 0.1 * 2), rel=0.1
+    )  # and what a trial takes beside epochs
     assert ", about 7." in describe_confirming(planned, "noisy")
 
 

@@ -29,7 +29,11 @@ def test_the_vitals_of_a_sweep() -> None:
     now = time.time()
     standing = Standing(Outline.of(parse_spec(FILE, "f.yaml")))
     status = sweep_status(standing)
-    assert (status.trials, status.best, status.left_s) == ({status.value: 0 for status in Status}, None, None)
+    assert (status.trials, status.best, status.left_s) == (
+        {status.value: 0 for status in Status},
+        None,
+        None,
+    )
     standing.observe(SessionStarted(time=now - 60, resumed=False, version="1"))
     standing.observe(started(0, now - 60))
     standing.running.clear()
@@ -43,7 +47,10 @@ def test_the_vitals_of_a_sweep() -> None:
     ):
         standing.observe(event)
     status = sweep_status(standing)
-    assert {state: count for state, count in status.trials.items() if count} == {"completed": 1, "running": 1}
+    assert {state: count for state, count in status.trials.items() if count} == {
+        "completed": 1,
+        "running": 1,
+    }
     assert (status.total, status.finished, status.epochs) == (3, 1, 1)
     assert (status.metric, status.goal, status.best, status.best_trials) == (
         "loss",
@@ -60,7 +67,8 @@ def test_the_vitals_cost_little() -> None:
     standing = Standing(Outline.of(parse_spec(FILE, "f.yaml")))
     standing.observe(started(0, 1.0))
     events = [
-        EpochReported(trial=0, epoch=epoch, metrics={"loss": 0.5}, time=1.0, time_s=1.0) for epoch in range(1, 1001)
+        EpochReported(trial=0, epoch=epoch, metrics={"loss": 0.5}, time=1.0, time_s=1.0)
+        for epoch in range(1, 1001)
     ]
     begin = time.thread_time()
     for event in events:

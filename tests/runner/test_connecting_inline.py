@@ -43,16 +43,26 @@ if __name__ == "__main__":
     done = sweep.run(spec, trainable={trainable}, name="loud", inline=True)
     print(len(done.trials), "trials")
 """
-FILE = "trainable: loud:Loud\nmethod: grid\nepochs: 2\nparameters: {learning_rate: {values: [0.1]}}\n"
+FILE = (
+    "trainable: loud:Loud\nmethod: grid\nepochs: 2\nparameters: {learning_rate: {values: [0.1]}}\n"
+)
 OF_TENSORFLOW = ("retracing", "tensorflow", "oneDNN", "absl", "I0000", "W0000", "E0000", "cuda")
 
 
 def said(folder: Path, *command: str) -> tuple[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    environment = {**kept, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(folder)])}
+    environment = {
+        **kept,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(folder)]),
+    }
     (folder / "loud.py").write_text(TRAINABLE)
     ran = subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout, ran.stderr
@@ -71,4 +81,6 @@ def test_nothing_of_tensorflow_reaches_the_terminal(way: str, tmp_path: Path) ->
         told = said(tmp_path, "main.py")
         assert "2 trials" in told[0]
     for stream in told:
-        assert [word for word in OF_TENSORFLOW if word in stream.rpartition("the run begins")[2]] == [], stream
+        assert [
+            word for word in OF_TENSORFLOW if word in stream.rpartition("the run begins")[2]
+        ] == [], stream

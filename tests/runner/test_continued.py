@@ -92,13 +92,17 @@ def trained() -> list[tuple[int, int]]:
 
 
 def numbers(outcome: Outcome) -> list[tuple[int, int, object]]:
-    reports = (event for event in store_log.read(outcome.folder.log) if isinstance(event, EpochReported))
+    reports = (
+        event for event in store_log.read(outcome.folder.log) if isinstance(event, EpochReported)
+    )
     return sorted((event.trial, event.epoch, event.metrics) for event in reports)
 
 
 def taken(outcome: Outcome) -> dict[int, str]:
     """The trials that hold another sweep's epochs, and whose."""
-    reports = (event for event in store_log.read(outcome.folder.log) if isinstance(event, EpochReported))
+    reports = (
+        event for event in store_log.read(outcome.folder.log) if isinstance(event, EpochReported)
+    )
     return {event.trial: event.memo for event in reports if event.memo}
 
 
@@ -113,12 +117,16 @@ def test_more_epochs_go_on_from_the_checkpoints(project: Path) -> None:
 
 
 def test_checkpoints_that_are_taken_over_are_compared_with_the_constraints(project: Path) -> None:
-    most = [text.replace("minimize", "maximize").replace("[3, 1, 2]", "[3]") for text in (FILE, LONG)]
+    most = [
+        text.replace("minimize", "maximize").replace("[3, 1, 2]", "[3]") for text in (FILE, LONG)
+    ]
     run(project, most[0])
     long = run(project, most[1] + "constraints: [other > 0.2]\n", memo=True)
     assert set(taken(long).values()) == {"short/0"}
     assert numbers(long)[2][2]["other"] < 0.2 < numbers(long)[-1][2]["other"]
-    assert checkpoints.list_names(long.folder.path, 0) == ["epoch-000006"]  # the third has more, and does not meet them
+    assert checkpoints.list_names(long.folder.path, 0) == [
+        "epoch-000006"
+    ]  # the third has more, and does not meet them
 
 
 def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
@@ -143,16 +151,22 @@ def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
     assert [path.name for path in (long.folder.checkpoints / "00001").iterdir()] == ["epoch-000006"]
     shutil.rmtree(project / "results" / "short")
     trained()
-    longer = run(project, ONE.replace("long", "longer").replace("epochs: 6", "epochs: 7"), memo=True)
+    longer = run(
+        project, ONE.replace("long", "longer").replace("epochs: 6", "epochs: 7"), memo=True
+    )
     assert trained() == [(0, 7)]
     assert taken(longer) == {0: "long/1"}
-    reports = [event for event in store_log.read(longer.folder.log) if isinstance(event, EpochReported)]
+    reports = [
+        event for event in store_log.read(longer.folder.log) if isinstance(event, EpochReported)
+    ]
     assert [event.memo for event in reports] == ["short/1"] * 3 + ["long/1"] * 3 + [None]
 
 
 @pytest.mark.parametrize("memo", [True, False])
 @pytest.mark.parametrize(("killed", "kept"), [(2, 2), (3, 2), (3, 3), (4, 4), (5, 5), (6, 6)])
-def test_a_kill_at_any_moment_costs_nothing(project: Path, killed: int, kept: int, memo: bool) -> None:
+def test_a_kill_at_any_moment_costs_nothing(
+    project: Path, killed: int, kept: int, memo: bool
+) -> None:
     """The events: 1 session, 2 trial, 3 to 5 taken over after the copy was made, 6 to 8 trained in a step."""
     run(project, FILE)
     with pytest.raises(Killed):
@@ -163,7 +177,9 @@ def test_a_kill_at_any_moment_costs_nothing(project: Path, killed: int, kept: in
     trained()
     outcome = resume(project, name="long", memo=memo)
     began = not memo and killed == 2
-    assert [epoch for _, epoch in trained()] == {6: []}.get(killed, list(range(1 if began else 4, 7)))
+    assert [epoch for _, epoch in trained()] == {6: []}.get(
+        killed, list(range(1 if began else 4, 7))
+    )
     assert numbers(outcome) == numbers(run(project, ONE.replace("long", "plain")))
     assert taken(outcome) == ({} if began else {0: "short/1"})
 
@@ -197,14 +213,19 @@ def test_other_data_leave_no_trace(project: Path, data: str) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("lr_schedule: {value: cosine}", "what they did may depend on the number of epochs (lr_schedule is cosine)"),
+        (
+            "lr_schedule: {value: cosine}",
+            "what they did may depend on the number of epochs (lr_schedule is cosine)",
+        ),
         ("stop: {value: 2}", "they ended early"),
     ],
 )
 def test_what_is_not_gone_on_with_is_told(project: Path, change: str, reason: str) -> None:
     run(project, FILE.replace("parameters: {", f"parameters: {{{change}, "))
     watcher = Watcher()
-    outcome = run(project, LONG.replace("parameters: {", f"parameters: {{{change}, "), watcher, memo=True)
+    outcome = run(
+        project, LONG.replace("parameters: {", f"parameters: {{{change}, "), watcher, memo=True
+    )
     (said,) = watcher.said
     assert said.endswith(f"(3) cannot be continued to 6 and are trained again: {reason}")
     assert taken(outcome) == {}
@@ -237,7 +258,9 @@ def test_what_is_taken_over_is_on_no_budget_and_judged_anew(project: Path) -> No
     text = ONE.replace("score, goal: minimize", "other, goal: maximize") + "budget: {epochs: 4}\n"
     with pytest.raises(Killed):
         run(project, text, Killer(3), memo=True)
-    copied = checkpoints.read_verified_manifest(project / "results/long/checkpoints/00000/epoch-000003")
+    copied = checkpoints.read_verified_manifest(
+        project / "results/long/checkpoints/00000/epoch-000003"
+    )
     assert copied.loss == -copied.reports[-1].metrics["other"]
     outcome = resume(project, name="long")
     assert (outcome.completed, outcome.stopped) == (1, None)
@@ -262,15 +285,25 @@ def test_a_keras_model_comes_out_bit_for_bit(project: Path) -> None:
     (project / "tiny.py").write_text(KERAS)
 
     def text(name: str, epochs: int) -> str:
-        file = FILE.replace("stroll:Walk", "tiny:Tiny").replace("score", "val_loss").replace("short", name)
-        schedule = "lr_schedule: {value: plateau}, lr_patience: {value: 1}, learning_rate: {value: 0.1}"
-        return file.replace("a: {values: [3, 1, 2]}", schedule).replace("epochs: 3", f"epochs: {epochs}")
+        file = (
+            FILE.replace("stroll:Walk", "tiny:Tiny")
+            .replace("score", "val_loss")
+            .replace("short", name)
+        )
+        schedule = (
+            "lr_schedule: {value: plateau}, lr_patience: {value: 1}, learning_rate: {value: 0.1}"
+        )
+        return file.replace("a: {values: [3, 1, 2]}", schedule).replace(
+            "epochs: 3", f"epochs: {epochs}"
+        )
 
     run(project, text("short", 3))
     long, plain = run(project, text("long", 5), memo=True), run(project, text("plain", 5))
     assert taken(long) == {0: "short/0"}
     assert numbers(long) == numbers(plain)
-    (held,), (expected,) = ([*outcome.folder.checkpoints.rglob("epoch-000005/state.npz")] for outcome in (long, plain))
+    (held,), (expected,) = (
+        [*outcome.folder.checkpoints.rglob("epoch-000005/state.npz")] for outcome in (long, plain)
+    )
     with np.load(held) as arrays, np.load(expected) as others:
         assert arrays.files == others.files
         assert all(arrays[name].tobytes() == others[name].tobytes() for name in arrays.files)

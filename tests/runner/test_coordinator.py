@@ -82,7 +82,9 @@ def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: P
     driver.close()
     log.close()
     events = list(store_log.read(log.path))
-    assert [e.trial for e in events if isinstance(e, TrialEnded) and e.status is Status.INTERRUPTED] == [0, 1]
+    assert [
+        e.trial for e in events if isinstance(e, TrialEnded) and e.status is Status.INTERRUPTED
+    ] == [0, 1]
     again, log = simulated.begin(tmp_path)
     again.open(events)
     assert (again.running, again.stopping) == (0, None)
@@ -141,7 +143,9 @@ def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
     assert log.path.stat().st_size == size
     log.close()
     ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
-    assert [(end.status, end.reason) for end in ends] == [(Status.FAILED, "worker lost: gone, after 2 restarts")]
+    assert [(end.status, end.reason) for end in ends] == [
+        (Status.FAILED, "worker lost: gone, after 2 restarts")
+    ]
     assert ends[0].worker_lost
 
 
@@ -155,7 +159,9 @@ def test_a_trial_that_its_worker_gives_back_begins_with_smaller_parts(tmp_path: 
     assert driver.next().assignment.accumulate == 4
     assert not driver.lose(0, "worker lost: gone")  # and this one counts
     log.close()
-    assert [event.status for event in store_log.read(log.path) if isinstance(event, TrialEnded)] == [Status.FAILED]
+    assert [
+        event.status for event in store_log.read(log.path) if isinstance(event, TrialEnded)
+    ] == [Status.FAILED]
 
 
 def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path) -> None:
@@ -173,7 +179,9 @@ def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path
 
 def test_mended_code_is_given_another_chance(tmp_path: Path) -> None:
     started = [
-        TrialStarted(trial=n, trial_id=f"t{n}", params={"a": n / 9, "b": 1}, seed=0, repeat=0, time=1.0)
+        TrialStarted(
+            trial=n, trial_id=f"t{n}", params={"a": n / 9, "b": 1}, seed=0, repeat=0, time=1.0
+        )
         for n in range(2)
     ]
     failed = [TrialEnded(trial=n, status=Status.FAILED, reason="no", time=1.0) for n in range(2)]
@@ -225,7 +233,9 @@ def test_a_trial_is_stopped_on_request(tmp_path: Path, now: bool) -> None:
     assert not driver.lose(3, "worker lost")
     driver.close()
     log.close()
-    ends = {event.trial: event for event in store_log.read(log.path) if isinstance(event, TrialEnded)}
+    ends = {
+        event.trial: event for event in store_log.read(log.path) if isinstance(event, TrialEnded)
+    }
     assert {trial: end.status for trial, end in ends.items()} == {
         **dict.fromkeys((1, 2, 3), Status.PRUNED),
         0: Status.INTERRUPTED,

@@ -14,7 +14,15 @@ from curves import Watcher, resume, run
 import sweep
 from sweep.cli import main
 from sweep.errors import InputError
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.runner.expected_gain import GainRule, GainSetting
 from sweep.runner.methods import build_searcher
 from sweep.space import Parameter, Space
@@ -136,7 +144,11 @@ class StopsAfter(Watcher):
 
 
 def end_of(folder: Path) -> str:
-    return [event.reason for event in store_log.read(folder / "log.jsonl") if isinstance(event, SessionEnded)][-1]
+    return [
+        event.reason
+        for event in store_log.read(folder / "log.jsonl")
+        if isinstance(event, SessionEnded)
+    ][-1]
 
 
 def test_a_sweep_ends_with_the_reason_and_its_trials_are_whole(project: Path) -> None:
@@ -162,7 +174,9 @@ def test_a_sweep_that_was_interrupted_ends_at_the_same_trial(project: Path) -> N
     trials = len(sweep.load(whole.folder.path).trials)
     for stop in (5, trials - 1):
         name = f"stopped-{stop}"
-        assert run(project, FILE.replace("name: bowl", f"name: {name}"), StopsAfter(stop)).interrupted
+        assert run(
+            project, FILE.replace("name: bowl", f"name: {name}"), StopsAfter(stop)
+        ).interrupted
         again = resume(project, name=name)
         assert len(sweep.load(again.folder.path).trials) == trials
         assert end_of(again.folder.path) == end_of(whole.folder.path)
@@ -190,21 +204,33 @@ def test_finalists_are_confirmed_after_it(project: Path) -> None:
     trials = sweep.load(outcome.folder.path).trials
     assert end_of(outcome.folder.path).startswith("expected gain of the next 8 configurations ")
     assert (trials["role"] == "confirm").sum() >= 2
-    sessions = [event for event in store_log.read(outcome.folder.log) if isinstance(event, SessionStarted)]
+    sessions = [
+        event for event in store_log.read(outcome.folder.log) if isinstance(event, SessionStarted)
+    ]
     assert len(sessions) == 1
 
 
 @pytest.mark.parametrize(
     ("before", "after", "wrong"),
     [
-        ("stop_when: {gain: 0.01}", "stop_when: {}", "stop_when: says nothing, expected no_improvement, gain or"),
+        (
+            "stop_when: {gain: 0.01}",
+            "stop_when: {}",
+            "stop_when: says nothing, expected no_improvement, gain or",
+        ),
         ("method: gp", "method: pbt", "stop_when.gain: does not go with method pbt"),
-        ("metric: {name: loss, goal: minimize}", "metrics: [{name: loss}, {name: size}]", "needs a single metric"),
+        (
+            "metric: {name: loss, goal: minimize}",
+            "metrics: [{name: loss}, {name: size}]",
+            "needs a single metric",
+        ),
         ("gain: 0.01", "gain: 0", "stop_when.gain: number 0, expected"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(before: str, after: str, wrong: str) -> None:
-    text = FILE.replace(before, after).replace("run_cap: 60\n", "" if "pbt" in after else "run_cap: 60\n")
+    text = FILE.replace(before, after).replace(
+        "run_cap: 60\n", "" if "pbt" in after else "run_cap: 60\n"
+    )
     with pytest.raises(InputError, match=wrong):
         parse_spec(text, "s.yaml")
 

@@ -52,7 +52,11 @@ class Fleet:
     driver: Coordinator = field(init=False)
 
     def begin(self, folder: Path, *what: str, **more: Any) -> tuple[Coordinator, Log]:
-        hooks = Hooks(at_once=lambda gpus: int(self.gpus / gpus + 1e-9), share=self._hear, say=self.said.append)
+        hooks = Hooks(
+            at_once=lambda gpus: int(self.gpus / gpus + 1e-9),
+            share=self._hear,
+            say=self.said.append,
+        )
         self.driver, log = begin(folder, *what, hooks=hooks, **more)
         return self.driver, log
 
@@ -64,10 +68,14 @@ class Fleet:
         running: dict[int, tuple[Order, int]] = {}
         waiting: list[Order] = []
         while len(self.shares) < epochs:
-            while self.driver.running < (self.driver.room or 0) and (order := self.driver.next()) is not None:
+            while (
+                self.driver.running < (self.driver.room or 0)
+                and (order := self.driver.next()) is not None
+            ):
                 waiting.append(order)
             free = [
-                1 - sum(order.assignment.devices.gpus for order, on in running.values() if on == gpu)
+                1
+                - sum(order.assignment.devices.gpus for order, on in running.values() if on == gpu)
                 for gpu in range(self.gpus)
             ]
             for order in list(waiting):
@@ -108,13 +116,19 @@ class Fleet:
                 time=begun + took,
                 time_s=took,
                 examples_per_s=EXAMPLES / took,
-                measures={"gpus": share, "gpu_memory_bytes": MEMORY, "gpu_memory_peak_bytes": self.peak(size)},
+                measures={
+                    "gpus": share,
+                    "gpu_memory_bytes": MEMORY,
+                    "gpu_memory_peak_bytes": self.peak(size),
+                },
             )
             facts = Facts()
             last = event.epoch == order.assignment.epochs
             progress: Progress = Continues(epochs=(event,), facts=facts)
             if last:
-                end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=self.now, facts=facts)
+                end = TrialEnded(
+                    trial=trial, status=Status.COMPLETED, reason="", time=self.now, facts=facts
+                )
                 progress = Ends(epochs=(event,), end=end, facts=facts)
             elif self.told.get(trial, share) != share:
                 progress = Moves(epochs=(event,), facts=facts)
@@ -127,7 +141,9 @@ def begin(
 ) -> tuple[Coordinator, Log]:
     text = FILE % (sizes, ", ".join(map(str, range(trials))), epochs)
     given, log = parse_spec(text, "f.yaml"), Log(folder / "log.jsonl")
-    searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
+    searcher = build_searcher(
+        given.method, given.space, given.objectives, given.seed, given.repeats
+    )
     scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
     devices = Devices(1, 1.0, simulated=True)
     return Coordinator(given, devices, searcher, scheduler, log, hooks), log
@@ -146,13 +162,19 @@ def small(size: object) -> float:
         ({1: 100.0, 2: 90.0, 4: 80.0, 8: 20.0}, 4),
     ],
 )
-def test_it_finds_what_is_fastest(tmp_path: Path, gpus: int, speeds: dict[int, float], level: int) -> None:
-    fleet = Fleet(lambda count: speeds.get(count, speeds[max(n for n in speeds if n <= count)]), small, gpus)
+def test_it_finds_what_is_fastest(
+    tmp_path: Path, gpus: int, speeds: dict[int, float], level: int
+) -> None:
+    fleet = Fleet(
+        lambda count: speeds.get(count, speeds[max(n for n in speeds if n <= count)]), small, gpus
+    )
     driver, log = fleet.begin(tmp_path, trials=40)
     driver.open()
     fleet.run()
     assert driver.completed == 40
-    assert set(fleet.done.values()) == {6}, "each epoch was trained once, wherever its trial went on"
+    assert set(fleet.done.values()) == {6}, (
+        "each epoch was trained once, wherever its trial went on"
+    )
     late = fleet.shares[len(fleet.shares) // 2 :]
     assert set(late) == {1 / level}
     assert fleet.said[-1].startswith(f"{2 * level} trials per GPU were")
@@ -225,13 +247,21 @@ def test_a_log_with_a_failed_trial_that_was_tried_again_is_resumed(tmp_path: Pat
 
     def report(epoch: int) -> EpochReported:
         return EpochReported(
-            trial=0, epoch=epoch, metrics={"score": 1.0}, time=2.0, time_s=1.0, examples_per_s=1.0, measures=measures
+            trial=0,
+            epoch=epoch,
+            metrics={"score": 1.0},
+            time=2.0,
+            time_s=1.0,
+            examples_per_s=1.0,
+            measures=measures,
         )
 
     def end(status: Status, *, again: bool) -> TrialEnded:
         return TrialEnded(trial=0, status=status, reason="", time=3.0, again=again)
 
-    begun = TrialStarted(trial=0, trial_id="t0", params={"size": 1, "a": 0}, seed=0, repeat=0, time=1.0)
+    begun = TrialStarted(
+        trial=0, trial_id="t0", params={"size": 1, "a": 0}, seed=0, repeat=0, time=1.0
+    )
     failed, again = end(Status.FAILED, again=False), end(Status.INTERRUPTED, again=True)
     driver.open([begun, report(1), failed, again, report(2)])
     assert driver.next().assignment.trial == 0

@@ -17,7 +17,9 @@ SPEEDS = st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e5), min_size=1
 
 
 @given(st.lists(SPEEDS, min_size=1, max_size=len(TRIALS)), st.booleans())
-def test_it_takes_the_last_level_that_gained(speeds: list[dict[str, float]], last_unknown: bool) -> None:
+def test_it_takes_the_last_level_that_gained(
+    speeds: list[dict[str, float]], last_unknown: bool
+) -> None:
     levels = [Level(TRIALS[place], TRIALS[place], each) for place, each in enumerate(speeds)]
     if last_unknown:
         levels[-1] = Level(levels[-1].trials, levels[-1].at_once, {})
@@ -36,7 +38,9 @@ def test_it_takes_the_last_level_that_gained(speeds: list[dict[str, float]], las
         assert found.settled
 
 
-@given(st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e5), min_size=1), st.floats(0.1, 10.0))
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e5), min_size=1), st.floats(0.1, 10.0)
+)
 def test_a_gain_is_that_of_the_same_structures(speeds: dict[str, float], factor: float) -> None:
     before = Level(1, 1, speeds)
     after = Level(2, 2, {name: speed * factor for name, speed in speeds.items()} | {"other": 1e9})
@@ -52,7 +56,10 @@ def test_what_is_packed_fits(peak: float, whole: float) -> None:
     assert all(peak * gpu_sharing.HEADROOM > shares[trials] for trials in TRIALS if trials > found)
 
 
-@given(st.lists(st.integers(1, 64), min_size=len(TRIALS), max_size=len(TRIALS)), st.sampled_from(TRIALS))
+@given(
+    st.lists(st.integers(1, 64), min_size=len(TRIALS), max_size=len(TRIALS)),
+    st.sampled_from(TRIALS),
+)
 def test_levels_run_ever_more_trials(counts: list[int], most: int) -> None:
     at_once = dict(zip(TRIALS, counts, strict=True))
     found = gpu_sharing.list_levels_to_try(at_once, most)
@@ -67,8 +74,12 @@ def test_speeds_are_those_of_full_gpus() -> None:
 
     alone = [epoch(0, 0, 10), epoch(0, 10, 20)]
     assert gpu_sharing.measure_speeds(alone, 2, 2) == {}, "nobody was beside it"
-    assert gpu_sharing.measure_speeds([*alone, epoch(1, 15, 21)], 2, 2) == {}, "half of the time somebody was"
-    assert gpu_sharing.measure_speeds([*alone, epoch(1, 0, 11), epoch(1, 11, 20)], 2, 2) == {"s": 100.0}
+    assert gpu_sharing.measure_speeds([*alone, epoch(1, 15, 21)], 2, 2) == {}, (
+        "half of the time somebody was"
+    )
+    assert gpu_sharing.measure_speeds([*alone, epoch(1, 0, 11), epoch(1, 11, 20)], 2, 2) == {
+        "s": 100.0
+    }
     assert gpu_sharing.measure_speeds([epoch(0, 0, 10, 1.0)], 1, 1) == {"s": 150.0}
     assert gpu_sharing.measure_speeds([], 1, 1) == {}
 
@@ -95,13 +106,16 @@ def card(trials: int, *, kernel_share: float) -> float:
 def test_on_a_simulated_card(speed: Callable[[int], float], peak_gb: float, expected: int) -> None:
     shares = {trials: 24e9 / trials - 0.75e9 for trials in TRIALS}
     tried = gpu_sharing.list_levels_to_try(
-        {trials: trials for trials in TRIALS}, gpu_sharing.count_fitting_trials(peak_gb * 1e9, shares)
+        {trials: trials for trials in TRIALS},
+        gpu_sharing.count_fitting_trials(peak_gb * 1e9, shares),
     )
     measured: dict[int, dict[str, float]] = {}
     decision = Decision(1, False)
     for _ in TRIALS:
         measured[decision.trials] = {"s": speed(decision.trials)}
-        decision = gpu_sharing.decide([Level(trials, trials, measured.get(trials, {})) for trials in tried])
+        decision = gpu_sharing.decide(
+            [Level(trials, trials, measured.get(trials, {})) for trials in tried]
+        )
         if decision.settled:
             break
     assert decision.settled
@@ -116,7 +130,9 @@ def test_short_epochs_are_taken_together() -> None:
     for one in short[1:]:
         whole = gpu_sharing.merge_epochs(whole, one)
     assert (whole.begun, whole.ended) == (0.0, pytest.approx(3.0))
-    assert gpu_sharing.measure_speeds(short, 1, 1)["s"] == pytest.approx(gpu_sharing.measure_speeds([whole], 1, 1)["s"])
+    assert gpu_sharing.measure_speeds(short, 1, 1)["s"] == pytest.approx(
+        gpu_sharing.measure_speeds([whole], 1, 1)["s"]
+    )
     other = EpochsOnShare(0, "s", 0.5, 3.0, 3.1, 50.0)
     assert gpu_sharing.merge_epochs(whole, other) == other
     assert gpu_sharing.merge_epochs(None, other) == other

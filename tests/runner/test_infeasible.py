@@ -38,7 +38,12 @@ def sized(project: Path) -> Path:
 def test_trials_that_do_not_meet_them_are_infeasible_and_never_the_best(sized: Path) -> None:
     outcome = run(sized, FILE)
     loaded = sweep.load(outcome.folder.path)
-    assert loaded.trials["status"].tolist() == ["infeasible", "infeasible", "completed", "completed"]
+    assert loaded.trials["status"].tolist() == [
+        "infeasible",
+        "infeasible",
+        "completed",
+        "completed",
+    ]
     assert loaded.trials["status_reason"].tolist() == [
         "latency_ms <= 25 not met: latency_ms 40",
         "latency_ms <= 25 not met: latency_ms 30",
@@ -53,7 +58,9 @@ def test_trials_that_do_not_meet_them_are_infeasible_and_never_the_best(sized: P
 
 
 def test_a_target_is_reached_where_they_hold_alone(sized: Path) -> None:
-    text = FILE.replace("goal: minimize}", "goal: minimize, target: 1.6}") + "budget: {epochs: 100}\n"
+    text = (
+        FILE.replace("goal: minimize}", "goal: minimize, target: 1.6}") + "budget: {epochs: 100}\n"
+    )
     outcome = run(sized, text)
     trials = sweep.load(outcome.folder.path).trials
     assert trials["status"].tolist() == ["infeasible", "infeasible", "completed"]
@@ -61,10 +68,16 @@ def test_a_target_is_reached_where_they_hold_alone(sized: Path) -> None:
 
 
 def test_rules_stop_those_that_are_furthest_from_them(sized: Path) -> None:
-    outcome = run(sized, FILE.replace("[4, 3, 2, 1]", "[1, 2, 3, 4]") + "early_terminate: {type: asha, min_iter: 1}\n")
+    outcome = run(
+        sized,
+        FILE.replace("[4, 3, 2, 1]", "[1, 2, 3, 4]")
+        + "early_terminate: {type: asha, min_iter: 1}\n",
+    )
     trials = sweep.load(outcome.folder.path).trials
     assert trials["status"].tolist() == ["completed", "completed", "pruned", "pruned"]
-    assert trials["status_reason"].tolist()[3] == ("asha: constraints not met at epoch 1, and nearer to it by others")
+    assert trials["status_reason"].tolist()[3] == (
+        "asha: constraints not met at epoch 1, and nearer to it by others"
+    )
 
 
 def test_a_resumed_sweep_judges_as_before(sized: Path) -> None:
@@ -83,5 +96,8 @@ def test_answers_of_an_earlier_sweep_are_judged_anew(sized: Path) -> None:
 
 
 def test_a_metric_that_a_constraint_names_and_nobody_reports_ends_the_sweep(sized: Path) -> None:
-    with pytest.raises(TrainableError, match=r"reports no metric 'latency', which the constraint 'latency < 3' names"):
+    with pytest.raises(
+        TrainableError,
+        match=r"reports no metric 'latency', which the constraint 'latency < 3' names",
+    ):
         run(sized, FILE.replace("latency_ms <= 25", "latency < 3"))

@@ -109,7 +109,11 @@ ON_RAY = {
     "closing the log": "runner/coordinator.py:Coordinator.close",
     "Ray ends": "ray_tune/cluster.py:_shut_down_ray",
 }
-ALWAYS = {("Ray has started", "term"), ("the first result", "first"), ("Ray is about to start", "second")}
+ALWAYS = {
+    ("Ray has started", "term"),
+    ("the first result", "first"),
+    ("Ray is about to start", "second"),
+}
 
 Run = Callable[..., tuple[int, str]]
 
@@ -125,7 +129,9 @@ def test_each_point_is_in_the_source(point: str) -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, str(HERE / "interrupting.py")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         yield process
         assert process.stdin is not None
         process.stdin.close()
@@ -139,7 +145,13 @@ def run(server: subprocess.Popen[str], tmp_path: Path) -> Run:
 
     def command(*argv: str, **how: Any) -> tuple[int, str]:
         streams = [str(tmp_path / "out"), str(tmp_path / "err")]
-        request = {"folder": str(tmp_path), "argv": argv, "streams": streams, "terminal": False, **how}
+        request = {
+            "folder": str(tmp_path),
+            "argv": argv,
+            "streams": streams,
+            "terminal": False,
+            **how,
+        }
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdin.write(json.dumps(request) + "\n")
@@ -152,7 +164,9 @@ def run(server: subprocess.Popen[str], tmp_path: Path) -> Run:
     return command
 
 
-def check(run: Run, tmp_path: Path, ended: tuple[int, str], *, may_be_gone: bool, may_be_left: bool) -> None:
+def check(
+    run: Run, tmp_path: Path, ended: tuple[int, str], *, may_be_gone: bool, may_be_left: bool
+) -> None:
     """It was interrupted and says how to go on; who does so has all trials, and each epoch once."""
     folder, (code, last) = ResultsFolder(tmp_path / "results" / "it"), ended
     assert code == 130
@@ -186,7 +200,11 @@ def check_done(run: Run, tmp_path: Path, ended: tuple[int, str]) -> None:
 def signalled(points: Iterable[str]) -> list[Any]:
     """Points and signals; a second signal ends at once wherever it comes: every day, at each third point."""
     return [
-        pytest.param(where, signals, marks=() if signals == "first" or place % 3 == 0 else pytest.mark.exhaustive)
+        pytest.param(
+            where,
+            signals,
+            marks=() if signals == "first" or place % 3 == 0 else pytest.mark.exhaustive,
+        )
         for place, where in enumerate(points)
         for signals in ("first", "second")
     ]
@@ -198,10 +216,18 @@ def test_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signals: str)
     if where in DONE and signals == "first":
         check_done(run, tmp_path, ended)
     else:
-        check(run, tmp_path, ended, may_be_gone=where in NONE, may_be_left=where not in NONE or signals == "second")
+        check(
+            run,
+            tmp_path,
+            ended,
+            may_be_gone=where in NONE,
+            may_be_left=where not in NONE or signals == "second",
+        )
 
 
-@pytest.mark.parametrize("where", ["reading the file", "making the view", "mid-epoch", "final tables"])
+@pytest.mark.parametrize(
+    "where", ["reading the file", "making the view", "mid-epoch", "final tables"]
+)
 def test_sigterm_is_as_ctrl_c(run: Run, tmp_path: Path, where: str) -> None:
     ended = run("run", "it.yaml", "--inline", point=POINTS[where], signals=SIGNALS["term"])
     if where in DONE:
@@ -211,7 +237,9 @@ def test_sigterm_is_as_ctrl_c(run: Run, tmp_path: Path, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", LEFT)
-def test_a_model_that_is_still_to_be_tested_is_left_for_later(run: Run, tmp_path: Path, where: str) -> None:
+def test_a_model_that_is_still_to_be_tested_is_left_for_later(
+    run: Run, tmp_path: Path, where: str
+) -> None:
     (tmp_path / "it.yaml").write_text(FILE + CONFIRM)
     code, last = run("run", "it.yaml", "--inline", point=LEFT[where], signals=[INT])
     assert (code, last) == (130, "interrupted; go on with: python -m sweep resume it")
@@ -253,7 +281,9 @@ def models_tested(folder: Path, name: str = "it") -> int:
 
 
 @pytest.mark.parametrize("signals", SIGNALS)
-def test_while_the_program_is_imported_nothing_is_left(run: Run, tmp_path: Path, signals: str) -> None:
+def test_while_the_program_is_imported_nothing_is_left(
+    run: Run, tmp_path: Path, signals: str
+) -> None:
     point = "sweep/cli/running.py:<module>"
     ended = run("run", "it.yaml", "--inline", point=point, signals=SIGNALS[signals], fresh=True)
     check(run, tmp_path, ended, may_be_gone=True, may_be_left=False)
@@ -267,18 +297,25 @@ def test_a_view_that_holds_its_lock_does_not_hang(run: Run, tmp_path: Path, sign
 
 
 def test_output_that_nobody_reads_keeps_nobody_from_ending(run: Run, tmp_path: Path) -> None:
-    ended = run("run", "it.yaml", "--inline", point=BEGUN["mid-epoch"], signals=SIGNALS["second"], full=True)
+    ended = run(
+        "run", "it.yaml", "--inline", point=BEGUN["mid-epoch"], signals=SIGNALS["second"], full=True
+    )
     check(run, tmp_path, ended, may_be_gone=False, may_be_left=True)
 
 
 @pytest.mark.parametrize("where", ["making the view", "tables"])
-def test_a_resumed_sweep_that_has_not_gone_on_stays_as_it_was(run: Run, tmp_path: Path, where: str) -> None:
+def test_a_resumed_sweep_that_has_not_gone_on_stays_as_it_was(
+    run: Run, tmp_path: Path, where: str
+) -> None:
     assert run("run", "it.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
     log = ResultsFolder(tmp_path / "results" / "it").log
     before = log.read_bytes()
     again = ("resume", "it", "--inline", "--run-cap", "3")
     code, last = run(*again, point=NONE[where], signals=[INT])
-    assert (code, last) == (130, "interrupted before it went on; go on with: python -m sweep resume it")
+    assert (code, last) == (
+        130,
+        "interrupted before it went on; go on with: python -m sweep resume it",
+    )
     assert log.read_bytes() == before
     assert run(*again, "-q")[0] == 0
 
@@ -298,7 +335,14 @@ done = sweep.resume("it", inline=True) if begun else sweep.run("it.yaml", inline
 print(told)
 print(done.trials["status"].tolist(), len(done.metrics), flush=True)
 """
-EMBEDDED = ("connecting", "tables", "opening", "mid-epoch", "while an event is shown", "closing the log")
+EMBEDDED = (
+    "connecting",
+    "tables",
+    "opening",
+    "mid-epoch",
+    "while an event is shown",
+    "closing the log",
+)
 
 
 @pytest.mark.parametrize(("where", "signals"), signalled([*EMBEDDED, "final tables"]))
@@ -315,7 +359,9 @@ def test_a_process_that_lives_on_is_told_how_to_go_on_and_does(
 @pytest.mark.parametrize(
     ("where", "signals"),
     [
-        pytest.param(where, signals, marks=() if (where, signals) in ALWAYS else pytest.mark.exhaustive)
+        pytest.param(
+            where, signals, marks=() if (where, signals) in ALWAYS else pytest.mark.exhaustive
+        )
         for where in ON_RAY
         for signals in SIGNALS
     ],

@@ -11,7 +11,14 @@ import simulated
 from curves import run
 
 from sweep.backends import Continues, Ends
-from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.runner.limits import Limits, Timeouts
 from sweep.spec import parse_spec
 from sweep.spec.blocks import Resources
@@ -48,7 +55,12 @@ def test_gpu_hours_of_a_shared_gpu_are_of_the_part_that_each_epoch_had() -> None
     ledger.observe(TrialStarted(trial=0, trial_id="", params={}, seed=0, repeat=0, time=0.0))
     for number in range(1, 5):
         assert limits.reached is None
-        spent = {"metrics": {"score": 1.0}, "time": 1.0, "time_s": 3600.0, "measures": {"gpus": 0.25}}
+        spent = {
+            "metrics": {"score": 1.0},
+            "time": 1.0,
+            "time_s": 3600.0,
+            "measures": {"gpus": 0.25},
+        }
         limits.observe(ledger.observe(EpochReported(trial=0, epoch=number, **spent)))
     assert limits.reached == "budget of 1 GPU hours"
 
@@ -60,7 +72,9 @@ def test_a_nodes_clock_spends_no_budget_and_killed_sessions_do(tmp_path: Path) -
         driver.open(list(store_log.read(log.path)))
         assert driver.stopping is None
         driver.next()
-        ahead = EpochReported(trial=0, epoch=killed + 1, metrics={"score": 1.0}, time=time.time() + 7200, time_s=0.1)
+        ahead = EpochReported(
+            trial=0, epoch=killed + 1, metrics={"score": 1.0}, time=time.time() + 7200, time_s=0.1
+        )
         clock.now += 1500
         assert driver.take(0, Continues(epochs=(ahead,)))
         log.close()
@@ -73,7 +87,9 @@ def test_a_nodes_clock_spends_no_budget_and_killed_sessions_do(tmp_path: Path) -
 def test_a_log_of_the_last_release_keeps_its_hours(tmp_path: Path) -> None:
     driver, log = simulated.begin(tmp_path, "budget: {hours: 1}")
     begun = SessionStarted(time=1.0, resumed=False, version="0.1.0")
-    trial = TrialStarted(trial=0, trial_id="t0", params={"a": 0.1, "b": 1}, seed=0, repeat=0, time=1.0)
+    trial = TrialStarted(
+        trial=0, trial_id="t0", params={"a": 0.1, "b": 1}, seed=0, repeat=0, time=1.0
+    )
     driver.open([begun, trial, SessionEnded(time=3700.0, reason="interrupted")])
     assert driver.stopping == "budget of 1 hours"
     log.close()
@@ -83,19 +99,30 @@ def test_a_log_of_the_last_release_keeps_its_hours(tmp_path: Path) -> None:
     ("limit", "larger", "reason"),
     [
         ("budget: {epochs: 4}", "budget: {epochs: 8}", "budget of 4 epochs"),
-        ("stop_when: {no_improvement: 1}", "stop_when: {no_improvement: 9}", "no improvement in 1 trials"),
+        (
+            "stop_when: {no_improvement: 1}",
+            "stop_when: {no_improvement: 9}",
+            "no improvement in 1 trials",
+        ),
     ],
 )
-def test_a_limit_interrupts_and_a_larger_one_goes_on(tmp_path: Path, limit: str, larger: str, reason: str) -> None:
+def test_a_limit_interrupts_and_a_larger_one_goes_on(
+    tmp_path: Path, limit: str, larger: str, reason: str
+) -> None:
     driver, log = simulated.begin(tmp_path, limit)
     driver.open()
     driver.next(), driver.next()
     for trial, last in ((0, 2), (1, 2)) if "budget" in limit else ((0, 9), (1, 9)):
         for epoch in range(1, last + 1):
             score = float(trial) + 0.1
-            report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
+            report = EpochReported(
+                trial=trial, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1
+            )
             done = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
-            driver.take(trial, Ends(epochs=(report,), end=done) if epoch == 9 else Continues(epochs=(report,)))
+            driver.take(
+                trial,
+                Ends(epochs=(report,), end=done) if epoch == 9 else Continues(epochs=(report,)),
+            )
     assert driver.stopping == reason
     driver.close()
     log.close()
@@ -115,7 +142,9 @@ def _failed(trial: int, reason: str, *, regardless: bool) -> list[TrialStarted |
     params = {"a": trial / 10, "b": 1}
     return [
         TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=0, repeat=0, time=1.0),
-        TrialEnded(trial=trial, status=Status.FAILED, reason=reason, time=2.0, regardless=regardless),
+        TrialEnded(
+            trial=trial, status=Status.FAILED, reason=reason, time=2.0, regardless=regardless
+        ),
     ]
 
 

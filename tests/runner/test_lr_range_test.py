@@ -74,9 +74,13 @@ def test_not_finite_from_the_first_is_divergence() -> None:
     assert (found.rates, found.steepest, found.diverged) == ((), None, lr_range_test.LOWEST)
 
 
-def test_the_first_configurations_that_differ_beside_the_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_configurations_that_differ_beside_the_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tried.py").write_text(TRAINABLE)
-    sample: Sequence[Any] = [{"learning_rate": lr, "units": units} for units in (4, 8, 16) for lr in (1, 2)]
+    sample: Sequence[Any] = [
+        {"learning_rate": lr, "units": units} for units in (4, 8, 16) for lr in (1, 2)
+    ]
     found = lr_range_test.find_learning_rates(parse_spec(FILE, "f"), Devices(), [tmp_path], sample)
     assert [curve.params for curve in found] == [{"units": 4}, {"units": 8}]
     assert found[0].diverged == pytest.approx(0.5, rel=0.1)
@@ -93,7 +97,9 @@ def test_a_trainable_that_cannot_and_one_that_fails(tmp_path: Path) -> None:
         lr_range_test.find_learning_rates(
             parse_spec(FILE.replace("tried:", "fails:"), "f"), Devices(), [tmp_path], [{}]
         )
-    (tmp_path / "unmade.py").write_text(f"{TRAINABLE}    def __init__(self): raise OSError('no such folder')\n")
+    (tmp_path / "unmade.py").write_text(
+        f"{TRAINABLE}    def __init__(self): raise OSError('no such folder')\n"
+    )
     with pytest.raises(TrainableError, match="could not be tried: OSError: no such folder"):
         lr_range_test.find_learning_rates(
             parse_spec(FILE.replace("tried:", "unmade:"), "f"), Devices(), [tmp_path], [{}]
@@ -103,8 +109,13 @@ def test_a_trainable_that_cannot_and_one_that_fails(tmp_path: Path) -> None:
 def test_parameters_may_be_lists_and_mappings(tmp_path: Path) -> None:
     (tmp_path / "tried.py").write_text(TRAINABLE)
     spec = parse_spec(
-        FILE.replace("units: {values: [4, 8, 16]}", "units: {values: [[4, 8], [16], {a: 1}]}"), "file.yaml"
+        FILE.replace("units: {values: [4, 8, 16]}", "units: {values: [[4, 8], [16], {a: 1}]}"),
+        "file.yaml",
     )
-    sample = [{"learning_rate": rate, "units": units} for units in ([4, 8], [16], {"a": 1}) for rate in (1, 2)]
+    sample = [
+        {"learning_rate": rate, "units": units}
+        for units in ([4, 8], [16], {"a": 1})
+        for rate in (1, 2)
+    ]
     found = lr_range_test.find_learning_rates(spec, Devices(cpus=1), [tmp_path], sample)
     assert [curve.params for curve in found] == [{"units": [4, 8]}, {"units": [16]}]

@@ -29,12 +29,16 @@ def test_the_same_sweep_again_is_answered(project: Path) -> None:
     assert answered(watcher) == {0: "curves/0", 1: "curves/1", 2: "curves/2"}
     assert watcher.said == ["3 trials answered from curves, not trained again"]
     one, other = sweep.load(first.folder.path), sweep.load(second.folder.path)
-    assert other.metrics.drop(columns=["sweep", "trial_id"]).equals(one.metrics.drop(columns=["sweep", "trial_id"]))
+    assert other.metrics.drop(columns=["sweep", "trial_id"]).equals(
+        one.metrics.drop(columns=["sweep", "trial_id"])
+    )
     assert other.trials["memo"].tolist() == ["curves/0", "curves/1", "curves/2"]
     assert other.trials["status_reason"].tolist()[1] == "from curves, trial 1"
     assert other.trials["train_s"].tolist() == [0.0] * 3
     assert other.trials["checkpoint"].tolist() == one.trials["checkpoint"].tolist()
-    shutil.rmtree(first.folder.path)  # nothing of an answered trial hangs on the one that answered it
+    shutil.rmtree(
+        first.folder.path
+    )  # nothing of an answered trial hangs on the one that answered it
     kept = [second.folder.path / path for path in other.trials["checkpoint"]]
     assert [checkpoints.read_verified_manifest(path).epoch for path in kept] == [4, 4, 4]
     third = Watcher()
@@ -103,7 +107,11 @@ def test_a_training_that_looks_at_the_objective_needs_the_same_one(
 ) -> None:
     def text(name: str, goal: str) -> str:
         told = FILE.replace("curves", name).replace("goal: minimize", f"goal: {goal}")
-        return told + judged if judged.endswith("\n") else told.replace("parameters: {", "parameters: {" + judged)
+        return (
+            told + judged
+            if judged.endswith("\n")
+            else told.replace("parameters: {", "parameters: {" + judged)
+        )
 
     run(project, text("curves", "minimize"))
     watcher = Watcher()
@@ -129,7 +137,9 @@ def test_a_sweep_that_went_on_with_other_code_answers_nothing(project: Path) -> 
     again = Watcher()
     run(project, SECOND, again, memo=True)
     assert set(answered(again).values()) == {None}
-    assert again.said == ["no results of curves are reused: it went on with other code than it began with"]
+    assert again.said == [
+        "no results of curves are reused: it went on with other code than it began with"
+    ]
 
 
 def test_unsuccessful_trials_are_trained_again(project: Path) -> None:
@@ -151,7 +161,9 @@ def test_a_trial_that_its_target_cut_short_answers_none(project: Path) -> None:
 def test_an_answered_trial_ends_at_the_target_too(project: Path) -> None:
     run(project)
     watcher = Watcher()
-    outcome = run(project, SECOND.replace("goal: minimize", "goal: minimize, target: 0.5"), watcher, memo=True)
+    outcome = run(
+        project, SECOND.replace("goal: minimize", "goal: minimize, target: 0.5"), watcher, memo=True
+    )
     assert outcome.stopped == "target reached: score 0.5 in trial 1"
     assert answered(watcher) == {0: "curves/0", 1: "curves/1"}
     trials = sweep.load(outcome.folder.path).trials
@@ -172,7 +184,11 @@ def test_the_scheduler_judges_answered_trials_too(project: Path) -> None:
         "curves/1",
         "curves/2",
     ]
-    reported = [(e.trial, e.epoch) for e in store_log.read(second.folder.log) if isinstance(e, EpochReported)]
+    reported = [
+        (e.trial, e.epoch)
+        for e in store_log.read(second.folder.log)
+        if isinstance(e, EpochReported)
+    ]
     assert reported == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (2, 1)]
 
 
@@ -185,7 +201,8 @@ def test_answered_epochs_are_on_no_budget(project: Path) -> None:
 @pytest.mark.parametrize(("data", "count"), [("one", 3), ("other", 0)])
 def test_data_with_a_fingerprint_is_looked_at(project: Path, data: str, count: int) -> None:
     code = TRAINABLE.replace(
-        'Facts(node="here", data="none")', 'Facts(node="here", data=Path(__file__ + ".data").read_text())'
+        'Facts(node="here", data="none")',
+        'Facts(node="here", data=Path(__file__ + ".data").read_text())',
     )
     code = code.replace("import json", "from pathlib import Path\nimport json")
     (project / f"data_{data}.py").write_text(code)
@@ -208,11 +225,15 @@ def _helped(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> tupl
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from .parts import SHIFT\n")
     (package / "parts.py").write_text("SHIFT = 0.25\n")
-    if layout == "editable":  # as pip writes it: a file of paths, which the interpreter has read at its start
+    if (
+        layout == "editable"
+    ):  # as pip writes it: a file of paths, which the interpreter has read at its start
         info = elsewhere / "site" / "helper_editable-1.0.dist-info"
         info.mkdir(parents=True)
         (info / "RECORD").write_text("__editable__.helper.pth,sha256=x,9\n")
-        (info / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {"editable": true}}')
+        (info / "direct_url.json").write_text(
+            '{"url": "file:///x", "dir_info": {"editable": true}}'
+        )
         monkeypatch.syspath_prepend(elsewhere / "site")
     monkeypatch.syspath_prepend(home)
     name = f"user_of_{layout}"
@@ -221,7 +242,9 @@ def _helped(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> tupl
 
 
 @pytest.mark.parametrize("layout", ["pythonpath", "editable"])
-def test_a_helper_package_elsewhere_is_code_too(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+def test_a_helper_package_elsewhere_is_code_too(
+    project: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
     parts, text = _helped(project, monkeypatch, layout)
     run(project, text)
     same, other = Watcher(), Watcher()
@@ -250,7 +273,9 @@ def test_another_version_of_an_installed_package_is_other_code(
     assert set(answered(watcher).values()) == {None}
 
 
-def test_without_a_fingerprint_of_the_data_nothing_is_answered_and_that_is_said_once(project: Path) -> None:
+def test_without_a_fingerprint_of_the_data_nothing_is_answered_and_that_is_said_once(
+    project: Path,
+) -> None:
     (project / "blind.py").write_text(TRAINABLE.replace(', data="none"', ""))
     text = FILE.replace("curve:Curve", "blind:Curve")
     run(project, text)
@@ -300,18 +325,26 @@ def test_the_best_checkpoint_is_taken_over_beside_the_last(project: Path) -> Non
     second = run(project, text.replace("curves", "second"), memo=True)
     kept.append(sorted(path.name for path in second.folder.checkpoints.rglob("epoch-*")))
     assert kept == [["epoch-000001", "epoch-000004"]] * 2
-    reports = checkpoints.read_verified_manifest(second.folder.checkpoints / "00000" / "epoch-000001").reports
+    reports = checkpoints.read_verified_manifest(
+        second.folder.checkpoints / "00000" / "epoch-000001"
+    ).reports
     assert [report.memo for report in reports] == ["curves/0"]
 
 
-def test_a_trial_that_its_own_checkpoint_completes_keeps_it_and_needs_no_answer(project: Path) -> None:
+def test_a_trial_that_its_own_checkpoint_completes_keeps_it_and_needs_no_answer(
+    project: Path,
+) -> None:
     run(project)
     outcome = run(project, SECOND)
     lines = outcome.folder.log.read_bytes().splitlines(keepends=True)
     (cut,) = (at for at, line in enumerate(lines) if b'"trial":1,"epoch":4' in line)
-    outcome.folder.log.write_bytes(b"".join(lines[:cut]))  # killed when its last epoch was in the checkpoint alone
+    outcome.folder.log.write_bytes(
+        b"".join(lines[:cut])
+    )  # killed when its last epoch was in the checkpoint alone
     shutil.rmtree(outcome.folder.checkpoints / "00002")
-    outcome.folder.write_info(outcome.folder.read_info().changed(memo=True))  # as if it had begun with answers
+    outcome.folder.write_info(
+        outcome.folder.read_info().changed(memo=True)
+    )  # as if it had begun with answers
     resume(project, name="second")
     trials = sweep.load(outcome.folder.path).trials
     assert trials["memo"].isna().tolist() == [True, True, False]

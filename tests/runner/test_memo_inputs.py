@@ -35,13 +35,17 @@ def _sweep(project: Path, body: str, head: str = "", attributes: str = "") -> Ru
     """Write a function trainable with this code in it."""
     module = f"reads_{next(_numbers)}"  # of its own, for a process imports a module once
     lines = body.replace("\n", "\n    ")
-    (project / f"{module}.py").write_text(TRAINABLE.format(head=head, body=lines, attributes=attributes))
+    (project / f"{module}.py").write_text(
+        TRAINABLE.format(head=head, body=lines, attributes=attributes)
+    )
     text = "metric: {name: score, goal: minimize}\nparameters: {a: {values: [1, 2]}}\nepochs: 1\nmethod: grid\n"
 
     def trained(name: str) -> tuple[set[bool], list[str]]:
         watcher = Watcher()
         run(project, f"name: {name}\ntrainable: {module}:train\n{text}", watcher, memo=True)
-        return {event.memo is not None for event in watcher.seen if isinstance(event, TrialEnded)}, watcher.said
+        return {
+            event.memo is not None for event in watcher.seen if isinstance(event, TrialEnded)
+        }, watcher.said
 
     return trained
 
@@ -60,7 +64,10 @@ def _database(path: Path, value: int) -> None:
 
 
 READS: dict[str, tuple[str, Callable[[Path, int], object]]] = {
-    "text": ("value = float(open({path!r}).read())", lambda path, value: path.write_text(str(value))),
+    "text": (
+        "value = float(open({path!r}).read())",
+        lambda path, value: path.write_text(str(value)),
+    ),
     "numpy": (
         "import numpy as np\nvalue = float(np.load({path!r} + '.npy'))",
         lambda path, value: np.save(path.with_name(f"{path.name}.npy"), np.array(value)),
@@ -80,9 +87,13 @@ READS: dict[str, tuple[str, Callable[[Path, int], object]]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.parametrize("name", READS)
-def test_other_input_is_trained_and_the_same_is_answered(name: str, project: Path, tmp_path: Path) -> None:
+def test_other_input_is_trained_and_the_same_is_answered(
+    name: str, project: Path, tmp_path: Path
+) -> None:
     body, write = READS[name]
     path = tmp_path / "input"
     write(path, 1)
@@ -108,7 +119,9 @@ def test_a_file_that_is_read_at_import_counts(project: Path, tmp_path: Path) -> 
     assert trained("third")[0] == {False}
 
 
-def test_a_variable_of_the_environment_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_of_the_environment_counts(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UNITS", "1")
     trained = _sweep(project, "import os\nvalue = float(os.environ['UNITS'])")
     trained("first")
@@ -119,7 +132,9 @@ def test_a_variable_of_the_environment_counts(project: Path, monkeypatch: pytest
     assert "they have read the environment variable UNITS, which has changed" in said[0]
 
 
-PROGRAM = "import subprocess, sys\nvalue = float(subprocess.check_output([sys.executable, {path!r}]))"
+PROGRAM = (
+    "import subprocess, sys\nvalue = float(subprocess.check_output([sys.executable, {path!r}]))"
+)
 
 
 def test_a_trial_that_started_a_program_is_trained_again(project: Path, tmp_path: Path) -> None:
@@ -129,7 +144,10 @@ def test_a_trial_that_started_a_program_is_trained_again(project: Path, tmp_path
     trained("first")
     answered, said = trained("second")
     assert answered == {False}
-    assert "in train starts a program; if that cannot change their results, name what can in depends_on" in said[0]
+    assert (
+        "in train starts a program; if that cannot change their results, name what can in depends_on"
+        in said[0]
+    )
 
 
 def test_what_a_program_depends_on_can_be_named(project: Path, tmp_path: Path) -> None:
@@ -137,7 +155,9 @@ def test_what_a_program_depends_on_can_be_named(project: Path, tmp_path: Path) -
     program.parent.mkdir()
     program.write_text("print(1)")
     trained = _sweep(
-        project, PROGRAM.format(path=str(program)), attributes=f"train.depends_on = [{str(program.parent)!r}]"
+        project,
+        PROGRAM.format(path=str(program)),
+        attributes=f"train.depends_on = [{str(program.parent)!r}]",
     )
     trained("first")
     _expect_answers(trained)
@@ -149,18 +169,25 @@ def test_what_a_program_depends_on_can_be_named(project: Path, tmp_path: Path) -
 def test_a_wrong_depends_on_fails_its_trials(named: str, project: Path) -> None:
     _sweep(project, "value = 1", attributes=f"train.depends_on = {named}")("first")
     errors = sweep.load(project / "results/first").trials["error"]
-    assert all("expected a list of paths, such as ['tools/simulate.py']" in error for error in errors)
+    assert all(
+        "expected a list of paths, such as ['tools/simulate.py']" in error for error in errors
+    )
 
 
 def test_a_trial_whose_reads_are_not_in_its_log_answers_none(project: Path) -> None:
     trained = _sweep(project, "value = 1")
     trained("first")
     log = project / "results/first/log.jsonl"
-    lines = [line.split(',"inputs"')[0] + "}}" if '"inputs"' in line else line for line in log.read_text().splitlines()]
+    lines = [
+        line.split(',"inputs"')[0] + "}}" if '"inputs"' in line else line
+        for line in log.read_text().splitlines()
+    ]
     log.write_text("\n".join(lines) + "\n")
     answered, said = trained("second")
     assert answered == {False}
-    assert said == ["trials of first are not reused: what they read beside their data was not recorded"]
+    assert said == [
+        "trials of first are not reused: what they read beside their data was not recorded"
+    ]
 
 
 def test_a_checkpoint_keeps_what_its_trial_has_read(tmp_path: Path) -> None:

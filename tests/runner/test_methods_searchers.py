@@ -44,12 +44,16 @@ def test_a_method_that_is_not_built_from_a_space_alone_is_refused(method: str) -
 @pytest.mark.parametrize("method", [m.name for m in STANDALONE if not m.several_objectives])
 def test_several_objectives_are_refused_by_methods_for_one(method: str) -> None:
     both = (*LOSS, Objective("accuracy", "maximize"))
-    with pytest.raises(InputError, match=f"{method} optimizes one objective only; method: tpe, or nsga2"):
+    with pytest.raises(
+        InputError, match=f"{method} optimizes one objective only; method: tpe, or nsga2"
+    ):
         build_searcher(method, LINE, both, 0)
 
 
 def test_bayes_is_tpe() -> None:
-    assert build_searcher("bayes", LINE, LOSS, 3).suggest(0) == build_searcher("tpe", LINE, LOSS, 3).suggest(0)
+    assert build_searcher("bayes", LINE, LOSS, 3).suggest(0) == build_searcher(
+        "tpe", LINE, LOSS, 3
+    ).suggest(0)
 
 
 def test_only_repeats_are_wrapped() -> None:
@@ -57,7 +61,14 @@ def test_only_repeats_are_wrapped() -> None:
     assert not isinstance(build_searcher("random", LINE, LOSS, 0), Repeated)
 
 
-WHOLE = {"lr": 3e-4, "decay": 5e-5, "optimizer": "sgd", "momentum": 0.9, "units": 16, "schedule": "step"}
+WHOLE = {
+    "lr": 3e-4,
+    "decay": 5e-5,
+    "optimizer": "sgd",
+    "momentum": 0.9,
+    "units": 16,
+    "schedule": "step",
+}
 PART = {"optimizer": "adam", "units": 32}
 every_method = pytest.mark.parametrize("method", [m.name for m in STANDALONE])
 
@@ -73,7 +84,9 @@ def test_they_come_first_and_only_once(method: str) -> None:
     assert tried[0] == {**WHOLE, "warm": 3e-4 / 10}
     assert PART.items() <= tried[1].items()
     assert len({key(params) for params in tried}) == len(tried)
-    for params in tried[:1] if find_method(method).enumerates else tried:  # a grid's first is not one of its own points
+    for params in (
+        tried[:1] if find_method(method).enumerates else tried
+    ):  # a grid's first is not one of its own points
         assert_belongs(params, SPACE)
 
 
@@ -81,7 +94,11 @@ def test_they_come_first_and_only_once(method: str) -> None:
 def test_each_is_trained_as_often_as_others(method: str) -> None:
     searcher = build_searcher(method, FINITE, LOSS, 0, repeats=2, start_with=[{"a": 4, "b": "x"}])
     tried = suggested(
-        drive(searcher, 4, lambda number, params: trial(number, params, Status.COMPLETED, [1.0], number % 2))
+        drive(
+            searcher,
+            4,
+            lambda number, params: trial(number, params, Status.COMPLETED, [1.0], number % 2),
+        )
     )
     assert tried[0] == tried[1] == {"a": 4, "b": "x"}
     assert tried[2] == tried[3] != tried[0]
@@ -89,7 +106,11 @@ def test_each_is_trained_as_often_as_others(method: str) -> None:
 
 def test_what_is_left_out_is_drawn_within_the_constraints() -> None:
     thin = Space(
-        (Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1)), Parameter("n", IntUniform(1, 3))),
+        (
+            Parameter("x", Uniform(0, 1)),
+            Parameter("y", Uniform(0, 1)),
+            Parameter("n", IntUniform(1, 3)),
+        ),
         (Expression.parse("abs(x - y) < 1e-7"),),
     )
     (point,) = complete_starting_points(thin, [{"x": 0.25}], 0)
@@ -99,7 +120,9 @@ def test_what_is_left_out_is_drawn_within_the_constraints() -> None:
 
 
 def test_a_start_that_leaves_nothing_new_is_passed_over() -> None:
-    assert complete_starting_points(FINITE, [{"a": 1, "b": "x"}, {"a": 1, "b": "x"}], 0) == [{"a": 1, "b": "x"}]
+    assert complete_starting_points(FINITE, [{"a": 1, "b": "x"}, {"a": 1, "b": "x"}], 0) == [
+        {"a": 1, "b": "x"}
+    ]
 
 
 def test_a_grid_completes_them_by_what_comes_first_and_leaves_them_out_later() -> None:
@@ -107,7 +130,9 @@ def test_a_grid_completes_them_by_what_comes_first_and_leaves_them_out_later() -
     searcher = build_searcher("grid", space, LOSS, 0, start_with=[{"n": 2}, {"x": 0.3}])
     tried = suggested(drive(searcher, 20, mixed_outcome))
     assert tried[:2] == [{"x": 0.0, "n": 2}, {"x": 0.3, "n": 1}]
-    assert [key(params) for params in tried[2:]] == [key(p) for p in space.grid() if key(p) != key(tried[0])]
+    assert [key(params) for params in tried[2:]] == [
+        key(p) for p in space.grid() if key(p) != key(tried[0])
+    ]
 
 
 COMPLETED, PRUNED, DIVERGED = Status.COMPLETED, Status.PRUNED, Status.DIVERGED
@@ -140,7 +165,15 @@ def hear(groups: Sequence[tuple[Status, list[float]]]) -> list[Event]:
 def test_each_configuration_is_suggested_as_often_as_it_repeats() -> None:
     searcher = Repeated(Listener(), 3)
     log = drive(searcher, 7, lambda number, params: [started(number, params, number % 3)])
-    assert [event.params["n"] for event in log if isinstance(event, TrialStarted)] == [0, 0, 0, 101, 101, 101, 202]
+    assert [event.params["n"] for event in log if isinstance(event, TrialStarted)] == [
+        0,
+        0,
+        0,
+        101,
+        101,
+        101,
+        202,
+    ]
 
 
 def test_the_mean_is_told_once_all_repeats_have_ended() -> None:
@@ -148,7 +181,9 @@ def test_the_mean_is_told_once_all_repeats_have_ended() -> None:
     start, *reports, end = hear([(COMPLETED, [3.0, 1.0]), (COMPLETED, [5.0, 2.0])])
     assert isinstance(start, TrialStarted)
     assert start.trial == start.repeat == 0
-    assert [(r.trial, r.epoch, dict(r.metrics)) for r in reports if isinstance(r, EpochReported)] == [
+    assert [
+        (r.trial, r.epoch, dict(r.metrics)) for r in reports if isinstance(r, EpochReported)
+    ] == [
         (0, 1, {"loss": 4.0}),
         (0, 2, {"loss": 1.5}),
     ]
@@ -190,7 +225,9 @@ def test_only_metrics_that_all_repeats_report_have_a_mean() -> None:
         ended(1, COMPLETED),
     ]:
         searcher.observe(event)
-    assert [event.metrics for event in listener.heard if isinstance(event, EpochReported)] == [{"loss": 1.5}]
+    assert [event.metrics for event in listener.heard if isinstance(event, EpochReported)] == [
+        {"loss": 1.5}
+    ]
 
 
 def test_an_interrupted_repeat_keeps_its_configuration_open() -> None:
@@ -200,12 +237,17 @@ def test_an_interrupted_repeat_keeps_its_configuration_open() -> None:
 
 @pytest.mark.parametrize("method", ["grid", "random", "sobol", "tpe"])
 def test_repeats_with_real_searchers(method: str) -> None:
-    space = Space((Parameter("lr", LogUniform(1e-4, 1e-1), grid_count=4), Parameter("n", IntUniform(1, 3))))
+    space = Space(
+        (Parameter("lr", LogUniform(1e-4, 1e-1), grid_count=4), Parameter("n", IntUniform(1, 3)))
+    )
 
     def outcome(number: int, params: Params) -> list[Event]:
         return trial(number, params, COMPLETED, [1.0 + number % 3, params["lr"]], number % 3)
 
-    one, other = (build_searcher(method, space, (Objective("loss", "minimize"),), 0, repeats=3) for _ in range(2))
+    one, other = (
+        build_searcher(method, space, (Objective("loss", "minimize"),), 0, repeats=3)
+        for _ in range(2)
+    )
     log = drive(one, 36, outcome)
     keys = [key(event.params) for event in log if isinstance(event, TrialStarted)]
     assert keys[::3] == keys[1::3] == keys[2::3]

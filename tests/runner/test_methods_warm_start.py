@@ -14,7 +14,9 @@ from sweep.runner import methods, resuming
 from sweep.runner.methods import build_searcher
 from sweep.store import log as store_log
 
-TPE = FILE.replace("method: grid", "method: tpe").replace("{values: [3, 1, 2]}", "{min: 0.5, max: 4.0}")
+TPE = FILE.replace("method: grid", "method: tpe").replace(
+    "{values: [3, 1, 2]}", "{min: 0.5, max: 4.0}"
+)
 EARLIER = TPE.replace("curves", "earlier") + "run_cap: 12\n"
 LATER = TPE + "warm_start: [earlier]\nrun_cap: 4\n"
 
@@ -28,7 +30,9 @@ def test_the_search_begins_where_the_earlier_sweep_ended(project: Path) -> None:
     watcher = Watcher()
     warm = run(project, LATER, watcher)
     cold = run(project, TPE.replace("curves", "cold") + "run_cap: 4\n")
-    assert watcher.said == [f"warm start: 12 of 12 trials of {(project / 'results/earlier').resolve()} fit and count"]
+    assert watcher.said == [
+        f"warm start: 12 of 12 trials of {(project / 'results/earlier').resolve()} fit and count"
+    ]
     assert suggested(warm.folder.log) != suggested(cold.folder.log)
     trials = sweep.load(warm.folder.path).trials
     assert trials["param.a"].mean() < 1.5  # best at 0.5
@@ -42,7 +46,9 @@ def test_an_earlier_sweep_that_goes_on_changes_nothing(project: Path) -> None:
     assert reopened.spec.run_cap == 20
     with (project / "results/earlier/log.jsonl").open("ab") as log:
         lines = (project / "results/earlier/log.jsonl").read_bytes().splitlines(keepends=True)
-        log.writelines(line.replace(b'"trial":3', b'"trial":99') for line in lines if b'"trial":3,' in line)
+        log.writelines(
+            line.replace(b'"trial":3', b'"trial":99') for line in lines if b'"trial":3,' in line
+        )
     resume(project, "run_cap=4")
     assert suggested(cut.folder.log) == suggested(whole.folder.log)
 
@@ -73,5 +79,7 @@ def test_nothing_was_taken_nothing_is_learned() -> None:
 
     spec = parse_spec(TPE + "run_cap: 2\n", "f.yaml")
     said: list[str] = []
-    methods.learn_warm_start(build_searcher(spec.method, spec.space, spec.objectives, 0), [], said.append, spec)
+    methods.learn_warm_start(
+        build_searcher(spec.method, spec.space, spec.objectives, 0), [], said.append, spec
+    )
     assert said == []

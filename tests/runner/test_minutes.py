@@ -61,7 +61,9 @@ checkpoint: {every_s: 0}
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "slow.py").write_text(TRAINABLE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(worker, "STEP_S", 0.0)  # a step is an epoch, so that a sweep can be interrupted after each
+    monkeypatch.setattr(
+        worker, "STEP_S", 0.0
+    )  # a step is an epoch, so that a sweep can be interrupted after each
     return tmp_path
 
 
@@ -103,7 +105,9 @@ def test_a_trial_that_was_interrupted_has_trained_what_it_had_before(project: Pa
     straight = table(run(project, FILE).folder.path)
     for epochs in (3, 11, 13):
         name = f"stopped-{epochs}"
-        assert run(project, FILE.replace("name: slow", f"name: {name}"), StopsAfter(epochs)).interrupted
+        assert run(
+            project, FILE.replace("name: slow", f"name: {name}"), StopsAfter(epochs)
+        ).interrupted
         again = table(resume(project, name=name).folder.path)
         columns = ["trial", "status", "epochs", "metric.loss"]
         pd.testing.assert_frame_equal(again[columns], straight[columns])
@@ -123,11 +127,15 @@ WIDE = FILE.replace("[6.0, 15.0, 30.0]", "[2.0, 6.0, 3.0, 15.0, 10.0, 30.0]")
 @pytest.mark.parametrize("rule", RULES)
 def test_rungs_are_shares_of_the_minutes(project: Path, rule: str) -> None:
     outcome = run(project, WIDE + f"early_terminate: {rule}\n")
-    ended = [event for event in store_log.read(outcome.folder.log) if isinstance(event, EpochReported)]
+    ended = [
+        event for event in store_log.read(outcome.folder.log) if isinstance(event, EpochReported)
+    ]
     last = {event.trial: event.measures["budget_share"] for event in ended}
     trials = table(outcome.folder.path)
     assert set(trials["status"]) == {"completed", "pruned"}
-    for trial, status, seconds in zip(trials["trial"], trials["status"], trials["param.seconds"], strict=True):
+    for trial, status, seconds in zip(
+        trials["trial"], trials["status"], trials["param.seconds"], strict=True
+    ):
         longest = seconds / 60
         if status == "completed":
             assert last[trial] == 1
@@ -142,8 +150,12 @@ def test_a_sweep_with_rungs_that_was_stopped_goes_on_the_same(project: Path, rul
     straight = table(run(project, file).folder.path)[columns]
     for epochs in (2, 9, 17, 30):
         name = f"stopped-{epochs}"
-        assert run(project, file.replace("name: slow", f"name: {name}"), StopsAfter(epochs)).interrupted
-        pd.testing.assert_frame_equal(table(resume(project, name=name).folder.path)[columns], straight)
+        assert run(
+            project, file.replace("name: slow", f"name: {name}"), StopsAfter(epochs)
+        ).interrupted
+        pd.testing.assert_frame_equal(
+            table(resume(project, name=name).folder.path)[columns], straight
+        )
 
 
 @pytest.mark.parametrize("method", ["tpe", "gp"])
@@ -164,14 +176,19 @@ def test_nothing_is_answered_from_an_earlier_sweep(project: Path) -> None:
     watcher = Watcher()
     epochs = FILE.replace("name: slow", "name: epochs").replace("minutes: 1", "epochs: 4")
     assert table(run(project, epochs, watcher, memo=True).folder.path)["memo"].isna().all()
-    assert any("no results of slow are reused: their minutes ended them" in line for line in watcher.said)
+    assert any(
+        "no results of slow are reused: their minutes ended them" in line for line in watcher.said
+    )
 
 
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
         ("training: {fuse: 4}\n", "trials that train as one program have no time of their own"),
-        ("resources: {workers: 2}\n", "several workers a trial, which would each go by a clock of their own"),
+        (
+            "resources: {workers: 2}\n",
+            "several workers a trial, which would each go by a clock of their own",
+        ),
     ],
 )
 def test_what_does_not_go_with_minutes_is_refused_by_name(lines: str, reason: str) -> None:
@@ -188,7 +205,12 @@ def test_what_does_not_go_with_minutes_is_refused_by_name(lines: str, reason: st
 )
 def test_what_else_does_not_go_with_minutes(before: str, after: str, reason: str) -> None:
     with pytest.raises(InputError, match=f"minutes: does not go with {reason}"):
-        parse_spec(FILE.replace(before, after).replace("{values: [6.0, 15.0, 30.0]}", "{min: 1.0, max: 2.0}"), "s.yaml")
+        parse_spec(
+            FILE.replace(before, after).replace(
+                "{values: [6.0, 15.0, 30.0]}", "{min: 1.0, max: 2.0}"
+            ),
+            "s.yaml",
+        )
 
 
 def test_a_rule_that_cannot_act_says_so_in_hundredths() -> None:
@@ -207,7 +229,9 @@ def test_a_resolved_sweep_resolves_to_itself() -> None:
 
 
 def test_plan_prices_by_minutes(project: Path) -> None:
-    (project / "slow.yaml").write_text(FILE.replace("method: grid", "method: random") + "run_cap: 30\n")
+    (project / "slow.yaml").write_text(
+        FILE.replace("method: grid", "method: random") + "run_cap: 30\n"
+    )
     text = CliRunner().invoke(main, ["plan", "slow.yaml"]).output
     assert "as many as 1 minutes of training allow a trial" in text
     plan = json.loads(CliRunner().invoke(main, ["plan", "slow.yaml", "--json"]).output)

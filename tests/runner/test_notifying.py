@@ -174,7 +174,11 @@ class _Conversation(socketserver.StreamRequestHandler):
         if word == b"AUTH":
             return b"235 welcome\r\n"
         if word == b"EHLO" and self.server.tls is not None:
-            return b"250-here\r\n250 AUTH PLAIN\r\n" if is_encrypted else b"250-here\r\n250 STARTTLS\r\n"
+            return (
+                b"250-here\r\n250 AUTH PLAIN\r\n"
+                if is_encrypted
+                else b"250-here\r\n250 STARTTLS\r\n"
+            )
         return b"250 ok\r\n"
 
 
@@ -183,8 +187,12 @@ def test_mail_reaches_a_server() -> None:
     asked = Notify(mail="ann@example.org", server=server.address, sender="sweep@example.org")
     with serving(server):
         make_sender(asked)(NOTICE)
-        with pytest.raises(Exception, match="no encryption"):  # a password is not sent in plain text
-            make_sender(asked.model_copy(update={"user": "ann", "password": "P"}), {"P": SECRET})(NOTICE)
+        with pytest.raises(
+            Exception, match="no encryption"
+        ):  # a password is not sent in plain text
+            make_sender(asked.model_copy(update={"user": "ann", "password": "P"}), {"P": SECRET})(
+                NOTICE
+            )
     (mail,) = server.mails
     assert "To: ann@example.org" in mail
     assert "Subject: s: a < b & \\x1bc" in mail
@@ -218,11 +226,16 @@ def test_it_is_tried_again_and_the_log_has_no_secret(caplog: pytest.LogCaptureFi
         receiver.close(10.0)
     assert len(hook.got) == 3
     told = [record.getMessage() for record in caplog.records]
-    assert [text.split(":")[2].split(",")[1] for text in told] == [" HTTPError 500", " HTTPError 403"]
+    assert [text.split(":")[2].split(",")[1] for text in told] == [
+        " HTTPError 500",
+        " HTTPError 403",
+    ]
     assert SECRET not in caplog.text
 
 
-def test_a_receiver_that_hangs_delays_nothing(caplog: pytest.LogCaptureFixture, monkeypatch) -> None:
+def test_a_receiver_that_hangs_delays_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch
+) -> None:
     monkeypatch.setattr(notifying, "MOST_WAITING", 2)
     let_go = threading.Event()
     monkeypatch.setattr(notifying, "make_sender", lambda asked: lambda notice: let_go.wait(60.0))
@@ -257,7 +270,9 @@ def test_mistakes_in_the_file(entry: str, told: str) -> None:
 
 def test_a_variable_that_is_not_set() -> None:
     spec = parse_spec(f"{FILE}notify: [{{slack: NO_SUCH}}]\n", "f.yaml")
-    with pytest.raises(InputError, match=r"notify.0.slack: the environment variable NO_SUCH is not set"):
+    with pytest.raises(
+        InputError, match=r"notify.0.slack: the environment variable NO_SUCH is not set"
+    ):
         notifying.check_variables(spec, {})
     assert spec.to_json_dict()["notify"] == [{"slack": "NO_SUCH"}]
     assert "notify" not in parse_spec(FILE, "f.yaml").to_json_dict()
@@ -275,11 +290,19 @@ def test_a_sweep_tells_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert {content["event"] for _, content in hook.got} == {"best", "budget", "finished"}
         assert hook.got[-1][1]["ended_trials"] == 2
         hook.got.clear()
-        more = ["resume", "told", "--inline", "--set", f'notify=[{{"webhook": "{hook.url}", "on": ["finished"]}}]']
+        more = [
+            "resume",
+            "told",
+            "--inline",
+            "--set",
+            f'notify=[{{"webhook": "{hook.url}", "on": ["finished"]}}]',
+        ]
         assert CliRunner().invoke(main, more).exit_code == 0
         assert [content["event"] for _, content in hook.got] == ["finished"]
     found = [
-        path for path in (tmp_path / "results").rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()
+        path
+        for path in (tmp_path / "results").rglob("*")
+        if path.is_file() and SECRET.encode() in path.read_bytes()
     ]
     assert found == []
     assert SECRET not in ran.output
@@ -293,13 +316,17 @@ def run_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     hook = Hook()
     monkeypatch.chdir(tmp_path)
     entry = f"{{webhook: '{hook.url}', on: [finished, failed]}}"
-    write_project(tmp_path, file=f"{FILE}budget: {{epochs: 2}}\n{CONFIRMED}notify: [{entry}]\n", name="told")
+    write_project(
+        tmp_path, file=f"{FILE}budget: {{epochs: 2}}\n{CONFIRMED}notify: [{entry}]\n", name="told"
+    )
     with serving(hook):
         ran = CliRunner().invoke(main, ["run", "told.yaml", "--inline"])
     return [ran.exit_code, *((content["event"], content["text"]) for _, content in hook.got)]
 
 
-def test_a_sweep_with_a_confirmation_tells_its_end_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_with_a_confirmation_tells_its_end_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, *ends = run_confirmed(tmp_path, monkeypatch)
     assert code == 0
     assert [event for event, _ in ends] == ["finished"]
@@ -319,8 +346,12 @@ def test_the_end_of_a_search_is_told_if_its_confirmation_cannot_begin(
     assert [event for event, _ in ends] == ["finished"]
 
 
-def test_a_server_that_is_gone_fails_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_gone_fails_no_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_project(tmp_path, name="told")
     monkeypatch.chdir(tmp_path)
-    ran = CliRunner().invoke(main, ["run", "told.yaml", "--inline", "--notify", "http://127.0.0.1:1/x"])
+    ran = CliRunner().invoke(
+        main, ["run", "told.yaml", "--inline", "--notify", "http://127.0.0.1:1/x"]
+    )
     assert ran.exit_code == 0, ran.output

@@ -83,7 +83,9 @@ class Looks(Watcher):
         elif isinstance(event, EpochReported | TrialEnded):
             self.paused.discard(event.trial)
         if isinstance(event, TrialEnded):
-            self.wrong += [trial for trial in self.paused if not checkpoints.list_names(self.folder, trial)]
+            self.wrong += [
+                trial for trial in self.paused if not checkpoints.list_names(self.folder, trial)
+            ]
         if isinstance(event, EpochReported) and self.left is not None:
             self.left -= 1
             if self.left == 0:
@@ -91,7 +93,9 @@ class Looks(Watcher):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_trials_go_on_from_their_checkpoints_which_are_kept_until_they_end(walking: Path, kind: str) -> None:
+def test_trials_go_on_from_their_checkpoints_which_are_kept_until_they_end(
+    walking: Path, kind: str
+) -> None:
     looks = Looks(walking / "results" / "pausing")
     outcome = run(walking, text(kind) + "checkpoint: {trials: 1}\n", looks)
     trials = table(outcome.folder.path)
@@ -99,13 +103,19 @@ def test_trials_go_on_from_their_checkpoints_which_are_kept_until_they_end(walki
     assert not looks.wrong
     lines = (walking / "journal.txt").read_text().splitlines()
     trained = [line.split()[2:] for line in lines if line.split()[2] == "epoch"]
-    assert len(trained) == len({tuple(one) for one in trained}) == trials["epochs"].sum()  # none is trained twice
-    kept = [trial for trial in trials["trial"] if checkpoints.list_names(outcome.folder.path, trial)]
+    assert (
+        len(trained) == len({tuple(one) for one in trained}) == trials["epochs"].sum()
+    )  # none is trained twice
+    kept = [
+        trial for trial in trials["trial"] if checkpoints.list_names(outcome.folder.path, trial)
+    ]
     completed = trials[trials["status"] == "completed"]
     assert kept == [completed.loc[completed["metric.loss"].idxmin(), "trial"]]
 
 
-@pytest.mark.parametrize(("kind", "method"), [*((kind, "random") for kind in TYPES), ("asha_promotion", "cmaes")])
+@pytest.mark.parametrize(
+    ("kind", "method"), [*((kind, "random") for kind in TYPES), ("asha_promotion", "cmaes")]
+)
 def test_a_sweep_that_was_stopped_goes_on_the_same(walking: Path, kind: str, method: str) -> None:
     straight = table(run(walking, text(kind, "straight").replace("random", method)).folder.path)
     for epochs in (2, 5, 11, 17):
@@ -113,9 +123,17 @@ def test_a_sweep_that_was_stopped_goes_on_the_same(walking: Path, kind: str, met
         file = text(kind, name).replace("random", method)
         outcome = run(walking, file, Looks(walking / "results" / name, epochs))
         assert outcome.interrupted
-        status = CliRunner().invoke(main, ["status", name, "--results", str(walking / "results")]).output
-        paused = [e for e in sweep.load(outcome.folder.path).trials["status_reason"] if e.startswith(PAUSES)]
-        assert (f"paused   {len(paused)} of the interrupted, until {kind} lets them go on" in status) is bool(paused)
+        status = (
+            CliRunner().invoke(main, ["status", name, "--results", str(walking / "results")]).output
+        )
+        paused = [
+            e
+            for e in sweep.load(outcome.folder.path).trials["status_reason"]
+            if e.startswith(PAUSES)
+        ]
+        assert (
+            f"paused   {len(paused)} of the interrupted, until {kind} lets them go on" in status
+        ) is bool(paused)
         again = resume(walking, name=name)
         pd.testing.assert_frame_equal(table(again.folder.path), straight)
 
@@ -126,13 +144,17 @@ def test_diverged_and_infeasible_trials(walking: Path, kind: str) -> None:
     trials = table(run(walking, text(kind, "pausing", "constraints: ['speed < 1e-9']")).folder.path)
     diverged = trials[trials["status"] == "diverged"]
     assert set(diverged["epochs"]) <= {2}
-    assert "completed" not in set(trials["status"])  # none meets it, so none is trained to its end for nothing
+    assert "completed" not in set(
+        trials["status"]
+    )  # none meets it, so none is trained to its end for nothing
     assert set(trials["status"]) <= {"diverged", "pruned"}
     assert any("constraints not met" in reason for reason in trials["status_reason"])
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_trials_of_another_sweep_answer_as_far_as_their_rule_lets_them_come(walking: Path, kind: str) -> None:
+def test_trials_of_another_sweep_answer_as_far_as_their_rule_lets_them_come(
+    walking: Path, kind: str
+) -> None:
     plain = text("none", "plain").replace(", min_iter: 1, eta: 2", "")
     run(walking, plain)
     anew = table(run(walking, text(kind, "anew")).folder.path)
@@ -141,29 +163,40 @@ def test_trials_of_another_sweep_answer_as_far_as_their_rule_lets_them_come(walk
     answered = table(outcome.folder.path)
     completed = answered["status"] == "completed"
     assert all(reason.startswith("from ") for reason in answered[completed]["status_reason"])
-    pd.testing.assert_frame_equal(answered.assign(status_reason=answered["status_reason"].mask(completed, "")), anew)
+    pd.testing.assert_frame_equal(
+        answered.assign(status_reason=answered["status_reason"].mask(completed, "")), anew
+    )
     lines = (walking / "journal.txt").read_text().splitlines()[before:]
     assert not [line for line in lines if line.split()[2] == "epoch"]
 
 
 def test_a_target_ends_the_sweep_and_leaves_those_that_pause(walking: Path) -> None:
     best = table(run(walking, text("asha_promotion", "straight")).folder.path)["metric.loss"].min()
-    outcome = run(walking, text("asha_promotion", "aimed").replace("minimize", f"minimize, target: {best}"))
+    outcome = run(
+        walking, text("asha_promotion", "aimed").replace("minimize", f"minimize, target: {best}")
+    )
     states = set(table(outcome.folder.path)["status"])
     assert "completed" in states
     again = resume(walking, "metric.target=null", name="aimed")
     assert "interrupted" not in set(table(again.folder.path)["status"])
 
 
-def test_replay_of_a_recorded_sweep_under_rules_that_pause(walking: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_of_a_recorded_sweep_under_rules_that_pause(
+    walking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(walking)
     run(walking, text("none", "plain").replace(", min_iter: 1, eta: 2", ""))
     for rule in ("asha_promotion eta=2", "pasha epsilon=0.5", "freeze_thaw share=1"):
-        told = CliRunner().invoke(main, ["replay", "plain", "--early-terminate", rule, "--orderings", "5"])
+        told = CliRunner().invoke(
+            main, ["replay", "plain", "--early-terminate", rule, "--orderings", "5"]
+        )
         assert told.exit_code == 0, told.output
         assert "winner kept" in told.output
     run(walking, text("asha_promotion"))
-    assert "decisions are the same as when it ran" in CliRunner().invoke(main, ["replay", "pausing"]).output
+    assert (
+        "decisions are the same as when it ran"
+        in CliRunner().invoke(main, ["replay", "pausing"]).output
+    )
     wrong = CliRunner().invoke(main, ["replay", "plain", "--early-terminate", "pasha share=1"])
     assert "unknown key" in str(wrong.exception) + wrong.output
 
@@ -177,7 +210,11 @@ def test_a_function_that_saves_nothing_trains_its_first_epochs_again(walking: Pa
         "            print(report.trial, epoch, file=file)\n"
         "        report(loss=hp.number('rate') / epoch)\n"
     )
-    file = text("asha_promotion").replace("fast:Walk", "steps:train").replace(", drag: {min: 0.0, max: 0.9}", "")
+    file = (
+        text("asha_promotion")
+        .replace("fast:Walk", "steps:train")
+        .replace(", drag: {min: 0.0, max: 0.9}", "")
+    )
     trials = table(run(walking, file).folder.path)
     assert set(trials["status"]) == {"completed", "pruned"}
     events = list(store_log.read(walking / "results" / "pausing" / "log.jsonl"))
@@ -202,12 +239,18 @@ epochs: 4
 run_cap: 4
 early_terminate: RULE
 """
-    plain = sweep.load(run(project, file.replace("NAME", "plain").replace("RULE", "{type: none}")).folder.path)
+    plain = sweep.load(
+        run(project, file.replace("NAME", "plain").replace("RULE", "{type: none}")).folder.path
+    )
     rule = "{type: asha_promotion, min_iter: 1, eta: 2}"
-    paused = sweep.load(run(project, file.replace("NAME", "paused").replace("RULE", rule)).folder.path)
+    paused = sweep.load(
+        run(project, file.replace("NAME", "paused").replace("RULE", rule)).folder.path
+    )
     assert set(paused.trials["status"]) == {"completed", "pruned"}
     numbers = ["trial", "epoch", "learning_rate", "metric.val_loss", "metric.loss"]
-    both = paused.metrics[numbers].merge(plain.metrics[numbers], on=["trial", "epoch"], suffixes=("", ".plain"))
+    both = paused.metrics[numbers].merge(
+        plain.metrics[numbers], on=["trial", "epoch"], suffixes=("", ".plain")
+    )
     assert len(both) == len(paused.metrics) < len(plain.metrics)
     for name in numbers[2:]:
         assert both[name].tolist() == both[f"{name}.plain"].tolist()

@@ -21,7 +21,9 @@ TPE = "method: tpe\nmetric: {name: loss}\n"
 
 def planned(text: str, timing: Timing | None = None) -> Plan:
     return planning.make_plan(
-        parse_spec(f"trainable: m:M\n{text}", "s.yaml"), None, planning.Basis(timing=lambda sample: timing)
+        parse_spec(f"trainable: m:M\n{text}", "s.yaml"),
+        None,
+        planning.Basis(timing=lambda sample: timing),
     )
 
 
@@ -66,7 +68,9 @@ def test_a_searcher_of_ones_own_that_foresees_shows_its_own_configurations(tmp_p
         "    def suggest(self, number): return {'a': number / 50}\n    def observe(self, event): pass\n"
     )
     text = "trainable: m:M\nmethod: foreseeing_search:Up\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\n"
-    plan = planning.make_plan(parse_spec(f"{text}run_cap: 50\n", "s.yaml"), None, planning.Basis(folders=[tmp_path]))
+    plan = planning.make_plan(
+        parse_spec(f"{text}run_cap: 50\n", "s.yaml"), None, planning.Basis(folders=[tmp_path])
+    )
     assert plan.looked_at == "all 50 configurations"
     assert plan.histograms[0].bins[-1].high == 49 / 50
 
@@ -85,13 +89,17 @@ def test_a_logarithmic_parameter_has_logarithmic_bins_and_a_tied_one_follows() -
 
 
 def test_what_follows_from_an_even_parameter_has_even_bins() -> None:
-    plan = planned(f'{TPE}run_cap: 9\nparameters: {{a: {{min: 0.001, max: 1.0}}, b: {{value: "= a * 2"}}}}\n')
+    plan = planned(
+        f'{TPE}run_cap: 9\nparameters: {{a: {{min: 0.001, max: 1.0}}, b: {{value: "= a * 2"}}}}\n'
+    )
     widths = [bin.high - bin.low for bin in plan.histograms[1].bins]
     assert widths == pytest.approx([widths[0]] * len(widths))
 
 
 def test_only_possible_points_are_looked_at() -> None:
-    plan = planned(f'{TPE}run_cap: 9\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\nconstraints: ["a < 0.25"]\n')
+    plan = planned(
+        f'{TPE}run_cap: 9\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\nconstraints: ["a < 0.25"]\n'
+    )
     (one,) = plan.histograms
     assert one.bins[-1].high < 0.25
     assert one.present == 200
@@ -107,8 +115,13 @@ def test_thin_constraints_are_priced(method: str) -> None:
     assert plan.choosing_s > 0
     console = Console(file=StringIO(), width=120)
     show_plan(plan, console)
-    assert "constraints  met by hardly a random point of 4,000; a configuration takes" in console.file.getvalue()
-    assert planned(f'{method}{space}constraints: ["a < 0.25"]\n').allowed == pytest.approx(0.25, abs=0.05)
+    assert (
+        "constraints  met by hardly a random point of 4,000; a configuration takes"
+        in console.file.getvalue()
+    )
+    assert planned(f'{method}{space}constraints: ["a < 0.25"]\n').allowed == pytest.approx(
+        0.25, abs=0.05
+    )
 
 
 RANDOM = "method: random\nparameters: {a: {min: 0.0, max: 1.0}}\nrun_cap: 20\nepochs: 300\n"
@@ -116,10 +129,24 @@ RANDOM = "method: random\nparameters: {a: {min: 0.0, max: 1.0}}\nrun_cap: 20\nep
 
 def test_a_plan_says_what_the_fresh_seeds_that_its_budget_allows_can_tell() -> None:
     console = Console(file=StringIO(), width=400)
-    show_plan(planned(f"{RANDOM}metric: {{name: loss}}\nconfirm: {{seeds: 5, finalists: 4, budget: 5%}}\n"), console)
-    show_plan(planned(f"{RANDOM}metric: {{name: loss}}\nconfirm: {{seeds: 5, finalists: 4, budget: 50%}}\n"), console)
-    none, some = (line for line in console.file.getvalue().splitlines() if line.startswith("  tells"))
-    assert none.endswith("no difference: to tell one from luck, 2 configurations need 2 seeds each, and have 0 seeds")
+    show_plan(
+        planned(
+            f"{RANDOM}metric: {{name: loss}}\nconfirm: {{seeds: 5, finalists: 4, budget: 5%}}\n"
+        ),
+        console,
+    )
+    show_plan(
+        planned(
+            f"{RANDOM}metric: {{name: loss}}\nconfirm: {{seeds: 5, finalists: 4, budget: 50%}}\n"
+        ),
+        console,
+    )
+    none, some = (
+        line for line in console.file.getvalue().splitlines() if line.startswith("  tells")
+    )
+    assert none.endswith(
+        "no difference: to tell one from luck, 2 configurations need 2 seeds each, and have 0 seeds"
+    )
     assert "by up to 3 fresh seeds of each finalist" in some
 
 
@@ -167,7 +194,9 @@ def test_what_a_plan_says(text: str, said: str) -> None:
 
 def test_rungs_and_hours() -> None:
     text = "method: random\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\nrun_cap: 40\nepochs: 27\n"
-    plan = planned(text + "early_terminate: {type: hyperband, min_iter: 3}\n", Timing(1.0, 0.0, 0.0, "made up"))
+    plan = planned(
+        text + "early_terminate: {type: hyperband, min_iter: 3}\n", Timing(1.0, 0.0, 0.0, "made up")
+    )
     assert [(rung.epoch, round(rung.trials or 0)) for rung in plan.rungs] == [(3, 40), (9, 16)]
     assert plan.epochs == 27 * 40
     assert plan.price.epochs is not None
@@ -177,7 +206,11 @@ def test_rungs_and_hours() -> None:
 
 def test_no_configuration_gives_no_histogram() -> None:
     assert (
-        histograms(parse_spec("trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}", "s.yaml").space, [{}]) == ()
+        histograms(
+            parse_spec("trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}", "s.yaml").space,
+            [{}],
+        )
+        == ()
     )
 
 
@@ -198,7 +231,9 @@ def test_everything_is_in_the_data() -> None:
 
 def test_mistakes_of_a_file_and_of_its_trainable_are_found_together(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
-    file.write_text("trainable: nowhere:Thing\nmethod: random\nrun_cap: 2\nepochs: zero\nparameters: {a: {value: 1}}\n")
+    file.write_text(
+        "trainable: nowhere:Thing\nmethod: random\nrun_cap: 2\nepochs: zero\nparameters: {a: {value: 1}}\n"
+    )
     with pytest.raises(InputError) as caught:
         sweep_files.load_file(file, ["metod=grid"])
     told = [problem.where for problem in caught.value.problems]

@@ -26,11 +26,19 @@ def check(folder: Path, name: str, more: str) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("train", "s.yaml: resources.workers: a trial has 2 workers, and m:train is a function, which trains in one"),
-        ("Alone", "resources.workers: a trial has 2 workers, and m:Alone trains in one process: it has no leave();"),
+        (
+            "train",
+            "s.yaml: resources.workers: a trial has 2 workers, and m:train is a function, which trains in one",
+        ),
+        (
+            "Alone",
+            "resources.workers: a trial has 2 workers, and m:Alone trains in one process: it has no leave();",
+        ),
     ],
 )
-def test_workers_of_what_trains_in_one_process_are_refused(tmp_path: Path, name: str, message: str) -> None:
+def test_workers_of_what_trains_in_one_process_are_refused(
+    tmp_path: Path, name: str, message: str
+) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         check(tmp_path, name, "resources: {workers: 2}")
     check(tmp_path, name, "resources: {workers: 1}")
@@ -43,7 +51,9 @@ def test_workers_of_what_has_the_methods_are_not(tmp_path: Path) -> None:
 @pytest.mark.keras
 @pytest.mark.slow
 def test_tpus_are_refused_with_what_this_tensorflow_lacks(tmp_path: Path) -> None:
-    (line,) = refused(tmp_path, "Plain", "dropout: {values: [0.1, 0.2]}", more="training: {strategy: tpu}\n")
+    (line,) = refused(
+        tmp_path, "Plain", "dropout: {values: [0.1, 0.2]}", more="training: {strategy: tpu}\n"
+    )
     kernels = r"has no TPU kernels \(_ConfigureDistributedTPU, _TPUCompileMlir, TPUExecute\)"
     found = rf"training.strategy: tpu, but this TensorFlow \(2[\d.]+\) {kernels} and there is no libtpu; install a "
     assert re.search(found, line), line
@@ -131,11 +141,18 @@ def test_what_lies_within_is_not(tmp_path: Path, parameter: str) -> None:
 def test_what_is_computed_or_constrained_is_left_to_the_trials(tmp_path: Path) -> None:
     computed = ("a: {values: [1, 2]}", 'clipnorm: {value: "= a - 1.5"}')
     assert refused(tmp_path, "Base", *computed) == []
-    assert refused(tmp_path, "Base", "clipnorm: {min: -1, max: 1}", more="constraints: [clipnorm > 0]\n") == []
+    assert (
+        refused(
+            tmp_path, "Base", "clipnorm: {min: -1, max: 1}", more="constraints: [clipnorm > 0]\n"
+        )
+        == []
+    )
 
 
 def test_baseline_and_starting_points_are_held_to_the_bounds(tmp_path: Path) -> None:
-    found = refused(tmp_path, "Base", "clipnorm: {min: 0, max: 1}", more="baseline: {clipnorm: -1}\n")
+    found = refused(
+        tmp_path, "Base", "clipnorm: {min: 0, max: 1}", more="baseline: {clipnorm: -1}\n"
+    )
     assert found == ["s.yaml:4:22: baseline.clipnorm: number -1, expected a number from 0 (0: off)"]
 
 
@@ -144,11 +161,15 @@ def test_the_bounds_hold_for_what_a_keras_trainable_reads_itself(tmp_path: Path)
     assert len(refused(tmp_path, "Base", *wrong)) == 3
     assert refused(tmp_path, "function", *wrong) == []
     assert refused(tmp_path, "Torch", *wrong) == []
-    assert refused(tmp_path, "Owner", "warmup_steps: {value: -1}") == []  # it means what the author makes of it
+    assert (
+        refused(tmp_path, "Owner", "warmup_steps: {value: -1}") == []
+    )  # it means what the author makes of it
 
 
 def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -> None:
-    (tmp_path / "m.py").write_text("def train(hp, report):\n    report(x=hp.units + hp['aug.p'] + hp.a)\n")
+    (tmp_path / "m.py").write_text(
+        "def train(hp, report):\n    report(x=hp.units + hp['aug.p'] + hp.a)\n"
+    )
 
     def found(parameters: str) -> list[str]:
         spec = parse_spec(f"trainable: m:train\nmethod: grid\nparameters: {parameters}\n", "s.yaml")
@@ -164,11 +185,13 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
         f"s.yaml: parameters: no 'aug.p', {places}; add it, or read it as hp.get(\"aug.p\", ...)",
     ]
     add = 'add it, or read it as hp.get("units", ...)'
-    assert found("{a: {values: [1]}, mean_pool: {value: 1}, aug: {parameters: {p: {value: 1}}}}") == [
-        f"s.yaml: parameters: no 'units', {places}; {add}"
-    ]
+    assert found(
+        "{a: {values: [1]}, mean_pool: {value: 1}, aug: {parameters: {p: {value: 1}}}}"
+    ) == [f"s.yaml: parameters: no 'units', {places}; {add}"]
     nested = "aug: {parameters: {p: {value: 1}}}"
-    assert found(f"{{units: {{values: [1, 2]}}, a: {{value: 1, when: {{units: 2}}}}, {nested}}}") == []
+    assert (
+        found(f"{{units: {{values: [1, 2]}}, a: {{value: 1, when: {{units: 2}}}}, {nested}}}") == []
+    )
 
 
 def test_a_module_that_imports_what_is_not_here_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -95,7 +95,11 @@ def test_a_model_moves_copies_and_all_else_is_as_in_pbt(walking: Path) -> None:
     for column in ("param.rate", "param.drag"):
         factors = copies[column] / trials[column][copies["parent"].astype(int)].to_numpy()
         assert not factors.round(6).isin([0.8, 1.2]).any()
-    assert copies["parent_epoch"].tolist() == copies["memo_epochs"].tolist() == [2] * 3 + [4] * 3 + [6] * 3
+    assert (
+        copies["parent_epoch"].tolist()
+        == copies["memo_epochs"].tolist()
+        == [2] * 3 + [4] * 3 + [6] * 3
+    )
 
 
 class Stops(Watcher):
@@ -128,7 +132,11 @@ def test_a_budget_ends_it_and_copies_cost_only_what_they_train(walking: Path) ->
 
 def test_no_other_sweep_takes_a_copy_for_a_trial(walking: Path) -> None:
     outcome = run(walking, TEXT)
-    (copy,) = [e for e in store_log.read(outcome.folder.log) if isinstance(e, TrialStarted) and e.trial == 6]
+    (copy,) = [
+        e
+        for e in store_log.read(outcome.folder.log)
+        if isinstance(e, TrialStarted) and e.trial == 6
+    ]
     rate, drag = copy.params["rate"], copy.params["drag"]
     text = (
         TEXT.replace("pbt", "grid")
@@ -210,16 +218,25 @@ def train(hp, report):
 
 
 @pytest.mark.parametrize(("retries", "tried"), [(0, ""), (1, "; tried again, 1 of 1")])
-def test_copies_of_a_trial_without_checkpoint_fail_and_the_sweep_ends(project: Path, retries: int, tried: str) -> None:
+def test_copies_of_a_trial_without_checkpoint_fail_and_the_sweep_ends(
+    project: Path, retries: int, tried: str
+) -> None:
     """Also if failed trials are tried again, for which they need no worker to be gone."""
     (project / "forgetful.py").write_text(FORGETFUL)
     outcome = run(project, FILE.replace("walk:Walk", "forgetful:train") + f"retries: {retries}\n")
     events = [*store_log.read(outcome.folder.log)]
-    copies = {event.trial for event in events if isinstance(event, TrialStarted) and event.parent is not None}
+    copies = {
+        event.trial
+        for event in events
+        if isinstance(event, TrialStarted) and event.parent is not None
+    }
     assert copies
     for copy in copies:
         ends = [event for event in events if isinstance(event, TrialEnded) and event.trial == copy]
         assert [end.again for end in ends] == [True] * retries + [False]
-        assert "cannot be copied: it is not there; a function trainable has one where it saves" in ends[0].reason
+        assert (
+            "cannot be copied: it is not there; a function trainable has one where it saves"
+            in ends[0].reason
+        )
         assert ends[0].reason.endswith(tried)
         assert ends[-1].status is Status.FAILED

@@ -11,7 +11,14 @@ from click.testing import CliRunner
 from scipy import stats
 
 from sweep.cli import main
-from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.runner.power_analysis import Known, detectable, find_earlier_results
 from sweep.spec import parse_spec
 from sweep.statistics.racing import FIRST_SEEDS, look_at_race
@@ -46,11 +53,15 @@ def test_finalists_are_told_apart_by_their_fresh_seeds() -> None:
     spec = parse_spec(FILE % 1 + "confirm: {seeds: 8, finalists: 3}\n", "f")
     told = detectable(spec, 27, Known("s", 0.9, 0.01, 400))
     assert (told.configurations, told.seeds, told.confirmed) == (3, 8, True)
-    assert told.by_seeds == pytest.approx(stats.t.ppf(1 - 0.05 / 2 / 3 / 7, 14) * 0.01 * math.sqrt(2 / 8))
+    assert told.by_seeds == pytest.approx(
+        stats.t.ppf(1 - 0.05 / 2 / 3 / 7, 14) * 0.01 * math.sqrt(2 / 8)
+    )
 
 
 @pytest.mark.parametrize(("finalists", "seeds"), [(2, 8), (8, 8), (4, 3)])
-def test_a_race_tells_what_the_plan_promises_about_half_the_time(finalists: int, seeds: int) -> None:
+def test_a_race_tells_what_the_plan_promises_about_half_the_time(
+    finalists: int, seeds: int
+) -> None:
     spec = parse_spec(FILE % 1 + f"confirm: {{seeds: {seeds}, finalists: {finalists}}}\n", "f")
     told = detectable(spec, 27, Known("s", 0.9, 1.0, 400)).by_seeds
     assert told is not None
@@ -69,13 +80,23 @@ def test_a_race_tells_what_the_plan_promises_about_half_the_time(finalists: int,
 def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:
     spec = parse_spec(FILE % 2, "f")
     assert find_earlier_results(tmp_path, spec) is None
-    info = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}], "spec": {"trainable": "my_model:Mine"}}
+    info = {
+        "objectives": [{"name": "val_accuracy", "goal": "maximize"}],
+        "spec": {"trainable": "my_model:Mine"},
+    }
     folder = ResultsFolder.create(tmp_path, "before", "", info)
     events = [SessionStarted(time=1.0, resumed=False, version="1")]
     for trial, score in enumerate((0.8, 0.82, 0.7, 0.74)):
         params = {"a": trial // 2}
         events.append(
-            TrialStarted(trial=trial, trial_id=str(trial), params=params, seed=trial % 2, repeat=trial % 2, time=2.0)
+            TrialStarted(
+                trial=trial,
+                trial_id=str(trial),
+                params=params,
+                seed=trial % 2,
+                repeat=trial % 2,
+                time=2.0,
+            )
         )
         events.append(
             EpochReported(
@@ -96,28 +117,54 @@ def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:
     assert known.spread == pytest.approx(math.sqrt((0.0002 + 0.0008) / 2))
     compared = CliRunner().invoke(main, ["compare", "before", "--results", str(tmp_path)])
     assert "is 0.7663 .. 0.8472 on others" in compared.output
-    assert find_earlier_results(tmp_path, parse_spec(FILE.replace("my_model", "other") % 2, "f")) is None
+    assert (
+        find_earlier_results(tmp_path, parse_spec(FILE.replace("my_model", "other") % 2, "f"))
+        is None
+    )
 
 
 def test_a_loss_is_known_by_how_it_differs_between_examples(tmp_path: Path) -> None:
-    spec = parse_spec(FILE.replace("val_accuracy, goal: maximize", "val_loss, goal: minimize") % 2, "f")
-    info = {"objectives": [{"name": "val_loss", "goal": "minimize"}], "spec": {"trainable": "my_model:Mine"}}
+    spec = parse_spec(
+        FILE.replace("val_accuracy, goal: maximize", "val_loss, goal: minimize") % 2, "f"
+    )
+    info = {
+        "objectives": [{"name": "val_loss", "goal": "minimize"}],
+        "spec": {"trainable": "my_model:Mine"},
+    }
     folder = ResultsFolder.create(tmp_path, "before", "", info)
     events = [SessionStarted(time=1.0, resumed=False, version="1")]
     for trial, loss in enumerate((0.5, 0.4)):
-        events.append(TrialStarted(trial=trial, trial_id=str(trial), params={"a": trial}, seed=0, repeat=0, time=2.0))
+        events.append(
+            TrialStarted(
+                trial=trial, trial_id=str(trial), params={"a": trial}, seed=0, repeat=0, time=2.0
+            )
+        )
         for epoch in (1, 2):
-            measures = {"validation_loss_std": loss / epoch, **({"validation_examples": 400.0} if epoch == 1 else {})}
+            measures = {
+                "validation_loss_std": loss / epoch,
+                **({"validation_examples": 400.0} if epoch == 1 else {}),
+            }
             metrics = {"val_loss": loss}
             events.append(
-                EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=3.0, time_s=1.0, measures=measures)
+                EpochReported(
+                    trial=trial,
+                    epoch=epoch,
+                    metrics=metrics,
+                    time=3.0,
+                    time_s=1.0,
+                    measures=measures,
+                )
             )
         events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=4.0))
     with Log(folder.log) as log:
         log.append([*events, SessionEnded(time=5.0, reason="finished")])
     known = find_earlier_results(tmp_path, spec)
     assert known is not None
-    assert (known.level, known.examples, known.loss_deviation) == (0.4, 400, pytest.approx(0.2))  # in its last epoch
+    assert (known.level, known.examples, known.loss_deviation) == (
+        0.4,
+        400,
+        pytest.approx(0.2),
+    )  # in its last epoch
     told = detectable(spec, 3, known).examples
     assert told is not None
     assert told.difference == pytest.approx(1.96 * 0.2 * math.sqrt(2 / 400), rel=1e-4)

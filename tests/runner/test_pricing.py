@@ -42,7 +42,9 @@ def spec(more: str = "run_cap: 9") -> Spec:
 
 
 def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
-    return pricing.rehearse_scheduler(lambda: build_scheduler(rule, LOSS, epochs), LOSS, epochs, trials)
+    return pricing.rehearse_scheduler(
+        lambda: build_scheduler(rule, LOSS, epochs), LOSS, epochs, trials
+    )
 
 
 def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dict[int, int]:
@@ -79,7 +81,9 @@ def test_expectations_are_what_the_schedulers_do_on_average(rule: EarlyTerminati
     found = course(rule, epochs, trials)
     assert found.rungs
     for rung in found.rungs:
-        assert rung.trials == pytest.approx(fmean(run[rung.epoch] for run in runs), rel=0.1, abs=1.5)
+        assert rung.trials == pytest.approx(
+            fmean(run[rung.epoch] for run in runs), rel=0.1, abs=1.5
+        )
     assert found.epochs == pytest.approx(fmean(sum(run.values()) for run in runs), rel=0.1)
 
 
@@ -88,15 +92,22 @@ def test_expectations_are_what_the_schedulers_do_on_average(rule: EarlyTerminati
     [
         (AshaPromotion(min_iter=1, eta=3), (1, 1 / 3, 1 / 9)),
         (Pasha(min_iter=1, eta=3), (1, 1 / 3, 1 / 9)),
-        (FreezeThaw(min_iter=1, eta=3, share=0.0), (1, 1 / 20, 1 / 30)),  # some that are predicted to end best do not
+        (
+            FreezeThaw(min_iter=1, eta=3, share=0.0),
+            (1, 1 / 20, 1 / 30),
+        ),  # some that are predicted to end best do not
     ],
     ids=str,
 )
-def test_trials_that_pause_go_on_in_rehearsals(rule: EarlyTermination, shares: tuple[float, ...]) -> None:
+def test_trials_that_pause_go_on_in_rehearsals(
+    rule: EarlyTermination, shares: tuple[float, ...]
+) -> None:
     found = course(rule, 20, 60)
     assert [rung.epoch for rung in found.rungs] == [1, 3, 9]
     for rung, share in zip(found.rungs, shares, strict=True):
-        assert rung.trials == pytest.approx(60 * share, rel=0.6, abs=0.5)  # more are among the best while few are there
+        assert rung.trials == pytest.approx(
+            60 * share, rel=0.6, abs=0.5
+        )  # more are among the best while few are there
     assert found.epochs is not None
     assert found.epochs < course(Asha(min_iter=1, eta=3), 20, 60).epochs
 
@@ -153,8 +164,16 @@ def test_many_trials_are_scaled_up() -> None:
         ("budget: {epochs: 40}", None, Price(4, 40, (100 + 4 * 30 / 2) / 3600)),
         ("budget: {hours: 1}", None, Price(3500 * 2 / 30, 3500 * 2 / 3, 1)),
         ("run_cap: 9\nbudget: {hours: 1}", 9, Price(9, 90, (100 + 9 * 30 / 2) / 3600)),
-        ("run_cap: 1\nbudget: {hours: 0.03}", 1, Price(8 / 30, 80 / 30, 0.03)),  # one trial, although two could run
-        ("run_cap: 1\nbudget: {gpu_hours: 0.015}\nresources: {gpus: 0.5}", 1, Price(8 / 30, 80 / 30, 0.03)),
+        (
+            "run_cap: 1\nbudget: {hours: 0.03}",
+            1,
+            Price(8 / 30, 80 / 30, 0.03),
+        ),  # one trial, although two could run
+        (
+            "run_cap: 1\nbudget: {gpu_hours: 0.015}\nresources: {gpus: 0.5}",
+            1,
+            Price(8 / 30, 80 / 30, 0.03),
+        ),
         (
             "budget: {gpu_hours: 1}\nresources: {gpus: 0.5}",
             None,
@@ -181,9 +200,17 @@ def past(
 ) -> None:
     info = {"spec": {"trainable": trainable}, "simulated_gpus": simulated}
     folder = ResultsFolder.create(results, name, "", info)
-    epochs = [EpochReported(trial=0, epoch=n, metrics={}, time=0.0, time_s=epoch_s) for n in range(1, 4)]
+    epochs = [
+        EpochReported(trial=0, epoch=n, metrics={}, time=0.0, time_s=epoch_s) for n in range(1, 4)
+    ]
     ends = [
-        TrialEnded(trial=n, status=Status.COMPLETED, reason="", time=0.0, facts=Facts(overhead_s={"build": s, "x": 1}))
+        TrialEnded(
+            trial=n,
+            status=Status.COMPLETED,
+            reason="",
+            time=0.0,
+            facts=Facts(overhead_s={"build": s, "x": 1}),
+        )
         for n, s in enumerate([9.0, 1.0, 1.0])
     ]
     began = TrialStarted(trial=0, trial_id="a", params=params or {}, seed=0, repeat=0, time=0.0)
@@ -200,8 +227,12 @@ def test_times_of_the_latest_sweep_of_the_same_trainable(tmp_path: Path) -> None
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "sweep.json").write_text("{")
     (tmp_path / "damaged" / "log.jsonl").write_text("")
-    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{}]) == Timing(0.5, 2.0, 8.0, "sweep new")
-    assert pricing.find_earlier_times(tmp_path, "timed:Model", 4, [{}]) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{}]) == Timing(
+        0.5, 2.0, 8.0, "sweep new"
+    )
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", 4, [{}]) == Timing(
+        8.0, 2.0, 8.0, "sweep rehearsal"
+    )
     assert pricing.find_earlier_times(tmp_path, "timed:Nobody", None, [{}]) is None
     assert pricing.find_earlier_times(tmp_path / "absent", "timed:Model", None, [{}]) is None
 
@@ -209,10 +240,14 @@ def test_times_of_the_latest_sweep_of_the_same_trainable(tmp_path: Path) -> None
 def test_epochs_of_another_length_are_no_measure(tmp_path: Path) -> None:
     past(tmp_path, "passes", "timed:Model", when=1e9, epoch_s=60.0)
     past(tmp_path, "parts", "timed:Model", when=2e9, epoch_s=0.5, params={"steps_per_epoch": 100})
-    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{}]) == Timing(60.0, 2.0, 8.0, "sweep passes")
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{}]) == Timing(
+        60.0, 2.0, 8.0, "sweep passes"
+    )
     found = pricing.find_earlier_times(tmp_path, "timed:Model", None, [{"steps_per_epoch": 100}])
     assert found == Timing(0.5, 2.0, 8.0, "sweep parts")
-    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}]) is None
+    assert (
+        pricing.find_earlier_times(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}]) is None
+    )
 
 
 MODEL = """
@@ -240,7 +275,9 @@ class Model:
 """
 
 
-def test_measuring_trains_two_epochs_of_two_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_trains_two_epochs_of_two_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "timed.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -280,11 +317,13 @@ class Phased:
 """
 
 
-def test_an_epoch_is_the_mean_over_the_phases_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_is_the_mean_over_the_phases_of_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "phased.py").write_text(PHASED)
     monkeypatch.syspath_prepend(str(tmp_path))
     text = "trainable: phased:Phased\nmethod: grid\nmetric: {name: loss}\nparameters: {a: {value: 0.1}}\n"
     phased = parse_spec(text, "s.yaml")
-    assert pricing.measure_epoch_times(phased, Devices(), [tmp_path], [{"a": 0.1}]).epoch_s == pytest.approx(
-        (1 + 3 * 5) / 4
-    )
+    assert pricing.measure_epoch_times(
+        phased, Devices(), [tmp_path], [{"a": 0.1}]
+    ).epoch_s == pytest.approx((1 + 3 * 5) / 4)

@@ -49,7 +49,9 @@ MEASURED = {
 
 def spec_of(method: str, rule: str, *, more: str = "run_cap: 100", parameters: str = SPACE) -> Spec:
     metric = "" if "metrics" in more else "metric: {name: loss}\n"
-    text = f"trainable: m:M\nmethod: {method}\n{metric}epochs: 52\nparameters:{parameters}\n{more}\n"
+    text = (
+        f"trainable: m:M\nmethod: {method}\n{metric}epochs: 52\nparameters:{parameters}\n{more}\n"
+    )
     return parse_spec(f"{text}early_terminate: {{{rule}}}\n", "s.yaml")
 
 
@@ -62,12 +64,16 @@ def expected_epochs(spec: Spec, trials: int) -> float:
 @pytest.mark.parametrize(
     ("method", "rule"),
     [
-        pytest.param(*one, marks=[pytest.mark.exhaustive] if one[0] == "tpe" else [], id=" ".join(one))
+        pytest.param(
+            *one, marks=[pytest.mark.exhaustive] if one[0] == "tpe" else [], id=" ".join(one)
+        )
         for one in MEASURED
     ],
 )
 def test_prices_are_within_a_fifth_of_what_sweeps_take(method: str, rule: str) -> None:
-    assert expected_epochs(spec_of(method, rule), 100) == pytest.approx(MEASURED[method, rule], rel=0.2)
+    assert expected_epochs(spec_of(method, rule), 100) == pytest.approx(
+        MEASURED[method, rule], rel=0.2
+    )
 
 
 def test_a_method_that_learns_takes_more_epochs_than_random_search() -> None:
@@ -76,7 +82,9 @@ def test_a_method_that_learns_takes_more_epochs_than_random_search() -> None:
     assert 1.2 * chance < learning < 30 * 52
 
 
-@pytest.mark.parametrize(("epoch", "low", "high"), [(1, -0.1, 0.4), (3, 0.6, 0.85), (6, 0.8, 0.92), (18, 0.93, 0.99)])
+@pytest.mark.parametrize(
+    ("epoch", "low", "high"), [(1, -0.1, 0.4), (3, 0.6, 0.85), (6, 0.8, 0.92), (18, 0.93, 0.99)]
+)
 def test_made_up_curves_rank_as_those_of_lcbench(epoch: int, low: float, high: float) -> None:
     numbers = random.Random(0)
     trials = [MadeUpTrial(*(numbers.gauss(0.0, 1.0) for _ in range(3))) for _ in range(2000)]
@@ -113,9 +121,13 @@ def test_few_configurations_and_repeats_are_priced() -> None:
 @pytest.mark.parametrize("method", ["random", "tpe"])
 def test_constraints_over_metrics_and_several_objectives_are_priced(method: str) -> None:
     plain = expected_epochs(spec_of(method, "type: asha, min_iter: 6"), 30)
-    constrained = spec_of(method, "type: asha, min_iter: 6", more='run_cap: 30\nconstraints: ["latency <= 5"]')
+    constrained = spec_of(
+        method, "type: asha, min_iter: 6", more='run_cap: 30\nconstraints: ["latency <= 5"]'
+    )
     assert expected_epochs(constrained, 30) == plain
-    several = spec_of(method, "type: asha, min_iter: 6", more="run_cap: 30\nmetrics: [{name: loss}, {name: size}]")
+    several = spec_of(
+        method, "type: asha, min_iter: 6", more="run_cap: 30\nmetrics: [{name: loss}, {name: size}]"
+    )
     assert 30 * 6 < expected_epochs(several, 30) < 30 * 52
 
 
@@ -134,10 +146,12 @@ def test_a_rule_of_ones_own_that_decides_by_times_gets_them_or_the_plan_says_tha
     (tmp_path / "slow_stopping.py").write_text(SLOW_STOPPED)
     text = "trainable: m:M\nmethod: random\nmetric: {name: loss}\nrun_cap: 8\nepochs: 5\n"
     spec = parse_spec(
-        f"{text}early_terminate: slow_stopping:SlowStopped\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\n", "s.yaml"
+        f"{text}early_terminate: slow_stopping:SlowStopped\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\n",
+        "s.yaml",
     )
     slow, fast, unknown = (
-        planning.rehearse_course(spec, [tmp_path], 5, 8, 2, epoch_s) for epoch_s in (60.0, 1.0, None)
+        planning.rehearse_course(spec, [tmp_path], 5, 8, 2, epoch_s)
+        for epoch_s in (60.0, 1.0, None)
     )
     assert (slow.epochs, slow.lacks_times) == (8, False)
     assert (fast.epochs, fast.lacks_times) == (40, False)

@@ -16,7 +16,10 @@ from sweep.errors import InputError
 from sweep.runner import restoring
 from sweep.store.folder import ResultsFolder
 
-WAVES = curves.FILE.replace("{a: {values: [3, 1, 2]}}", "{a: {values: [3, 1, -1, 2]}}") + "checkpoint: {every_s: 0}\n"
+WAVES = (
+    curves.FILE.replace("{a: {values: [3, 1, 2]}}", "{a: {values: [3, 1, -1, 2]}}")
+    + "checkpoint: {every_s: 0}\n"
+)
 
 
 @pytest.fixture
@@ -24,7 +27,9 @@ def folder(project: Path) -> ResultsFolder:
     return curves.run(project, WAVES).folder
 
 
-def restore(folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "last") -> restoring.Restored:
+def restore(
+    folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "last"
+) -> restoring.Restored:
     return restoring.begin_trial(restoring.find_checkpoint(folder, trial, epoch))
 
 
@@ -36,7 +41,11 @@ def refused(folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "
 
 def test_the_best_trial_with_the_state_that_its_score_is_of(folder: ResultsFolder) -> None:
     restored = restore(folder, None)
-    assert (restored.kept.trial, restored.kept.epoch, restored.kept.metrics) == (1, 4, {"score": 0.25})
+    assert (restored.kept.trial, restored.kept.epoch, restored.kept.metrics) == (
+        1,
+        4,
+        {"score": 0.25},
+    )
     assert restored.trainable.done == 4
     assert (restored.assignment.params, restored.assignment.epochs) == ({"a": 1}, 4)
     assert restored.notes == ()
@@ -50,9 +59,13 @@ def test_another_trial_and_the_best_of_its_epochs(folder: ResultsFolder) -> None
 
 def test_trials_that_are_not_there_or_kept_nothing(folder: ResultsFolder) -> None:
     assert refused(folder, 7) == "curves: has no trial 7; it has trials 0 to 3"
-    assert refused(folder, 2).startswith("curves, trial 2: kept no checkpoint; those that did: 0, 1, 3; ")
+    assert refused(folder, 2).startswith(
+        "curves, trial 2: kept no checkpoint; those that did: 0, 1, 3; "
+    )
     shutil.rmtree(folder.path / "checkpoints" / "00001")
-    assert refused(folder, None).startswith("curves, trial 1: kept no checkpoint; those that did: 0, 3; ")
+    assert refused(folder, None).startswith(
+        "curves, trial 1: kept no checkpoint; those that did: 0, 3; "
+    )
 
 
 def test_a_damaged_checkpoint_is_never_replaced_in_silence(folder: ResultsFolder) -> None:
@@ -60,12 +73,16 @@ def test_a_damaged_checkpoint_is_never_replaced_in_silence(folder: ResultsFolder
     assert "the checkpoint of epoch 4 is damaged (done.json is damaged)" in refused(folder, 1)
 
 
-def test_changed_code_is_noted_and_named_where_it_does_not_fit(folder: ResultsFolder, project: Path) -> None:
+def test_changed_code_is_noted_and_named_where_it_does_not_fit(
+    folder: ResultsFolder, project: Path
+) -> None:
     code = project / "curve.py"
     code.write_text(code.read_text() + "\nX = 1\n")
     sys.modules.pop("curve", None)
     assert restore(folder, 1).notes == ("the code has changed since the trial was trained",)
-    code.write_text(code.read_text().replace('json.loads((folder / "done.json")', 'json.loads((folder / "x")'))
+    code.write_text(
+        code.read_text().replace('json.loads((folder / "done.json")', 'json.loads((folder / "x")')
+    )
     sys.modules.pop("curve", None)
     assert "cannot be restored from epoch-000004: FileNotFoundError" in refused(folder, 1)
     assert refused(folder, 1).endswith("; the code has changed since the trial was trained")
@@ -81,22 +98,32 @@ def test_a_trainable_that_is_gone(folder: ResultsFolder, project: Path) -> None:
 
 def test_a_sweep_of_which_nothing_has_completed(project: Path) -> None:
     folder = curves.run(project, curves.FILE.replace("[3, 1, 2]", "[-1]")).folder
-    assert refused(folder, None) == f"curves: no trial has completed; see python -m sweep compare {folder.path}"
+    assert (
+        refused(folder, None)
+        == f"curves: no trial has completed; see python -m sweep compare {folder.path}"
+    )
 
 
 def test_a_pareto_front_has_no_single_best(project: Path) -> None:
     code = project / "curve.py"
-    code.write_text(code.read_text().replace('{"score": value}', '{"score": value, "cost": -self.a}'))
+    code.write_text(
+        code.read_text().replace('{"score": value}', '{"score": value, "cost": -self.a}')
+    )
     metrics = "metrics: [{name: score, goal: minimize}, {name: cost, goal: minimize}]"
     text = curves.FILE.replace("metric: {name: score, goal: minimize}", metrics)
     folder = curves.run(project, text).folder
-    assert "no single best trial; on the Pareto front are 1, 2, 0; choose one with --trial N" in refused(folder, None)
+    assert (
+        "no single best trial; on the Pareto front are 1, 2, 0; choose one with --trial N"
+        in refused(folder, None)
+    )
     sys.modules.pop("curve", None)
 
 
 def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
     place = checkpoints.get_trial_folder(folder.path, 0)
-    checkpoints.begin_checkpoint(place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9)()
+    checkpoints.begin_checkpoint(
+        place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9
+    )()
     assert restore(folder, 0).kept.epoch == 4
     best = restore(folder, 0, "best").kept
     assert (best.epoch, best.metrics) == (2, {"score": 1.5})
@@ -111,7 +138,9 @@ def test_a_trial_of_gpus_that_this_machine_lacks(folder: ResultsFolder) -> None:
     restored = restore(folder, 1)
     assert restored.notes == ("trained on 64 GPUs, restored on this machine's CPU",)
     assert restored.assignment.devices == Devices(2)
-    folder.write_info(info.changed(simulated_gpus=64, spec={**info.spec, "resources": {"gpus": 64}}))
+    folder.write_info(
+        info.changed(simulated_gpus=64, spec={**info.spec, "resources": {"gpus": 64}})
+    )
     assert restore(folder, 1).assignment.devices == Devices(1, 64, simulated=True)
 
 

@@ -71,10 +71,14 @@ def test_what_is_refused_has_a_way_out(project: Path, change: str) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 def test_nothing_that_was_trained_can_change(project: Path, change: str) -> None:
     run(project, FILE + "run_cap: 1\n")
-    with pytest.raises(InputError, match=rf"(?s)--set {re.escape(CHANGES[change])}.*can change run_cap, budget"):
+    with pytest.raises(
+        InputError, match=rf"(?s)--set {re.escape(CHANGES[change])}.*can change run_cap, budget"
+    ):
         resuming.reopen(project / "results", "curves", [change])
     spec = parse_spec(FILE + "run_cap: 1\n", "f.yaml", [change])
-    with pytest.raises(InputError, match=rf"(?s)f.yaml: {re.escape(CHANGES[change])}.*can change run_cap, budget"):
+    with pytest.raises(
+        InputError, match=rf"(?s)f.yaml: {re.escape(CHANGES[change])}.*can change run_cap, budget"
+    ):
         resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
 
 
@@ -97,7 +101,9 @@ def test_all_that_a_file_has_changed_and_cannot_is_listed_once(project: Path) ->
     first, second, third = map(str, caught.value.problems)
     assert first == "f.yaml: epochs: is 9, but the sweep began with 4"
     assert second == "f.yaml: seed: is 1, but the sweep began with 0"
-    assert third.startswith("f.yaml: --simulate-gpus: is 2, but the sweep began with not set; a sweep that has begun")
+    assert third.startswith(
+        "f.yaml: --simulate-gpus: is 2, but the sweep began with not set; a sweep that has begun"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,13 +113,18 @@ def test_all_that_a_file_has_changed_and_cannot_is_listed_once(project: Path) ->
         ("run_cap=null", "run_cap is not set from now on; it was 1"),
         ("budget.hours=2", "budget.hours is 2.0 from now on; it was not set"),
         ("metric.target=0.5", "metric.target is 0.5 from now on; it was not set"),
-        ("stop_when={no_improvement: 5}", "stop_when is {no_improvement: 5} from now on; it was not set"),
+        (
+            "stop_when={no_improvement: 5}",
+            "stop_when is {no_improvement: 5} from now on; it was not set",
+        ),
         ("resources.max_concurrent=3", "resources.max_concurrent is 3 from now on; it was auto"),
         ("description=Why?", 'description is "Why?" from now on; it was ""'),
         ("checkpoint.keep=4", "checkpoint.keep is 4 from now on; it was 2"),
     ],
 )
-def test_what_a_file_has_changed_and_may_is_taken_over(project: Path, change: str, line: str) -> None:
+def test_what_a_file_has_changed_and_may_is_taken_over(
+    project: Path, change: str, line: str
+) -> None:
     text = FILE + "run_cap: 1\n"
     run(project, text)
     spec = parse_spec(text, "f.yaml", [change])
@@ -122,23 +133,39 @@ def test_what_a_file_has_changed_and_may_is_taken_over(project: Path, change: st
     assert reopened.spec == spec
 
 
-def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(project: Path, monkeypatch) -> None:
+def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(
+    project: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(project)
     Path("f.yaml").write_text(FILE + "run_cap: 1\n")
     assert CliRunner().invoke(main, ["run", "f.yaml", "--inline"]).exit_code == 0
     again = ["run", "f.yaml", "--or-resume", "--inline"]
-    assert CliRunner().invoke(main, ["resume", "curves", "--run-cap", "2", "--inline"]).exit_code == 0
+    assert (
+        CliRunner().invoke(main, ["resume", "curves", "--run-cap", "2", "--inline"]).exit_code == 0
+    )
     unchanged = CliRunner().invoke(main, again)
-    assert (unchanged.exit_code, unchanged.stderr) == (0, "curves: grid, 2 trials of at most 4 epochs, 8 together\n")
+    assert (unchanged.exit_code, unchanged.stderr) == (
+        0,
+        "curves: grid, 2 trials of at most 4 epochs, 8 together\n",
+    )
     assert resuming.reopen(Path("results"), "curves").spec.run_cap == 2
     Path("f.yaml").write_text(FILE + "run_cap: 3\n")
-    assert CliRunner().invoke(main, again).stderr.startswith("f.yaml: run_cap is 3 from now on; it was 1\n")
+    assert (
+        CliRunner()
+        .invoke(main, again)
+        .stderr.startswith("f.yaml: run_cap is 3 from now on; it was 1\n")
+    )
     assert resuming.reopen(Path("results"), "curves").spec.run_cap == 3
-    assert CliRunner().invoke(main, again).stderr == "curves: grid, 3 trials of at most 4 epochs, 12 together\n"
+    assert (
+        CliRunner().invoke(main, again).stderr
+        == "curves: grid, 3 trials of at most 4 epochs, 12 together\n"
+    )
     wider = FILE.replace("[3, 1, 2]", "[3, 1, 2, 4]")
     Path("f.yaml").write_text(wider + "run_cap: 4\n")
     said = CliRunner().invoke(main, again).stderr
-    assert said.startswith("f.yaml: parameters.a.values is [3, 1, 2, 4] from now on; it was [3, 1, 2]\n")
+    assert said.startswith(
+        "f.yaml: parameters.a.values is [3, 1, 2, 4] from now on; it was [3, 1, 2]\n"
+    )
     assert ends(ResultsFolder(Path("results/curves"))) == dict.fromkeys(range(4), "completed")
     Path("f.yaml").write_text(wider.replace("epochs: 4", "epochs: 5") + "run_cap: 4\n")
     refused = CliRunner().invoke(main, again)
@@ -154,7 +181,8 @@ def test_a_sweep_that_was_killed_before_its_first_record(project: Path) -> None:
 
 
 OF_A_FILE = TRAINABLE.replace(
-    'data="none"', 'data=Path("data.csv").read_text(), data_reads=json.dumps({"a": [self.a]} if READS else {})'
+    'data="none"',
+    'data=Path("data.csv").read_text(), data_reads=json.dumps({"a": [self.a]} if READS else {})',
 ).replace("import json", "from pathlib import Path\nimport json")
 
 
@@ -182,10 +210,14 @@ def test_a_file_of_data_that_changes_between_sessions_is_told(
     at_last = told[0].replace("trial 1)", "trials 1, 2)")
     assert verdict.summarize_sweep(folder).other_data == at_last
     assert verdict.summarize_ranking(rank([analysis.read_sweep(folder)])).endswith(at_last)
-    third = run(project, text.replace("curves", "third"), memo=True).folder  # answers count as those that they are of
+    third = run(
+        project, text.replace("curves", "third"), memo=True
+    ).folder  # answers count as those that they are of
     assert verdict.summarize_sweep(third).other_data == ""
     both = verdict.summarize_ranking(rank([analysis.read_sweep(one) for one in (folder, third)]))
-    assert "old in trial 0 of curves; new in trials 1, 2 of curves and trials 0 to 2 of third)" in both
+    assert (
+        "old in trial 0 of curves; new in trials 1, 2 of curves and trials 0 to 2 of third)" in both
+    )
 
 
 LEARNS = """

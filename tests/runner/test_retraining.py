@@ -13,7 +13,10 @@ from sweep.runner import resuming, retraining, session
 from sweep.runner.retraining import Retraining, RetrainingOptions
 from sweep.store.folder import ResultsFolder
 
-FILE = curves.FILE.replace("goal: minimize", "goal: minimize, target: 0.2") + "early_terminate: {type: asha}\n"
+FILE = (
+    curves.FILE.replace("goal: minimize", "goal: minimize, target: 0.2")
+    + "early_terminate: {type: asha}\n"
+)
 
 
 @pytest.fixture
@@ -30,8 +33,12 @@ def refused(folder: ResultsFolder, **options: object) -> str:
 def train(made: Retraining, folder: ResultsFolder) -> session.Outcome:
     source = inspect(made.spec.trainable, made.sweep.import_folders)
     how = session.Options(inline=True, memo=False)
-    training = session.SweepSource(spec=made.spec, source=source, import_folders=made.sweep.import_folders)
-    return session.run_sweep(training, made.text, folder.path.parent, how, lambda *_: curves.Watcher(), made.origin)
+    training = session.SweepSource(
+        spec=made.spec, source=source, import_folders=made.sweep.import_folders
+    )
+    return session.run_sweep(
+        training, made.text, folder.path.parent, how, lambda *_: curves.Watcher(), made.origin
+    )
 
 
 def test_the_best_trial_at_its_full_length_with_several_seeds(folder: ResultsFolder) -> None:
@@ -52,21 +59,30 @@ def test_the_best_trial_at_its_full_length_with_several_seeds(folder: ResultsFol
 
 
 @pytest.mark.parametrize("all_data", [False, True])
-def test_constraints_over_metrics_stay_but_for_those_that_need_held_out_data(project: Path, all_data: bool) -> None:
+def test_constraints_over_metrics_stay_but_for_those_that_need_held_out_data(
+    project: Path, all_data: bool
+) -> None:
     code = project / "curve.py"
     code.write_text(code.read_text().replace('{"score":', '{"size": 2.0, "val_score":'))
-    text = curves.FILE.replace("name: score", "name: val_score") + "constraints: [a > 0, size <= 3, val_score < 9]\n"
+    text = (
+        curves.FILE.replace("name: score", "name: val_score")
+        + "constraints: [a > 0, size <= 3, val_score < 9]\n"
+    )
     made = retraining.prepare_retraining(
         curves.run(project, text).folder, RetrainingOptions(trial=1, all_data=all_data)
     )
     kept = ["size <= 3"] if all_data else ["size <= 3", "val_score < 9"]
     assert [one.text for one in made.spec.constraints] == kept
     told = [note for note in made.notes if "val_score < 9" in note]
-    assert told == (["nothing is held out to measure val_score < 9 on: left out"] if all_data else [])
+    assert told == (
+        ["nothing is held out to measure val_score < 9 on: left out"] if all_data else []
+    )
 
 
 def test_it_can_be_stopped_and_gone_on_with(folder: ResultsFolder, project: Path) -> None:
-    again = train(retraining.prepare_retraining(folder, RetrainingOptions(trial=0, epochs=6, seeds=2)), folder).folder
+    again = train(
+        retraining.prepare_retraining(folder, RetrainingOptions(trial=0, epochs=6, seeds=2)), folder
+    ).folder
     lines = again.log.read_bytes().splitlines(keepends=True)
     again.log.write_bytes(b"".join(lines[:5]))
     assert curves.resume(project, name="curves-retrain").completed == 2
@@ -80,7 +96,10 @@ def test_names_that_are_taken_are_not_taken_again(folder: ResultsFolder) -> None
         names.append(made.spec.name)
         train(made, folder)
     assert names == ["curves-retrain", "curves-retrain-2"]
-    assert retraining.prepare_retraining(folder, RetrainingOptions(trial=2, name="mine")).spec.name == "mine"
+    assert (
+        retraining.prepare_retraining(folder, RetrainingOptions(trial=2, name="mine")).spec.name
+        == "mine"
+    )
     assert (
         retraining.prepare_retraining(
             folder, RetrainingOptions(trial=2, assignments=["checkpoint.every_s=0"])
@@ -90,9 +109,14 @@ def test_names_that_are_taken_are_not_taken_again(folder: ResultsFolder) -> None
 
 
 def test_epochs_that_are_a_parameter(project: Path) -> None:
-    text = curves.FILE.replace("{a: {values: [3, 1, 2]}}", "{a: {value: 1}, epochs: {values: [2, 3]}}")
+    text = curves.FILE.replace(
+        "{a: {values: [3, 1, 2]}}", "{a: {value: 1}, epochs: {values: [2, 3]}}"
+    )
     folder = curves.run(project, text).folder
-    assert retraining.prepare_retraining(folder, RetrainingOptions()).spec.trial_epochs({"epochs": 3}) == 3
+    assert (
+        retraining.prepare_retraining(folder, RetrainingOptions()).spec.trial_epochs({"epochs": 3})
+        == 3
+    )
     made = retraining.prepare_retraining(folder, RetrainingOptions(trial=0, epochs=20))
     assert [p.domain.value for p in made.spec.space.parameters] == [1, 20]
 
@@ -111,9 +135,15 @@ def test_all_data_holds_nothing_out_and_says_so(project: Path) -> None:
         retraining.check_joins(inspect("curve:Curve", [project]))
 
 
-def test_all_data_is_for_what_derives_from_keras_trainable_not_for_what_imports_it(tmp_path: Path) -> None:
-    derived = "class Base(KerasTrainable): pass\nclass Mine(Base): pass\ndef train(hp, report): pass\n"
-    (tmp_path / "joined.py").write_text(f"from trainables.keras_trainable import KerasTrainable\n{derived}")
+def test_all_data_is_for_what_derives_from_keras_trainable_not_for_what_imports_it(
+    tmp_path: Path,
+) -> None:
+    derived = (
+        "class Base(KerasTrainable): pass\nclass Mine(Base): pass\ndef train(hp, report): pass\n"
+    )
+    (tmp_path / "joined.py").write_text(
+        f"from trainables.keras_trainable import KerasTrainable\n{derived}"
+    )
     retraining.check_joins(inspect("joined:Mine", [tmp_path]))
     with pytest.raises(InputError, match="joined:train is not a KerasTrainable"):
         retraining.check_joins(inspect("joined:train", [tmp_path]))
@@ -121,8 +151,9 @@ def test_all_data_is_for_what_derives_from_keras_trainable_not_for_what_imports_
 
 def test_what_watches_the_validation_is_refused_with_all_data(project: Path) -> None:
     folder = curves.run(project, curves.FILE + "training: {patience: 3}\n").folder
-    assert "has training.patience: it watches score, and with --all-data no data is held out" in refused(
-        folder, all_data=True
+    assert (
+        "has training.patience: it watches score, and with --all-data no data is held out"
+        in refused(folder, all_data=True)
     )
     lifted = retraining.prepare_retraining(
         folder, RetrainingOptions(all_data=True, assignments=["training.patience=null"])
@@ -132,8 +163,12 @@ def test_what_watches_the_validation_is_refused_with_all_data(project: Path) -> 
         "training.patience 3 of the sweep still ends a trial"
         in retraining.prepare_retraining(folder, RetrainingOptions()).notes[0]
     )
-    text = curves.FILE.replace("name: curves", "name: others").replace("{a:", "{lr_schedule: {value: plateau}, a:")
-    assert "lr_schedule plateau: it watches" in refused(curves.run(project, text).folder, all_data=True)
+    text = curves.FILE.replace("name: curves", "name: others").replace(
+        "{a:", "{lr_schedule: {value: plateau}, a:"
+    )
+    assert "lr_schedule plateau: it watches" in refused(
+        curves.run(project, text).folder, all_data=True
+    )
 
 
 def test_a_sweep_without_a_winner(project: Path) -> None:

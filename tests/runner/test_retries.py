@@ -20,7 +20,9 @@ def _failed(trial: int, *, spoilt: bool) -> Ends:
 
 
 @pytest.mark.parametrize("spoilt", [True, False])
-def test_a_failed_trial_is_tried_again_so_often_and_over_sessions(tmp_path: Path, spoilt: bool) -> None:
+def test_a_failed_trial_is_tried_again_so_often_and_over_sessions(
+    tmp_path: Path, spoilt: bool
+) -> None:
     driver, log = simulated.begin(tmp_path, "retries: 3")
     driver.open()
     for other in (1, 2):
@@ -39,7 +41,11 @@ def test_a_failed_trial_is_tried_again_so_often_and_over_sessions(tmp_path: Path
         again.take(0, _failed(0, spoilt=False))
     assert again.next().assignment.trial != 0
     log.close()
-    ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded) and event.trial == 0]
+    ends = [
+        event
+        for event in store_log.read(log.path)
+        if isinstance(event, TrialEnded) and event.trial == 0
+    ]
     assert [(end.status.value, end.reason) for end in ends] == [
         *(("interrupted", f"no; tried again, {n} of 3") for n in (1, 2, 3)),
         ("failed", "no"),
@@ -49,7 +55,9 @@ def test_a_failed_trial_is_tried_again_so_often_and_over_sessions(tmp_path: Path
 
 def test_a_hanging_trial_is_tried_again_once_its_worker_is_gone(tmp_path: Path) -> None:
     clock = simulated.Clock()
-    driver, log = simulated.begin(tmp_path, "retries: 1", "resources: {epoch_minutes: 0.1}", clock=clock)
+    driver, log = simulated.begin(
+        tmp_path, "retries: 1", "resources: {epoch_minutes: 0.1}", clock=clock
+    )
     driver.open()
     driver.next()
     for tries in range(2):
@@ -82,7 +90,9 @@ def test_a_node_that_is_taken_away_never_counts(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_trial_that_is_stopped_while_it_leaves_a_node_is_given_out_no_more(tmp_path: Path) -> None:
+def test_a_trial_that_is_stopped_while_it_leaves_a_node_is_given_out_no_more(
+    tmp_path: Path,
+) -> None:
     driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next()
@@ -93,7 +103,9 @@ def test_a_trial_that_is_stopped_while_it_leaves_a_node_is_given_out_no_more(tmp
     log.close()
 
 
-def test_a_trial_that_leaves_a_node_is_given_out_again_once_its_worker_is_gone(tmp_path: Path) -> None:
+def test_a_trial_that_leaves_a_node_is_given_out_again_once_its_worker_is_gone(
+    tmp_path: Path,
+) -> None:
     driver, log = simulated.begin(tmp_path, "max_restarts: 0")
     driver.open()
     for others in (1, 2):
@@ -108,7 +120,9 @@ def test_a_trial_that_leaves_a_node_is_given_out_again_once_its_worker_is_gone(t
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("rule", ["{type: asha, min_iter: 3, eta: 2}", "{type: median, min_iter: 3, min_trials: 2}"])
+@pytest.mark.parametrize(
+    "rule", ["{type: asha, min_iter: 3, eta: 2}", "{type: median, min_iter: 3, min_trials: 2}"]
+)
 def test_failed_trials_are_reopened_at_any_time(tmp_path: Path, method: str, rule: str) -> None:
     spec = simulated.spec(method, rule, seed=1, repeats=3)
     path = tmp_path / "log.jsonl"
@@ -121,20 +135,33 @@ def test_failed_trials_are_reopened_at_any_time(tmp_path: Path, method: str, rul
             assert order.assignment.trial == 7
             assert order.decision_epochs == ()
             for epoch in range(2, 10) if tries else ():
-                report = EpochReported(trial=7, epoch=epoch, metrics={"score": 0.5}, time=1.0, time_s=0.1)
+                report = EpochReported(
+                    trial=7, epoch=epoch, metrics={"score": 0.5}, time=1.0, time_s=0.1
+                )
                 done = TrialEnded(trial=7, status=Status.COMPLETED, reason="", time=1.0)
-                driver.take(7, Ends(epochs=(report,), end=done) if epoch == 9 else Continues(epochs=(report,)))
+                driver.take(
+                    7,
+                    Ends(epochs=(report,), end=done) if epoch == 9 else Continues(epochs=(report,)),
+                )
             if not tries:
                 driver.take(7, _failed(7, spoilt=False))
             driver.close()
-    ends = [event.status.value for event in store_log.read(path) if isinstance(event, TrialEnded) and event.trial == 7]
+    ends = [
+        event.status.value
+        for event in store_log.read(path)
+        if isinstance(event, TrialEnded) and event.trial == 7
+    ]
     assert ends == ["failed", "interrupted", "failed", "interrupted", "completed"]
-    assert simulated.story(store_log.read(path))[: len(simulated.story(whole))] == simulated.story(whole)
+    assert simulated.story(store_log.read(path))[: len(simulated.story(whole))] == simulated.story(
+        whole
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("repeats", [1, 3])
-def test_trials_that_a_log_has_lost_are_trained_again(tmp_path: Path, method: str, repeats: int) -> None:
+def test_trials_that_a_log_has_lost_are_trained_again(
+    tmp_path: Path, method: str, repeats: int
+) -> None:
     spec = simulated.spec(method, "{type: none}", seed=1, repeats=repeats)
     path = tmp_path / "log.jsonl"
     whole = simulated.simulate(spec, path, 1, seed=1)

@@ -28,12 +28,20 @@ def test_a_grid_completes(project: Path) -> None:
     assert loaded.trials["status"].tolist() == ["completed"] * 3
     assert len(loaded.metrics) == 12
     assert loaded.best()["param.a"].tolist() == [1]
-    assert sorted(path.name for path in outcome.folder.checkpoints.iterdir()) == ["00000", "00001", "00002"]
+    assert sorted(path.name for path in outcome.folder.checkpoints.iterdir()) == [
+        "00000",
+        "00001",
+        "00002",
+    ]
 
 
-def test_every_event_has_the_time_of_a_clock_that_does_not_jump(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_event_has_the_time_of_a_clock_that_does_not_jump(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jumps = iter(range(10**6))
-    monkeypatch.setattr("time.time", lambda: 1.7e9 - 3600.0 * next(jumps))  # each look is an hour earlier
+    monkeypatch.setattr(
+        "time.time", lambda: 1.7e9 - 3600.0 * next(jumps)
+    )  # each look is an hour earlier
     folder = run(project).folder
     resume(project, "run_cap=2")
     events = [one for one in store_log.read(folder.log) if not isinstance(one, SessionStarted)]
@@ -47,7 +55,8 @@ def test_every_event_has_the_time_of_a_clock_that_does_not_jump(project: Path, m
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(28, "No space left on device"), StoreError("a disk"), InputError.one("a", "b")]
+    "error",
+    [OSError(28, "No space left on device"), StoreError("a disk"), InputError.one("a", "b")],
 )
 def test_where_nothing_was_trained_the_name_stays_free(
     project: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -72,7 +81,10 @@ def test_failed_and_diverged_trials_are_what_they_are(project: Path) -> None:
 
 
 def test_code_at_fault_ends_the_sweep(project: Path) -> None:
-    text = FILE.replace("{values: [3, 1, 2]}", "{values: [-1, 1]}, b: {values: [1, 2, 3]}") + "max_failures: 2\n"
+    text = (
+        FILE.replace("{values: [3, 1, 2]}", "{values: [-1, 1]}, b: {values: [1, 2, 3]}")
+        + "max_failures: 2\n"
+    )
     outcome = run(project, text)
     assert ends(outcome.folder) == {0: "failed", 1: "failed"}
     assert "a bug in the training code" in str(outcome.stopped)
@@ -92,7 +104,9 @@ def test_a_metric_that_is_never_reported_is_named(project: Path) -> None:
     assert (last.reason, last.finished) == (f"failed: {told}", False)
     summary = summarize_sweep(folder)
     assert (summary.state, summary.reason, summary.trials) == ("failed", told, {"interrupted": 1})
-    reasons = [event.reason for event in store_log.read(folder.log) if isinstance(event, TrialEnded)]
+    reasons = [
+        event.reason for event in store_log.read(folder.log) if isinstance(event, TrialEnded)
+    ]
     assert reasons == ["the sweep failed"]
 
 
@@ -103,12 +117,17 @@ THIN = (
 )
 
 
-def test_a_space_in_which_hardly_a_point_is_allowed_ends_cleanly_when_it_is_exhausted(project: Path) -> None:
+def test_a_space_in_which_hardly_a_point_is_allowed_ends_cleanly_when_it_is_exhausted(
+    project: Path,
+) -> None:
     watcher = Watcher()
     outcome = run(project, THIN, watcher)
     assert sorted(sweep.load(outcome.folder.path).trials["param.a"]) == [1, 2, 3]
     assert outcome.stopped is None
-    assert "no other configuration was found that meets the constraints: the space is exhausted" in watcher.said
+    assert (
+        "no other configuration was found that meets the constraints: the space is exhausted"
+        in watcher.said
+    )
     resumed = resume(project)
     assert (resumed.completed, resumed.stopped) == (3, None)
 
@@ -123,7 +142,9 @@ class _StopsAfter(Watcher):
 
 
 def test_a_sweep_without_a_bound_goes_on_until_it_is_stopped(project: Path) -> None:
-    text = FILE.replace("method: grid", "method: random").replace("{values: [3, 1, 2]}", "{min: 0.0, max: 1.0}")
+    text = FILE.replace("method: grid", "method: random").replace(
+        "{values: [3, 1, 2]}", "{min: 0.0, max: 1.0}"
+    )
     outcome = run(project, text, _StopsAfter())
     assert outcome.interrupted
     assert outcome.completed >= 70
@@ -135,11 +156,15 @@ def test_a_parameter_that_nothing_reads_is_told_after_the_first_epoch_where_the_
     project: Path,
 ) -> None:
     (project / "computed.py").write_text(
-        TRAINABLE.replace('self.a = assignment.params["a"]', "p = assignment.params; self.a = p[NAMES[0]]")
+        TRAINABLE.replace(
+            'self.a = assignment.params["a"]', "p = assignment.params; self.a = p[NAMES[0]]"
+        )
         + "\nNAMES = list('ab')\n"
     )
     watcher = Watcher()
-    text = FILE.replace("curve:Curve", "computed:Curve").replace("parameters: {", "parameters: {c: {value: 1}, ")
+    text = FILE.replace("curve:Curve", "computed:Curve").replace(
+        "parameters: {", "parameters: {c: {value: 1}, "
+    )
     assert run(project, text, watcher).completed == 3
     assert watcher.said == ["nothing has read parameter 'c' in a whole epoch"]
 
@@ -190,7 +215,11 @@ def test_a_crash_does_not_finish_a_sweep(project: Path) -> None:
 
 
 def _endings(folder: ResultsFolder) -> list[tuple[str, bool | None]]:
-    return [(event.reason, event.finished) for event in store_log.read(folder.log) if isinstance(event, SessionEnded)]
+    return [
+        (event.reason, event.finished)
+        for event in store_log.read(folder.log)
+        if isinstance(event, SessionEnded)
+    ]
 
 
 def test_failed_trials_are_tried_again_once_the_fault_is_mended(project: Path) -> None:
@@ -231,7 +260,11 @@ def test_the_trial_that_reaches_the_target_is_complete_and_ends_the_sweep(projec
     assert outcome.stopped == "target reached: score 0.5 in trial 1"
     assert ends(outcome.folder) == {0: "completed", 1: "completed"}
     winner = sweep.load(outcome.folder.path).best().iloc[0]
-    assert (winner["trial"], winner["epochs"], winner["status_reason"]) == (1, 2, "target reached: score 0.5")
+    assert (winner["trial"], winner["epochs"], winner["status_reason"]) == (
+        1,
+        2,
+        "target reached: score 0.5",
+    )
     assert (outcome.folder.path / winner["checkpoint"]).name == "epoch-000002"
     again = resume(project)
     assert (again.completed, again.stopped) == (2, outcome.stopped)
@@ -256,18 +289,28 @@ def test_a_target_that_is_lowered_finds_its_trial_among_the_interrupted_ones(pro
     again = resume(project, "metric.target=0.5")
     assert again.stopped == "target reached: score 0.5 in trial 1"
     winner = sweep.load(outcome.folder.path).best().iloc[0]
-    assert (winner["trial"], winner["node"], winner["checkpoint"]) == (1, "here", "checkpoints/00001/epoch-000002")
+    assert (winner["trial"], winner["node"], winner["checkpoint"]) == (
+        1,
+        "here",
+        "checkpoints/00001/epoch-000002",
+    )
 
 
 def test_asha_prunes(project: Path) -> None:
-    text = FILE.replace("[3, 1, 2]", "[1, 2, 3]") + "early_terminate: {type: asha, min_iter: 1, eta: 2}\n"
+    text = (
+        FILE.replace("[3, 1, 2]", "[1, 2, 3]")
+        + "early_terminate: {type: asha, min_iter: 1, eta: 2}\n"
+    )
     outcome = run(project, text)
     assert ends(outcome.folder) == {0: "completed", 1: "pruned", 2: "pruned"}
     assert sweep.load(outcome.folder.path).trials["epochs"].tolist() == [4, 1, 1]
 
 
 def test_tpe_runs_to_its_cap(project: Path) -> None:
-    text = FILE.replace("grid", "tpe").replace("{values: [3, 1, 2]}", "{min: 0.5, max: 4.0}") + "run_cap: 12\n"
+    text = (
+        FILE.replace("grid", "tpe").replace("{values: [3, 1, 2]}", "{min: 0.5, max: 4.0}")
+        + "run_cap: 12\n"
+    )
     outcome = run(project, text)
     assert outcome.completed == 12
     assert sweep.load(outcome.folder.path).trials["param.a"].between(0.5, 4.0).all()
@@ -288,7 +331,9 @@ class _Counts(Watcher):
     def replay(self, events: Iterable[Event]) -> None:
         for at, _ in enumerate(events):
             if not at % 50:
-                self.most = max(self.most, sum(isinstance(one, EpochReported) for one in gc.get_objects()))
+                self.most = max(
+                    self.most, sum(isinstance(one, EpochReported) for one in gc.get_objects())
+                )
 
 
 def test_a_resumed_sweep_does_not_hold_its_log_in_memory(project: Path) -> None:
@@ -318,8 +363,13 @@ def test_a_metric_that_an_epoch_lacks_fails_its_trial_alone(project: Path) -> No
         "did you mean 'scores'?"
     )
     assert trials["status_reason"][1] == trials["error"][1] == told
-    ended = [e for e in store_log.read(outcome.folder.log) if isinstance(e, TrialEnded) and e.trial == 1]
-    assert [end.status for end in ended] == ["interrupted", "failed"]  # tried again, as any that fails
+    ended = [
+        e for e in store_log.read(outcome.folder.log) if isinstance(e, TrialEnded) and e.trial == 1
+    ]
+    assert [end.status for end in ended] == [
+        "interrupted",
+        "failed",
+    ]  # tried again, as any that fails
     assert trials["status_reason"][3].startswith("in epoch 1 of trial 3, ")
 
 
@@ -334,7 +384,9 @@ def test_so_many_in_a_row_that_lack_it_end_the_sweep(project: Path) -> None:
 def test_the_first_epoch_of_all_without_it_ends_the_sweep_at_once(project: Path) -> None:
     (project / "patchy_first.py").write_text(PATCHY)
     text = FILE.replace("curve:Curve", "patchy_first:Curve").replace("[3, 1, 2]", "[5, 1]")
-    with pytest.raises(TrainableError, match="in epoch 1 of trial 0, patchy_first:Curve reports no metric 'score'"):
+    with pytest.raises(
+        TrainableError, match="in epoch 1 of trial 0, patchy_first:Curve reports no metric 'score'"
+    ):
         run(project, text)
 
 

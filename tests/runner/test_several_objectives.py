@@ -60,11 +60,17 @@ def test_trials_stop_by_non_dominated_rank_and_a_resumed_sweep_goes_on_as_it_wou
     assert len(statuses) == 18
     assert set(statuses.values()) <= {"completed", "pruned", "infeasible"}
     assert "completed" in statuses.values()
-    pruned = [e.reason for e in store_log.read(whole.log) if isinstance(e, TrialEnded) and e.status == "pruned"]
+    pruned = [
+        e.reason
+        for e in store_log.read(whole.log)
+        if isinstance(e, TrialEnded) and e.status == "pruned"
+    ]
     assert pruned
     assert all("by non-dominated rank" in why or "too few came" in why for why in pruned)
     (project / "results" / "curves").rename(project / "results" / "whole")
     run(project, text.replace("run_cap: 18", "run_cap: 7") if rule == "asha" else text)
     again = resume(project, "run_cap=18").folder
-    assert [one.params for one in read_sweep(again).trials] == [one.params for one in read_sweep(whole).trials]
+    assert [one.params for one in read_sweep(again).trials] == [
+        one.params for one in read_sweep(whole).trials
+    ]
     assert ends(again) == statuses

@@ -48,7 +48,11 @@ resources: {max_concurrent: 1}
 
 def command(folder: Path, *words: str) -> tuple[int, str, str]:
     result = subprocess.run(
-        [sys.executable, "-m", "sweep", *words], cwd=folder, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "sweep", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     return result.returncode, result.stdout, result.stderr
 
@@ -90,11 +94,21 @@ def test_a_sweep_on_ray_is_added_to_and_changed_and_killed(tmp_path: Path) -> No
     assert command(tmp_path, "resume", "slow", "-q")[0] == 0
     events = list(store_log.read(log))
     acts = [event for event in events if isinstance(event, SteeringEvent)]
-    assert [type(event) for event in acts[:3]] == [SweepChanged, ConfigurationsEnqueued, SweepChanged]
-    assert all(event.driven_s is not None for event in acts)  # the process that ran the sweep has written them
+    assert [type(event) for event in acts[:3]] == [
+        SweepChanged,
+        ConfigurationsEnqueued,
+        SweepChanged,
+    ]
+    assert all(
+        event.driven_s is not None for event in acts
+    )  # the process that ran the sweep has written them
     tried = [(event.params["a"], event.seed) for event in events if isinstance(event, TrialStarted)]
     assert sorted(tried) == sorted({*tried})  # none twice
-    assert {a for a, seed in tried if seed == 0} == {a for a, seed in tried if seed == 1} >= {1, 2, 3, 9, 10}
+    assert (
+        {a for a, seed in tried if seed == 0}
+        == {a for a, seed in tried if seed == 1}
+        >= {1, 2, 3, 9, 10}
+    )
     after = [event for event in events[events.index(acts[2]) :] if isinstance(event, TrialStarted)]
     added = next(event for event in after if event.repeat == 0)
     assert (added.params["a"], bool(added.enqueued_by), added.space_version) == (10, True, 1)

@@ -53,7 +53,12 @@ seed: {seed}
 
 
 def spec(
-    method: str = "grid", rule: str = "{type: none}", seed: int = 0, repeats: int = 1, cap: str = "9", more: str = ""
+    method: str = "grid",
+    rule: str = "{type: none}",
+    seed: int = 0,
+    repeats: int = 1,
+    cap: str = "9",
+    more: str = "",
 ) -> Spec:
     text = FILE.format(method=method, rule=rule, seed=seed, repeats=repeats, cap=cap) + more
     if method != "grid":
@@ -85,7 +90,9 @@ class Workers:
             return False
         trial = sorted(self.epochs)[number % len(self.epochs)]
         self.epochs[trial] += 1
-        if not self.driver.take(trial, progress(self.assignments[trial], self.epochs[trial], self.given.epochs)):
+        if not self.driver.take(
+            trial, progress(self.assignments[trial], self.epochs[trial], self.given.epochs)
+        ):
             del self.epochs[trial]
         return True
 
@@ -131,21 +138,39 @@ def story(events: list[Event]) -> list[tuple[object, ...]]:
     told: list[tuple[object, ...]] = []
     for event in events:
         match event:
-            case SessionStarted() | SessionEnded() | TrialEnded(status=Status.INTERRUPTED, again=False):
+            case (
+                SessionStarted()
+                | SessionEnded()
+                | TrialEnded(status=Status.INTERRUPTED, again=False)
+            ):
                 pass
             case TrialStarted():
                 marks = event.enqueued_by, event.space_version
-                told.append(("started", event.trial, event.index, event.seed, event.repeat, key(event.params), marks))
+                told.append(
+                    (
+                        "started",
+                        event.trial,
+                        event.index,
+                        event.seed,
+                        event.repeat,
+                        key(event.params),
+                        marks,
+                    )
+                )
             case EpochReported():
                 told.append(("epoch", event.trial, event.epoch, dict(event.metrics)))
             case TrialEnded():
                 told.append(("ended", event.trial, event.status, event.reason))
             case NoteWritten() | TrialStarred() | ConfigurationsEnqueued() | SweepChanged():
-                told.append((type(event).__name__, event.request, repr(event).partition(", time=")[0]))
+                told.append(
+                    (type(event).__name__, event.request, repr(event).partition(", time=")[0])
+                )
     return told
 
 
-def run(given: Spec, path: Path, steps: list[int | Act], kills: frozenset[int], room: int) -> list[Event]:
+def run(
+    given: Spec, path: Path, steps: list[int | Act], kills: frozenset[int], room: int
+) -> list[Event]:
     """Take the steps, and then others until all is trained; at a kill, another coordinator goes on from the log."""
     with Log(path) as log:
         driver = coordinator(given, log)
@@ -182,7 +207,11 @@ def _kill(given: Spec, log: Log, path: Path, before: Workers, room: int) -> Work
 
 def _check(events: list[Event]) -> None:
     """Nothing is trained twice, nothing added is lost unless it was dropped, and each request is logged once."""
-    configurations = [key(event.params) for event in events if isinstance(event, TrialStarted) and not event.repeat]
+    configurations = [
+        key(event.params)
+        for event in events
+        if isinstance(event, TrialStarted) and not event.repeat
+    ]
     assert len(configurations) == len(set(configurations))
     requests = [event.request for event in events if isinstance(event, SteeringEvent)]
     assert len(requests) == len(set(requests))
@@ -190,7 +219,12 @@ def _check(events: list[Event]) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=4, deadline=None)
-@given(steps=STEPS, kills=st.frozensets(st.integers(0, 39), max_size=3), room=st.integers(1, 3), seed=st.integers(0, 3))
+@given(
+    steps=STEPS,
+    kills=st.frozensets(st.integers(0, 39), max_size=3),
+    room=st.integers(1, 3),
+    seed=st.integers(0, 3),
+)
 def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(
     method: str, steps: list[int | Act], kills: frozenset[int], room: int, seed: int
 ) -> None:
@@ -202,7 +236,9 @@ def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(
     _check(whole)
 
 
-def test_a_search_that_has_gained_enough_trains_what_is_added_and_goes_on_in_a_wider_space(tmp_path: Path) -> None:
+def test_a_search_that_has_gained_enough_trains_what_is_added_and_goes_on_in_a_wider_space(
+    tmp_path: Path,
+) -> None:
     given_spec = spec("random", cap="60", more="stop_when: {gain: 9.0}\n")
     with Log(tmp_path / "log.jsonl") as log:
         driver = coordinator(given_spec, log)

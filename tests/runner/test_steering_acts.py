@@ -31,7 +31,12 @@ class Driven:
         self.log = Log(path)
         self.changed: list[Spec] = []
         searcher = build_searcher(
-            given.method, given.space, given.objectives, given.seed, given.trials_each, given.start_with
+            given.method,
+            given.space,
+            given.objectives,
+            given.seed,
+            given.trials_each,
+            given.start_with,
         )
         scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
         hooks = Hooks(changed=self.changed.append)
@@ -70,7 +75,9 @@ def driven(tmp_path: Path) -> Iterator[Driven]:
     made.log.close()
 
 
-def test_an_added_configuration_is_tried_next_and_a_grid_leaves_it_out_later(driven: Driven) -> None:
+def test_an_added_configuration_is_tried_next_and_a_grid_leaves_it_out_later(
+    driven: Driven,
+) -> None:
     driven.add(a=1.0, b=3)
     driven.add(a=0.3, b=2)
     driven.train(200)
@@ -80,13 +87,17 @@ def test_an_added_configuration_is_tried_next_and_a_grid_leaves_it_out_later(dri
     assert driven.driver.left == 0
 
 
-def test_a_wider_space_adds_what_is_missing_and_a_narrower_one_drops_the_rest(driven: Driven) -> None:
+def test_a_wider_space_adds_what_is_missing_and_a_narrower_one_drops_the_rest(
+    driven: Driven,
+) -> None:
     assert driven.driver.left == 7
     driven.change("parameters.b.values=[1, 4]")
     driven.train(200)
     assert driven.tried() == [(0.0, 1), (0.0, 2), (0.0, 4), (0.5, 1), (0.5, 4), (1.0, 1), (1.0, 4)]
     assert [event.space_version for event in driven.started()] == [0, 0, 1, 1, 1, 1, 1]
-    assert [one.space.parameters[1].domain for one in driven.changed] == [driven.driver.spec.space.parameters[1].domain]
+    assert [one.space.parameters[1].domain for one in driven.changed] == [
+        driven.driver.spec.space.parameters[1].domain
+    ]
     assert driven.driver.left == 0
 
 
@@ -103,7 +114,10 @@ def test_what_was_added_and_is_not_in_the_new_space_is_dropped(driven: Driven) -
 def test_a_cap_is_raised_and_lowered(tmp_path: Path) -> None:
     driven = Driven(tmp_path / "log.jsonl", spec("random", cap="3"))
     driven.train(10)
-    with pytest.raises(RefusedError, match="is limited to 3 configurations, of which 1 may still be added; raise the"):
+    with pytest.raises(
+        RefusedError,
+        match="is limited to 3 configurations, of which 1 may still be added; raise the",
+    ):
         driven.steer(Add.of([{"a": 0.1, "b": 1}, {"a": 0.2, "b": 1}], "f.yaml"))
     driven.change("run_cap=4")
     driven.steer(Add.of([{"a": 0.1, "b": 1}, {"a": 0.2, "b": 1}], "f.yaml"))
@@ -118,8 +132,16 @@ def test_repeats_of_what_was_added_follow_each_other(tmp_path: Path) -> None:
     driven.add(a=0.3, b=2)
     driven.change("parameters.b.values=[1, 2]")
     driven.train(60)
-    marks = [(event.params["a"], event.repeat, event.enqueued_by, event.space_version) for event in driven.started()]
-    assert marks[:4] == [(0.0, 0, None, 0), (0.0, 1, None, 0), (0.3, 0, "ada", 1), (0.3, 1, "ada", 1)]
+    marks = [
+        (event.params["a"], event.repeat, event.enqueued_by, event.space_version)
+        for event in driven.started()
+    ]
+    assert marks[:4] == [
+        (0.0, 0, None, 0),
+        (0.0, 1, None, 0),
+        (0.3, 0, "ada", 1),
+        (0.3, 1, "ada", 1),
+    ]
     driven.log.close()
 
 
@@ -152,21 +174,41 @@ REFUSED = {
     "repeats=0": (InputError, "repeats: number 0, expected a whole number of at least 1"),
     "folds=2": (RefusedError, "--set folds: is 2, but the sweep began with not set"),
     "metric.goal=maximize": (RefusedError, "--set metric.goal: is maximize"),
-    "metric.target=0.5": (RefusedError, "--set metric.target: is read once, when a session begins; first: python -m"),
+    "metric.target=0.5": (
+        RefusedError,
+        "--set metric.target: is read once, when a session begins; first: python -m",
+    ),
     "checkpoint.keep=3": (RefusedError, "--set checkpoint.keep: is read once"),
-    "parameters.c={min: 0, max: 1}": (RefusedError, "--set parameters.c: is new, and the trials so far have other"),
+    "parameters.c={min: 0, max: 1}": (
+        RefusedError,
+        "--set parameters.c: is new, and the trials so far have other",
+    ),
     "parameters.b=null": (InputError, "parameters.b"),
-    "parameters.b.when={a: {max: 0.5}}": (RefusedError, "--set parameters.b.when: exists under another condition"),
-    "constraints=['score < 1']": (RefusedError, "--set constraints: constraints on metrics say what"),
-    "early_terminate.type=asha_promotion": (RefusedError, "early_terminate.type: a rule that pauses trials begins"),
-    "early_terminate=mine:Rule": (RefusedError, "early_terminate: a rule of your own begins with its sweep"),
+    "parameters.b.when={a: {max: 0.5}}": (
+        RefusedError,
+        "--set parameters.b.when: exists under another condition",
+    ),
+    "constraints=['score < 1']": (
+        RefusedError,
+        "--set constraints: constraints on metrics say what",
+    ),
+    "early_terminate.type=asha_promotion": (
+        RefusedError,
+        "early_terminate.type: a rule that pauses trials begins",
+    ),
+    "early_terminate=mine:Rule": (
+        RefusedError,
+        "early_terminate: a rule of your own begins with its sweep",
+    ),
     "parameters.b.values=[]": (InputError, "parameters.b.values"),
     "run_cap=null": (RefusedError, "has these values already, there is nothing to change"),
 }
 
 
 @pytest.mark.parametrize("assignment", REFUSED)
-def test_what_would_make_trials_mean_something_else_is_refused(driven: Driven, assignment: str) -> None:
+def test_what_would_make_trials_mean_something_else_is_refused(
+    driven: Driven, assignment: str
+) -> None:
     error, words = REFUSED[assignment]
     before = driven.path.read_bytes()
     with pytest.raises(error, match=words):
@@ -188,18 +230,32 @@ epochs: 9
     )
     driven = Driven(tmp_path / "log.jsonl", given)
     driven.train(1)
-    with pytest.raises(RefusedError, match=r"parameters.b: has one value in all trials of the session that is running"):
+    with pytest.raises(
+        RefusedError,
+        match=r"parameters.b: has one value in all trials of the session that is running",
+    ):
         driven.change("parameters.b={values: [1, 2]}")
-    with pytest.raises(RefusedError, match=r"parameters.b.value: has another value than in all trials so far"):
+    with pytest.raises(
+        RefusedError, match=r"parameters.b.value: has another value than in all trials so far"
+    ):
         driven.change("parameters.b.value=2")
     driven.log.close()
 
 
 ADDED = {
-    "a number that is too large": ({"a": 2.0, "b": 1}, "add: a: number 2.0, expected a number from 0 to 1"),
+    "a number that is too large": (
+        {"a": 2.0, "b": 1},
+        "add: a: number 2.0, expected a number from 0 to 1",
+    ),
     "no such parameter": ({"a": 0.5, "b": 1, "c": 1}, "add: c: no parameter 'c'"),
-    "a parameter is missing": ({"a": 0.5}, "add: lacks b, expected a value for each parameter that varies"),
-    "all at once": ({"a": 2.0, "c": 1}, r"(?s)add: a: number 2.0.*add: c: no parameter.*add: lacks b"),
+    "a parameter is missing": (
+        {"a": 0.5},
+        "add: lacks b, expected a value for each parameter that varies",
+    ),
+    "all at once": (
+        {"a": 2.0, "c": 1},
+        r"(?s)add: a: number 2.0.*add: c: no parameter.*add: lacks b",
+    ),
     "begun before": ({"a": 0.0, "b": 2}, "steered: this configuration is that of trial 1 already"),
 }
 
@@ -209,7 +265,9 @@ def test_what_cannot_be_added(driven: Driven, case: str) -> None:
     values, words = ADDED[case]
     with pytest.raises(InputError, match=words):
         driven.add(**values)
-    assert not [event for event in store_log.read(driven.path) if isinstance(event, ConfigurationsEnqueued)]
+    assert not [
+        event for event in store_log.read(driven.path) if isinstance(event, ConfigurationsEnqueued)
+    ]
 
 
 def test_it_is_added_once(driven: Driven) -> None:
@@ -241,14 +299,25 @@ epochs: 9
     )
     driven = Driven(tmp_path / "log.jsonl", given)
     driven.add(a=0.5, kind="adam")
-    (event,) = [event for event in store_log.read(driven.path) if isinstance(event, ConfigurationsEnqueued)]
+    (event,) = [
+        event for event in store_log.read(driven.path) if isinstance(event, ConfigurationsEnqueued)
+    ]
     assert event.configurations == ({"a": 0.5, "half": 0.25, "fixed": 7, "kind": "adam"},)
     for values, words in (
         ({"a": 0.5, "kind": "sgd"}, "lacks momentum"),
-        ({"a": 0.5, "kind": "adam", "momentum": 0.1}, "momentum: does not apply with the other values; remove it"),
-        ({"a": 0.5, "kind": "adam", "half": 0.25}, "half: is tied to other parameters: a / 2; remove it"),
+        (
+            {"a": 0.5, "kind": "adam", "momentum": 0.1},
+            "momentum: does not apply with the other values; remove it",
+        ),
+        (
+            {"a": 0.5, "kind": "adam", "half": 0.25},
+            "half: is tied to other parameters: a / 2; remove it",
+        ),
         ({"a": 0.5, "kind": "adam", "fixed": 8}, "fixed: number 8, expected 7"),
-        ({"a": 1.0, "kind": "sgd", "momentum": 0.9}, r"does not meet the constraint 'a \* momentum < 0.5'"),
+        (
+            {"a": 1.0, "kind": "sgd", "momentum": 0.9},
+            r"does not meet the constraint 'a \* momentum < 0.5'",
+        ),
     ):
         with pytest.raises(InputError, match=words):
             driven.add(**values)
@@ -289,9 +358,13 @@ def test_configurations_of_a_file(tmp_path: Path) -> None:
             additions.read_file(path)
     path = tmp_path / "more.yaml"
     path.write_text("- 1\n")
-    with pytest.raises(InputError, match=r"more.yaml: \[0\]: number 1, expected a mapping of parameters"):
+    with pytest.raises(
+        InputError, match=r"more.yaml: \[0\]: number 1, expected a mapping of parameters"
+    ):
         additions.read_file(path)
-    with pytest.raises(InputError, match=r"(?s)add: 'a', expected NAME=VALUE.*add: b is given twice"):
+    with pytest.raises(
+        InputError, match=r"(?s)add: 'a', expected NAME=VALUE.*add: b is given twice"
+    ):
         additions.read_assignments(["a", "b=1", "b=2"])
 
 
@@ -304,7 +377,9 @@ def test_from_python(tmp_path: Path) -> None:
     loaded.add({"a": 5})
     loaded.note("wider")
     loaded.star(1)
-    with pytest.raises(InputError, match=r"add\(\): \[0\].a: number 9, expected one of 3, 1, 2, 4, 5"):
+    with pytest.raises(
+        InputError, match=r"add\(\): \[0\].a: number 9, expected one of 3, 1, 2, 4, 5"
+    ):
         loaded.add({"a": 9})
     assert resume(tmp_path).completed == 5
     again = sweep.load(loaded.folders[0].path)

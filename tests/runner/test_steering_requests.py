@@ -112,7 +112,10 @@ def test_a_request_that_was_logged_before_the_kill_is_not_carried_out_again(proj
     other = make_request(Note("left behind"))
     steering_requests.leave_request(folder, other)
     resume(project, "run_cap=3")
-    assert [one.text for one in steered(folder) if isinstance(one, NoteWritten)] == ["once", "left behind"]
+    assert [one.text for one in steered(folder) if isinstance(one, NoteWritten)] == [
+        "once",
+        "left behind",
+    ]
     assert not [*folder.requests.iterdir()]
 
 
@@ -136,7 +139,9 @@ def test_whoever_waits_carries_it_out_if_the_process_has_died(project: Path) -> 
     folder = run(project).folder
     found: list[SteeringEvent] = []
     with folder.lock():
-        asking = threading.Thread(target=lambda: found.append(steering_requests.steer(folder, Star(1))), daemon=True)
+        asking = threading.Thread(
+            target=lambda: found.append(steering_requests.steer(folder, Star(1))), daemon=True
+        )
         asking.start()
         until(lambda: folder.requests.is_dir() and any(folder.requests.iterdir()))
     asking.join(60)
@@ -187,7 +192,9 @@ def _stand_for(results: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_sweep_in_an_object_store_is_steered_from_another_machine(project: Path, tmp_path: Path) -> None:
+def test_a_sweep_in_an_object_store_is_steered_from_another_machine(
+    project: Path, tmp_path: Path
+) -> None:
     """Two folders stand for the same place in a store, as on two machines."""
     _stand_for(project / "results")
     there = _stand_for(tmp_path / "there")

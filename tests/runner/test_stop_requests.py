@@ -48,14 +48,18 @@ def test_a_sweep_is_stopped_and_goes_on(project: Path) -> None:
     outcome = run(project, LONG, watcher)
     watcher.thread.join(300)
     assert (outcome.interrupted, outcome.stopped) == (True, "stopped on request")
-    assert watcher.answers == [f"curves is stopped; go on with: python -m sweep resume {results / 'curves'}"]
+    assert watcher.answers == [
+        f"curves is stopped; go on with: python -m sweep resume {results / 'curves'}"
+    ]
     assert ends(outcome.folder) == {0: "completed", 1: "interrupted"}
     again = resume(project)
     assert (again.completed, again.stopped) == (3, None)
 
 
 def test_one_trial_is_stopped_for_good(project: Path) -> None:
-    watcher = Asks(project, lambda: stop_requests.stop_sweep(project / "results", "curves", 1, now=False))
+    watcher = Asks(
+        project, lambda: stop_requests.stop_sweep(project / "results", "curves", 1, now=False)
+    )
     outcome = run(project, LONG, watcher)
     watcher.thread.join(300)
     assert watcher.answers == ["trial 1 is pruned: stopped on request"]
@@ -87,7 +91,8 @@ def test_a_stop_that_nobody_asked_for_does_no_harm(project: Path) -> None:
 def test_there_must_be_something_to_stop(project: Path) -> None:
     outcome = run(project)
     with pytest.raises(
-        InputError, match="curves: is not running, there is nothing to stop; see python -m sweep status"
+        InputError,
+        match="curves: is not running, there is nothing to stop; see python -m sweep status",
     ):
         stop_requests.stop_sweep(project / "results", "curves", None, now=False)
     with outcome.folder.lock():
@@ -99,14 +104,22 @@ def test_there_must_be_something_to_stop(project: Path) -> None:
                 stop_requests.stop_sweep(project / "results", "curves", trial, now=False)
 
 
-def test_a_trial_whose_turn_comes_after_that_of_later_ones_may_be_stopped_before_it_starts(project: Path) -> None:
+def test_a_trial_whose_turn_comes_after_that_of_later_ones_may_be_stopped_before_it_starts(
+    project: Path,
+) -> None:
     folder = run(project).folder
-    lines = [line for line in folder.log.read_text().splitlines(keepends=True) if "session_ended" not in line]
+    lines = [
+        line
+        for line in folder.log.read_text().splitlines(keepends=True)
+        if "session_ended" not in line
+    ]
     folder.log.write_text("".join(line for line in lines if '"trial":1' not in line))
     said: list[str] = []
     with folder.lock():
         stopping = threading.Thread(
-            target=lambda: said.append(stop_requests.stop_sweep(project / "results", "curves", 1, now=False)),
+            target=lambda: said.append(
+                stop_requests.stop_sweep(project / "results", "curves", 1, now=False)
+            ),
             daemon=True,
         )
         stopping.start()

@@ -32,7 +32,9 @@ def test_what_is_withdrawn_or_no_request_is_not_taken(tmp_path: Path) -> None:
     assert stop_requests.take_requests(folder) == []
 
 
-def test_a_request_that_is_withdrawn_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_is_withdrawn_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the listing of the requests and its own turn, also after another one."""
     folder = ResultsFolder(tmp_path)
     for request in (StopRequest(3), StopRequest(5)):

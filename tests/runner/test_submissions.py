@@ -26,7 +26,9 @@ def call(line: str) -> None:
     assert ran.exit_code == 0, ran.output
 
 
-def test_a_sweep_goes_on_where_its_latest_session_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_goes_on_where_its_latest_session_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "short.py").write_text("def train(hp, report):\n    report(score=hp.rate)\n")

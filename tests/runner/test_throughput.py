@@ -39,12 +39,20 @@ def test_batches_grow_as_long_as_they_are_faster() -> None:
 def test_what_the_file_says_may_be_the_fastest() -> None:
     found = find_fastest(FILE, ("float32", "mixed_bfloat16"), 1, measured(lambda way: 100.0))
     assert found.fastest.way == FILE
-    assert [one.way.precision for one in found.tried] == ["auto", "float32", "mixed_bfloat16", "auto"]
+    assert [one.way.precision for one in found.tried] == [
+        "auto",
+        "float32",
+        "mixed_bfloat16",
+        "auto",
+    ]
 
 
 def test_the_faster_precision_is_kept_for_the_rest() -> None:
     found = find_fastest(
-        FILE, ("float32", "mixed_bfloat16"), 1, measured(lambda way: 1 + (way.precision[:5] == "mixed"))
+        FILE,
+        ("float32", "mixed_bfloat16"),
+        1,
+        measured(lambda way: 1 + (way.precision[:5] == "mixed")),
     )
     assert found.fastest.way == SettingsCombination(32, "mixed_bfloat16", 1, 1)
     assert found.tried[-1].way == SettingsCombination(64, "mixed_bfloat16", 1, 1)

@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from sweep.events import PAUSES, EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    PAUSES,
+    EpochReported,
+    Event,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.schedulers import Pausing
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
@@ -50,7 +59,9 @@ def ends(events: list[Event]) -> dict[int, TrialEnded]:
 @every_rule
 @pytest.mark.parametrize("room", [1, 4])
 @pytest.mark.parametrize("method", ["grid", "tpe"])
-def test_every_trial_ends_and_one_is_trained_whole(tmp_path: Path, rule: str, room: int, method: str) -> None:
+def test_every_trial_ends_and_one_is_trained_whole(
+    tmp_path: Path, rule: str, room: int, method: str
+) -> None:
     given = spec(rule, method=method)
     events = simulated.simulate(given, tmp_path / "log.jsonl", room, seed=5)
     last = ends(events)
@@ -62,9 +73,13 @@ def test_every_trial_ends_and_one_is_trained_whole(tmp_path: Path, rule: str, ro
     assert all(end.waits and ": score " in end.reason and "\n" not in end.reason for end in pruned)
     assert isinstance(events[-1], SessionEnded)
     assert events[-1].reason == "finished"
-    reported = Counter((event.trial, event.epoch) for event in events if isinstance(event, EpochReported))
+    reported = Counter(
+        (event.trial, event.epoch) for event in events if isinstance(event, EpochReported)
+    )
     assert set(reported.values()) == {1}
-    paused = Counter(event.trial for event in events if isinstance(event, TrialEnded) and event.waits)
+    paused = Counter(
+        event.trial for event in events if isinstance(event, TrialEnded) and event.waits
+    )
     assert max(paused.values()) > 1  # one has gone on and paused again
 
 
@@ -81,11 +96,17 @@ def test_a_killed_sweep_goes_on_the_same(tmp_path: Path, rule: str, method: str)
 
 
 @pytest.mark.parametrize("method", ["tpe", "cmaes"])
-def test_one_that_is_stopped_where_a_trial_was_to_pause_goes_on_the_same(tmp_path: Path, method: str) -> None:
+def test_one_that_is_stopped_where_a_trial_was_to_pause_goes_on_the_same(
+    tmp_path: Path, method: str
+) -> None:
     """Its worker ends the trial as it does any other then, and methods that learn must hear that it pauses."""
     given = spec(RULES["promotion"], method=method, cap=14)
     whole = simulated.simulate(given, tmp_path / "whole.jsonl", 1, seed=0)
-    pauses = [cut for cut, e in enumerate(whole) if isinstance(e, TrialEnded) and e.waits and e.status == "interrupted"]
+    pauses = [
+        cut
+        for cut, e in enumerate(whole)
+        if isinstance(e, TrialEnded) and e.waits and e.status == "interrupted"
+    ]
     for cut in pauses[3::3]:
         path = tmp_path / f"{cut}.jsonl"
         with Log(path) as log:
@@ -95,7 +116,9 @@ def test_one_that_is_stopped_where_a_trial_was_to_pause_goes_on_the_same(tmp_pat
 
 
 @every_rule
-def test_what_one_more_session_would_do_does_not_depend_on_the_sessions_before(tmp_path: Path, rule: str) -> None:
+def test_what_one_more_session_would_do_does_not_depend_on_the_sessions_before(
+    tmp_path: Path, rule: str
+) -> None:
     """Whatever the workers of the log were: two drivers that go on from it do the same."""
     given = spec(rule)
     whole = simulated.simulate(given, tmp_path / "whole.jsonl", 3, seed=1)
@@ -109,9 +132,16 @@ def test_what_one_more_session_would_do_does_not_depend_on_the_sessions_before(t
         assert stories[0] == stories[1]
 
 
-@given(st.sampled_from(list(RULES.values())), st.integers(1, 6), st.integers(0, 999), st.sampled_from([1, 2]))
+@given(
+    st.sampled_from(list(RULES.values())),
+    st.integers(1, 6),
+    st.integers(0, 999),
+    st.sampled_from([1, 2]),
+)
 @settings(max_examples=12, deadline=None)
-def test_a_rule_that_hears_the_log_says_what_is_in_it(rule: str, room: int, seed: int, repeats: int) -> None:
+def test_a_rule_that_hears_the_log_says_what_is_in_it(
+    rule: str, room: int, seed: int, repeats: int
+) -> None:
     """Each pause, its end, and each end of those that still paused, whatever the order in which workers reported."""
     file = spec(rule, "baseline: {a: 0.5, b: 1}", repeats=repeats, cap=12 // repeats)
     with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +154,11 @@ def test_a_rule_that_hears_the_log_says_what_is_in_it(rule: str, room: int, seed
         if isinstance(event, TrialEnded) and event.waits:
             place = ledger.trials[event.trial].place
             assert place is not None
-            why = fresh.holds(place) if event.status is Status.INTERRUPTED else fresh.dropped(rest=True)[place]
+            why = (
+                fresh.holds(place)
+                if event.status is Status.INTERRUPTED
+                else fresh.dropped(rest=True)[place]
+            )
             assert event.reason == (PAUSES if event.status is Status.INTERRUPTED else "") + str(why)
             told[event.trial] = event.reason
         elif isinstance(event, EpochReported) and event.trial in told:
@@ -171,18 +205,31 @@ def test_repeats_baseline_and_fresh_seeds(tmp_path: Path, rule: str, repeats: in
     assert Status.INTERRUPTED not in {end.status for end in last.values()}
     beside = [trial for trial, start in started.items() if start.role != "search"]
     assert len(beside) >= repeats
-    assert not any(isinstance(event, TrialEnded) and event.waits and event.trial in beside for event in events)
+    assert not any(
+        isinstance(event, TrialEnded) and event.waits and event.trial in beside for event in events
+    )
     confirmations = [trial for trial, start in started.items() if start.role == "confirm"]
     searched = [trial for trial, start in started.items() if start.role == "search"]
-    when = {event.trial: place for place, event in enumerate(events) if isinstance(event, TrialEnded)}
-    begun = {event.trial: place for place, event in enumerate(events) if isinstance(event, TrialStarted)}
-    assert confirmations or repeats == 2  # of a configuration of which one repeat alone completed, there are none
-    assert not confirmations or max(when[trial] for trial in searched) < min(begun[trial] for trial in confirmations)
+    when = {
+        event.trial: place for place, event in enumerate(events) if isinstance(event, TrialEnded)
+    }
+    begun = {
+        event.trial: place for place, event in enumerate(events) if isinstance(event, TrialStarted)
+    }
+    assert (
+        confirmations or repeats == 2
+    )  # of a configuration of which one repeat alone completed, there are none
+    assert not confirmations or max(when[trial] for trial in searched) < min(
+        begun[trial] for trial in confirmations
+    )
 
 
 def test_those_that_wait_until_the_end_do_not_end_the_search(tmp_path: Path) -> None:
     events = simulated.simulate(
-        spec(RULES["promotion"], "stop_when: {no_improvement: 3}"), tmp_path / "log.jsonl", 1, seed=0
+        spec(RULES["promotion"], "stop_when: {no_improvement: 3}"),
+        tmp_path / "log.jsonl",
+        1,
+        seed=0,
     )
     assert isinstance(events[-1], SessionEnded)
     assert events[-1].reason == "finished"
@@ -233,7 +280,9 @@ def test_a_worker_is_lost_between_two_rungs(tmp_path: Path) -> None:
             going = True
             while going:
                 epoch += 1
-                going = driver.take(trial, simulated.progress(order.assignment, epoch, given.epochs))
+                going = driver.take(
+                    trial, simulated.progress(order.assignment, epoch, given.epochs)
+                )
         driver.close()
     events = list(store_log.read(tmp_path / "log.jsonl"))
     assert seen
@@ -246,7 +295,9 @@ def test_a_log_that_lacks_the_pause_itself_gets_it(tmp_path: Path) -> None:
     """A driver was killed between a trial's epoch and its pause: the next one writes it."""
     given = spec(RULES["promotion"])
     whole = simulated.simulate(given, tmp_path / "whole.jsonl", 1, seed=0)
-    cut = next(place for place, event in enumerate(whole) if isinstance(event, TrialEnded) and event.waits)
+    cut = next(
+        place for place, event in enumerate(whole) if isinstance(event, TrialEnded) and event.waits
+    )
     path = tmp_path / "cut.jsonl"
     with Log(path) as log:
         log.append(whole[:cut])

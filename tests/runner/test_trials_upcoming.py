@@ -40,12 +40,16 @@ def structure(params: Params) -> str:
     return to_json({"units": params["units"], "dropout": ReadMark.ABSENT})
 
 
-def run(given: Spec, path: Path, workers: int, most: int = 999, *, told: bool = True) -> tuple[list[Event], int]:
+def run(
+    given: Spec, path: Path, workers: int, most: int = 999, *, told: bool = True
+) -> tuple[list[Event], int]:
     """Let workers take turns, for at most so many trials; the log, and how often one met a new structure."""
     compiled: dict[str, set[str]] = {f"w{number}": set() for number in range(workers)}
     history = list(store_log.read(path)) if path.exists() else []
     with Log(path) as log:
-        searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
+        searcher = build_searcher(
+            given.method, given.space, given.objectives, given.seed, given.repeats
+        )
         driver = Coordinator(given, Devices(), searcher, NoScheduler(), log)
         driver.open(history)
         orders = {name: driver.next(name) for name in compiled}
@@ -57,10 +61,16 @@ def run(given: Spec, path: Path, workers: int, most: int = 999, *, told: bool = 
                 trial, params = order.assignment.trial, order.assignment.params
                 compiled[name].add(structure(params))
                 score = float(sum(map(float, params.values())))
-                epoch = EpochReported(trial=trial, epoch=1, metrics={"score": score}, time=1.0, time_s=1.0)
+                epoch = EpochReported(
+                    trial=trial, epoch=1, metrics={"score": score}, time=1.0, time_s=1.0
+                )
                 facts = Facts(structure=structure(params) if told else None)
-                end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0, facts=facts)
-                assert not driver.take(trial, Ends(epochs=(epoch,), end=end, facts=facts, worker=name))
+                end = TrialEnded(
+                    trial=trial, status=Status.COMPLETED, reason="", time=1.0, facts=facts
+                )
+                assert not driver.take(
+                    trial, Ends(epochs=(epoch,), end=end, facts=facts, worker=name)
+                )
                 orders[name] = driver.next(name) if most else None
         driver.close()
     return list(store_log.read(path)), sum(map(len, compiled.values()))
@@ -68,12 +78,16 @@ def run(given: Spec, path: Path, workers: int, most: int = 999, *, told: bool = 
 
 def results(log: list[Event]) -> dict[int, tuple[Params, float]]:
     params = {event.trial: event.params for event in log if isinstance(event, TrialStarted)}
-    scores = {event.trial: event.metrics["score"] for event in log if isinstance(event, EpochReported)}
+    scores = {
+        event.trial: event.metrics["score"] for event in log if isinstance(event, EpochReported)
+    }
     return {trial: (params[trial], scores[trial]) for trial in sorted(params)}
 
 
 @pytest.mark.parametrize("method", ["grid", "random", "sobol"])
-def test_structures_are_compiled_once_as_far_as_no_worker_would_wait(method: str, tmp_path: Path) -> None:
+def test_structures_are_compiled_once_as_far_as_no_worker_would_wait(
+    method: str, tmp_path: Path
+) -> None:
     given = spec(method, "" if method == "grid" else "run_cap: 27")
     log, compiled = run(given, tmp_path / "near", workers=2)
     plain, everywhere = run(given, tmp_path / "plain", workers=2, told=False)
@@ -82,7 +96,9 @@ def test_structures_are_compiled_once_as_far_as_no_worker_would_wait(method: str
     assert [*results(log)] == list(range(27))
 
 
-def test_one_worker_compiles_each_structure_once_and_goes_by_number_within_it(tmp_path: Path) -> None:
+def test_one_worker_compiles_each_structure_once_and_goes_by_number_within_it(
+    tmp_path: Path,
+) -> None:
     log, compiled = run(spec(), tmp_path / "log", workers=1)
     started = [event.trial for event in log if isinstance(event, TrialStarted)]
     assert compiled == 3
@@ -95,7 +111,9 @@ def test_a_method_that_learns_is_asked_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
-def test_a_sweep_that_is_resumed_starts_each_trial_once_and_the_same(repeats: int, tmp_path: Path) -> None:
+def test_a_sweep_that_is_resumed_starts_each_trial_once_and_the_same(
+    repeats: int, tmp_path: Path
+) -> None:
     given = spec("grid", f"repeats: {repeats}")
     run(given, tmp_path / "log", workers=2, most=11)
     log, _ = run(given, tmp_path / "log", workers=2)
@@ -114,7 +132,9 @@ class Squares:
         return {"units": 16 if number % 10 else 8}
 
 
-def heard(upcoming: Upcoming, trial: int, worker: str, params: Params, spoilt: str | None = None) -> None:
+def heard(
+    upcoming: Upcoming, trial: int, worker: str, params: Params, spoilt: str | None = None
+) -> None:
     end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
     facts = Facts(structure=structure(params))
     upcoming.record_structures(trial, Ends(end=end, facts=facts, spoilt=spoilt, worker=worker))
@@ -145,7 +165,9 @@ def test_a_worker_that_is_gone_holds_nothing() -> None:
     heard(upcoming, trial, "b", params, spoilt="it is full")
     assert (upcoming.choose("c") or (-1,))[0] == 2
     upcoming.record_start(2)
-    upcoming.record_structures(2, Continues(facts=Facts(structure=structure({"units": 16})), worker="c"))
+    upcoming.record_structures(
+        2, Continues(facts=Facts(structure=structure({"units": 16})), worker="c")
+    )
     upcoming.forget_lost_worker(2)
     assert (upcoming.choose("a") or (-1,))[0] == 10
     assert (upcoming.choose("d") or (-1,))[0] == 3
@@ -167,7 +189,9 @@ def test_what_a_trial_read_later_takes_the_place_of_what_it_read_first() -> None
 
 
 @pytest.mark.parametrize(("holds", "expected"), [(1, 11), (12, 0), (None, 0)])
-def test_a_worker_is_known_to_hold_as_many_structures_as_it_says(holds: int | None, expected: int) -> None:
+def test_a_worker_is_known_to_hold_as_many_structures_as_it_says(
+    holds: int | None, expected: int
+) -> None:
     class Twelve:
         foresees = True
 

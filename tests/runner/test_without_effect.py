@@ -115,15 +115,25 @@ def refused(folder: Path, name: str, *parameters: str) -> list[str]:
             "lr_schedule: {value: cosine}",
             "it has no effect: Compiling, which model() returns, has a compile",
         ),
-        ("OwnCompile", "weight_decay: {value: 0.1}", "it has no effect: Compiling, which model() returns"),
+        (
+            "OwnCompile",
+            "weight_decay: {value: 0.1}",
+            "it has no effect: Compiling, which model() returns",
+        ),
         ("OwnCompile", "batch_size: {value: 8}", ""),
         ("PerhapsCompile", "lr_schedule: {value: cosine}", ""),
-        ("OwnOptimizers", "batch_size: {value: 8}", "it has no effect: Alone, which model() returns, has a train_step"),
+        (
+            "OwnOptimizers",
+            "batch_size: {value: 8}",
+            "it has no effect: Alone, which model() returns, has a train_step",
+        ),
         ("OwnStep", "lr_schedule: {value: cosine}", ""),
         ("SuperStep", "lr_schedule: {value: cosine}", ""),
     ],
 )
-def test_what_the_source_shows_to_have_no_effect_is_refused(folder: Path, name: str, parameter: str, why: str) -> None:
+def test_what_the_source_shows_to_have_no_effect_is_refused(
+    folder: Path, name: str, parameter: str, why: str
+) -> None:
     found = refused(folder, name, parameter)
     assert len(found) == bool(why), found
     assert all(one.startswith(why) for one in found)

@@ -13,13 +13,23 @@ from hypothesis import strategies as st
 from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, TrialScheduler
 
 from sweep.events import EpochReported
-from sweep.schedulers.early_termination import AshaScheduler, HyperbandScheduler, MedianScheduler, RankHeaps
+from sweep.schedulers.early_termination import (
+    AshaScheduler,
+    HyperbandScheduler,
+    MedianScheduler,
+    RankHeaps,
+)
 from sweep.space.early_terminate import Asha, Hyperband, Median, compute_decision_epochs
 from sweep.space.objectives import Objective
 
 
-@given(st.lists(st.floats(-9, 9) | st.integers(0, 3).map(float), max_size=40), st.sampled_from([1.2, 2.0, 3.0, 50.0]))
-def test_the_neighbours_of_a_rank_are_those_of_the_sorted_numbers(numbers: list[float], share: float) -> None:
+@given(
+    st.lists(st.floats(-9, 9) | st.integers(0, 3).map(float), max_size=40),
+    st.sampled_from([1.2, 2.0, 3.0, 50.0]),
+)
+def test_the_neighbours_of_a_rank_are_those_of_the_sorted_numbers(
+    numbers: list[float], share: float
+) -> None:
     ranks = RankHeaps(lambda count: int(count / share))
     assert (ranks.largest_below, ranks.smallest_above, len(ranks)) == (None, None, 0)
     for count, number in enumerate(numbers, start=1):
@@ -67,7 +77,15 @@ def rays_verdicts(rule: Asha, goal: str, reports: list[EpochReported]) -> list[t
 @pytest.mark.parametrize("goal", ["minimize", "maximize"])
 @pytest.mark.parametrize("values", [1000, 4], ids=["all differ", "ties"])
 @pytest.mark.parametrize(
-    "rule", [Asha(), Asha(2, None, 2), Asha(1, 9, 3), Asha(1, None, 1.3), Asha(2, 30, 4), Asha(1, None, 2, 3)]
+    "rule",
+    [
+        Asha(),
+        Asha(2, None, 2),
+        Asha(1, 9, 3),
+        Asha(1, None, 1.3),
+        Asha(2, 30, 4),
+        Asha(1, None, 2, 3),
+    ],
 )
 def test_it_stops_what_ray_stops(rule: Asha, values: int, goal: str) -> None:
     draws = random.Random(str(rule))
@@ -87,7 +105,9 @@ def test_it_stops_what_ray_stops(rule: Asha, values: int, goal: str) -> None:
 
 def test_the_reason_names_the_cutoff() -> None:
     scheduler = AshaScheduler(Asha(1, None, 2), Objective("m", "maximize"), EPOCHS)
-    assert [scheduler.observe(report(trial, 1, value)) for trial, value in enumerate([0.9, 0.8, 0.1])] == [
+    assert [
+        scheduler.observe(report(trial, 1, value)) for trial, value in enumerate([0.9, 0.8, 0.1])
+    ] == [
         None,
         "asha: m 0.8 at epoch 1 below the cutoff 0.9",
         "asha: m 0.1 at epoch 1 below the cutoff 0.85",
@@ -95,7 +115,9 @@ def test_the_reason_names_the_cutoff() -> None:
 
 
 def test_the_bracket_of_a_trial_depends_on_its_number_alone() -> None:
-    first, second = (AshaScheduler(Asha(1, None, 2, 3), Objective("m", "minimize"), 17) for _ in range(2))
+    first, second = (
+        AshaScheduler(Asha(1, None, 2, 3), Objective("m", "minimize"), 17) for _ in range(2)
+    )
     brackets = {trial: first.bracket(trial) for trial in range(60)}
     assert brackets == {trial: second.bracket(trial) for trial in reversed(range(60))}
     counts = [list(brackets.values()).count(bracket) for bracket in range(3)]
@@ -138,19 +160,27 @@ def reasons(scheduler: HyperbandScheduler, trial: int, values: list[float]) -> d
 
 
 def build(goal: str = "minimize", *, strict: bool = False, eta: float = 2) -> HyperbandScheduler:
-    return HyperbandScheduler(Hyperband(min_iter=2, eta=eta, strict=strict), Objective("m", goal), 10)
+    return HyperbandScheduler(
+        Hyperband(min_iter=2, eta=eta, strict=strict), Objective("m", goal), 10
+    )
 
 
 def test_the_best_half_of_those_that_came_so_far_goes_on() -> None:
     scheduler = build()
-    stopped = [bool(reasons(scheduler, trial, [9.0, loss])) for trial, loss in enumerate([5, 6, 4, 5, 4.5])]
+    stopped = [
+        bool(reasons(scheduler, trial, [9.0, loss])) for trial, loss in enumerate([5, 6, 4, 5, 4.5])
+    ]
     # cutoffs, of rank n // 2: 5 of [5]; 6 of [5, 6]; 5 of [4, 5, 6]; 5 of [4, 5, 5, 6]; 5 of [4, 4.5, 5, 5, 6]
     assert stopped == [False, False, False, False, False]
-    assert reasons(scheduler, 5, [9.0, 5.5]) == {2: "hyperband: m 5.5 at epoch 2 above the cutoff 5"}
+    assert reasons(scheduler, 5, [9.0, 5.5]) == {
+        2: "hyperband: m 5.5 at epoch 2 above the cutoff 5"
+    }
 
 
 @pytest.mark.parametrize(("strict", "stopped"), [(False, False), (True, True)])
-def test_only_a_strict_rule_forgets_what_a_trial_reached_before(strict: bool, stopped: bool) -> None:
+def test_only_a_strict_rule_forgets_what_a_trial_reached_before(
+    strict: bool, stopped: bool
+) -> None:
     scheduler = build(strict=strict)
     for trial in range(4):
         reasons(scheduler, trial, [9.0, 5.0])
@@ -161,7 +191,9 @@ def test_maximizing_names_values_as_they_were_reported() -> None:
     scheduler = build("maximize", eta=3)
     for trial in range(3):
         reasons(scheduler, trial, [0.1, 0.9])
-    assert reasons(scheduler, 3, [0.1, 0.4]) == {2: "hyperband: m 0.4 at epoch 2 below the cutoff 0.9"}
+    assert reasons(scheduler, 3, [0.1, 0.4]) == {
+        2: "hyperband: m 0.4 at epoch 2 below the cutoff 0.9"
+    }
 
 
 def test_each_bracket_has_values_of_its_own() -> None:
@@ -183,7 +215,9 @@ def median_report(trial: int, epoch: int, value: float) -> EpochReported:
     return EpochReported(trial=trial, epoch=epoch, metrics={"m": value}, time=0.0, time_s=1.0)
 
 
-def rays_median_verdicts(rule: Median, goal: str, reports: list[EpochReported]) -> list[tuple[int, int]]:
+def rays_median_verdicts(
+    rule: Median, goal: str, reports: list[EpochReported]
+) -> list[tuple[int, int]]:
     ray = MedianStoppingRule(
         time_attr="epoch",
         metric="m",
@@ -196,7 +230,11 @@ def rays_median_verdicts(rule: Median, goal: str, reports: list[EpochReported]) 
     trials = {trial: Named(trial_id=str(trial)) for trial in {event.trial for event in reports}}
     stopped: dict[int, int] = {}
     for event in reports:
-        if event.trial in stopped or event.epoch == MEDIAN_EPOCHS or not math.isfinite(event.metrics["m"]):
+        if (
+            event.trial in stopped
+            or event.epoch == MEDIAN_EPOCHS
+            or not math.isfinite(event.metrics["m"])
+        ):
             continue
         result = {"epoch": event.epoch, "m": event.metrics["m"]}
         if ray.on_trial_result(None, trials[event.trial], result) == TrialScheduler.STOP:
@@ -206,7 +244,9 @@ def rays_median_verdicts(rule: Median, goal: str, reports: list[EpochReported]) 
 
 @pytest.mark.parametrize("goal", ["minimize", "maximize"])
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["all epochs", "some without the objective"])
-@pytest.mark.parametrize("rule", [Median(), Median(min_iter=4, min_trials=1), Median(min_iter=2, min_trials=10)])
+@pytest.mark.parametrize(
+    "rule", [Median(), Median(min_iter=4, min_trials=1), Median(min_iter=2, min_trials=10)]
+)
 def test_the_median_rule_stops_what_ray_stops(rule: Median, missing: float, goal: str) -> None:
     draws = random.Random(str(rule))
     epochs = dict.fromkeys(range(60), 0)
@@ -214,7 +254,11 @@ def test_the_median_rule_stops_what_ray_stops(rule: Median, missing: float, goal
     while epochs:
         trial = draws.choice(sorted(epochs)[:8])
         epochs[trial] += 1
-        value = math.nan if draws.random() < missing else draws.random() + draws.random() / epochs[trial]
+        value = (
+            math.nan
+            if draws.random() < missing
+            else draws.random() + draws.random() / epochs[trial]
+        )
         reports.append(median_report(trial, epochs[trial], value))
         if epochs[trial] == MEDIAN_EPOCHS:
             del epochs[trial]
@@ -228,7 +272,10 @@ def test_the_reason_names_the_median() -> None:
     scheduler = MedianScheduler(Median(min_trials=2), Objective("m", "maximize"), MEDIAN_EPOCHS)
     for trial, value in enumerate([0.2, 0.6]):
         assert scheduler.observe(median_report(trial, 1, value)) is None
-    assert scheduler.observe(median_report(2, 1, 0.1)) == "median: m 0.1 at epoch 1 below the cutoff 0.4"
+    assert (
+        scheduler.observe(median_report(2, 1, 0.1))
+        == "median: m 0.1 at epoch 1 below the cutoff 0.4"
+    )
 
 
 def test_trials_that_are_all_alike_go_on() -> None:

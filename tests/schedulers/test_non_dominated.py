@@ -35,7 +35,9 @@ def fronts_by_definition(losses: Mapping[int, Losses]) -> list[set[int]]:
     """Take away what nothing else dominates, again and again."""
     left, fronts = dict(losses), []
     while left:
-        front = {one for one in left if not any(is_better(other, left[one]) for other in left.values())}
+        front = {
+            one for one in left if not any(is_better(other, left[one]) for other in left.values())
+        }
         fronts.append(front)
         left = {one: values for one, values in left.items() if one not in front}
     return fronts
@@ -65,7 +67,9 @@ def test_within_a_front_the_farthest_from_those_before_comes_next() -> None:
     assert order.list_best(6) == [0, 4, 2, 3, 1, 5]
 
 
-def run(scheduler: Scheduler, trials: int, metrics: Mapping[int, Mapping[str, float]]) -> tuple[list[Event], list[str]]:
+def run(
+    scheduler: Scheduler, trials: int, metrics: Mapping[int, Mapping[str, float]]
+) -> tuple[list[Event], list[str]]:
     """Return the events of a sweep on one worker, and why trials were stopped or never went on."""
     log: list[Event] = []
     done: dict[int, int] = {}
@@ -81,11 +85,17 @@ def run(scheduler: Scheduler, trials: int, metrics: Mapping[int, Mapping[str, fl
 
     pausing = scheduler if isinstance(scheduler, Pausing) else None
     while True:
-        trial = next((one for one in paused if pausing is not None and pausing.holds(one) is None), None)
+        trial = next(
+            (one for one in paused if pausing is not None and pausing.holds(one) is None), None
+        )
         if trial is None and len(done) < trials:
             trial = len(done)
             done[trial] = 0
-            tell(TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0))
+            tell(
+                TrialStarted(
+                    trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0
+                )
+            )
         if trial is None and pausing is not None:
             trial = pausing.last()
         if trial is None:
@@ -95,7 +105,9 @@ def run(scheduler: Scheduler, trials: int, metrics: Mapping[int, Mapping[str, fl
             paused.remove(trial)
         while True:
             done[trial] += 1
-            report = EpochReported(trial=trial, epoch=done[trial], metrics=dict(metrics[trial]), time=0.0, time_s=0.0)
+            report = EpochReported(
+                trial=trial, epoch=done[trial], metrics=dict(metrics[trial]), time=0.0, time_s=0.0
+            )
             why = tell(report)
             if done[trial] == EPOCHS:
                 end(trial, Status.COMPLETED)
@@ -104,7 +116,11 @@ def run(scheduler: Scheduler, trials: int, metrics: Mapping[int, Mapping[str, fl
                 reasons.append(why)
                 end(trial, Status.PRUNED, why)
                 break
-            if pausing is not None and done[trial] in pausing.decision_epochs(EPOCHS) and pausing.holds(trial):
+            if (
+                pausing is not None
+                and done[trial] in pausing.decision_epochs(EPOCHS)
+                and pausing.holds(trial)
+            ):
                 paused.append(trial)
                 end(trial, Status.INTERRUPTED, waits=True)
                 break
@@ -121,7 +137,9 @@ def trade_offs(count: int, seed: int = 0) -> dict[int, dict[str, float]]:
 
 
 def completed(log: list[Event]) -> set[int]:
-    return {one.trial for one in log if isinstance(one, TrialEnded) and one.status is Status.COMPLETED}
+    return {
+        one.trial for one in log if isinstance(one, TrialEnded) and one.status is Status.COMPLETED
+    }
 
 
 @every_rule
@@ -129,10 +147,15 @@ def test_both_ends_of_the_front_are_kept_and_what_is_behind_is_not(rule: EarlyTe
     metrics = trade_offs(60)
     log, reasons = run(build_scheduler(rule, BOTH, EPOCHS), 60, metrics)
     whole = completed(log)
-    late = [trial for trial in whole if trial >= 30]  # the first ones have little to be compared with
+    late = [
+        trial for trial in whole if trial >= 30
+    ]  # the first ones have little to be compared with
     assert whole
     assert len(whole) < 40
-    if rule in (Asha(), AshaPromotion()):  # the others have room for more, or brackets of few trials
+    if rule in (
+        Asha(),
+        AshaPromotion(),
+    ):  # the others have room for more, or brackets of few trials
         assert all(trial % 3 == 0 for trial in late)
     assert all("by non-dominated rank" in why and "\n" not in why for why in reasons)
     assert all("error" in why and "accuracy" in why for why in reasons)
@@ -144,28 +167,41 @@ def test_a_log_replays_to_the_same_decisions(rule: EarlyTermination) -> None:
     again, resumed = build_scheduler(rule, BOTH, EPOCHS), build_scheduler(rule, BOTH, EPOCHS)
     half = len(log) // 2
     first = [again.observe(event) for event in log]
-    assert [resumed.observe(event) for event in log[:half]] + [resumed.observe(event) for event in log[half:]] == first
+    assert [resumed.observe(event) for event in log[:half]] + [
+        resumed.observe(event) for event in log[half:]
+    ] == first
     if isinstance(again, Pausing) and isinstance(resumed, Pausing):
-        assert [again.holds(trial) for trial in range(40)] == [resumed.holds(trial) for trial in range(40)]
+        assert [again.holds(trial) for trial in range(40)] == [
+            resumed.holds(trial) for trial in range(40)
+        ]
 
 
 @pytest.mark.parametrize("eta", [2.0, 3.0])
 def test_no_more_go_on_from_a_rung_than_it_has_room_for(eta: float) -> None:
     numbers = random.Random(0)
-    metrics = {trial: {"error": numbers.random(), "accuracy": numbers.random()} for trial in range(80)}
+    metrics = {
+        trial: {"error": numbers.random(), "accuracy": numbers.random()} for trial in range(80)
+    }
     log, _ = run(build_scheduler(AshaPromotion(eta=eta), BOTH, EPOCHS), 80, metrics)
-    reached = [len({e.trial for e in log if isinstance(e, EpochReported) and e.epoch == epoch}) for epoch in (1, 4)]
+    reached = [
+        len({e.trial for e in log if isinstance(e, EpochReported) and e.epoch == epoch})
+        for epoch in (1, 4)
+    ]
     assert reached[0] == 80
     assert reached[1] <= 80 / eta
 
 
 def test_without_the_cap_more_go_on_as_each_new_trial_changes_who_is_among_the_best() -> None:
     numbers = random.Random(0)
-    metrics = {trial: {"error": numbers.random(), "accuracy": numbers.random()} for trial in range(80)}
+    metrics = {
+        trial: {"error": numbers.random(), "accuracy": numbers.random()} for trial in range(80)
+    }
     reached = {}
     for is_capped in (None, True, False):
         log, _ = run(build_scheduler(AshaPromotion(capped=is_capped), BOTH, EPOCHS), 80, metrics)
-        reached[is_capped] = {event.trial for event in log if isinstance(event, EpochReported) and event.epoch == 4}
+        reached[is_capped] = {
+            event.trial for event in log if isinstance(event, EpochReported) and event.epoch == 4
+        }
     assert reached[None] == reached[True]
     assert len(reached[False]) > len(reached[True])
 
@@ -178,18 +214,27 @@ def test_so_many_trials_train_to_the_end(trials: int, least: int, expected: int)
 
 
 LIMITED = Objective(
-    "error", "minimize", constraints=(Expression.parse("latency <= 5"),), others=(Objective("accuracy", "maximize"),)
+    "error",
+    "minimize",
+    constraints=(Expression.parse("latency <= 5"),),
+    others=(Objective("accuracy", "maximize"),),
 )
 
 
 @pytest.mark.parametrize("rule", [Asha(), AshaPromotion()], ids=["asha", "asha_promotion"])
-def test_trials_that_do_not_meet_the_constraints_rank_behind_all_that_do(rule: EarlyTermination) -> None:
+def test_trials_that_do_not_meet_the_constraints_rank_behind_all_that_do(
+    rule: EarlyTermination,
+) -> None:
     numbers = random.Random(0)
     metrics = {}
     for trial in range(60):
         meets = trial % 3 == 0
         quality = numbers.random() + (1.0 if meets else 0.0)  # those that do not would win
-        metrics[trial] = {"error": quality, "accuracy": -quality, "latency": 4.0 if meets else 6.0 + numbers.random()}
+        metrics[trial] = {
+            "error": quality,
+            "accuracy": -quality,
+            "latency": 4.0 if meets else 6.0 + numbers.random(),
+        }
     log, reasons = run(build_scheduler(rule, LIMITED, EPOCHS), 60, metrics)
     assert {trial % 3 for trial in completed(log) if trial >= 10} == {0}
     assert any("constraints not met at epoch 1, in front" in why for why in reasons)
@@ -210,7 +255,9 @@ def test_where_all_trials_are_on_one_front_those_that_go_on_are_spread_over_it()
     scheduler = build_scheduler(AshaPromotion(), BOTH, EPOCHS)
     for trial, value in enumerate(values):
         metrics = {"error": value, "accuracy": value}
-        scheduler.observe(EpochReported(trial=trial, epoch=1, metrics=metrics, time=0.0, time_s=0.0))
+        scheduler.observe(
+            EpochReported(trial=trial, epoch=1, metrics=metrics, time=0.0, time_s=0.0)
+        )
     assert isinstance(scheduler, Pausing)
     gone = sorted(value for trial, value in enumerate(values) if scheduler.holds(trial) is None)
     assert len(gone) == 50

@@ -27,7 +27,9 @@ def crossing(trial: int, epoch: int) -> float:
     return random.Random(f"{trial} {epoch}").random()
 
 
-def literal(rungs: list[int], eta: float, trials: int, value: Callable[[int, int], float]) -> list[tuple[int, int]]:
+def literal(
+    rungs: list[int], eta: float, trials: int, value: Callable[[int, int], float]
+) -> list[tuple[int, int]]:
     """Algorithm 2 of Li et al. (2020) by one worker, as it stands there: who reports at which rung, in order."""
     came: dict[int, dict[int, float]] = {rung: {} for rung in rungs}
     promoted: dict[int, set[int]] = {rung: set() for rung in rungs}
@@ -60,15 +62,29 @@ def literal(rungs: list[int], eta: float, trials: int, value: Callable[[int, int
         lambda: FreezeThawScheduler(FreezeThaw(eta=2.0), LOSS, EPOCHS),
     ],
 )
-def test_large_losses_are_decided_upon_as_small_ones(make: Callable[[], PromotionScheduler]) -> None:
-    small, large = (search(make(), 12, lambda trial, epoch, f=f: f * crossing(trial, epoch)) for f in (1.0, 2.0**50))
-    of = [[(e.trial, getattr(e, "epoch", 0), getattr(e, "status", "")) for e in log] for log in (small, large)]
+def test_large_losses_are_decided_upon_as_small_ones(
+    make: Callable[[], PromotionScheduler],
+) -> None:
+    small, large = (
+        search(make(), 12, lambda trial, epoch, f=f: f * crossing(trial, epoch))
+        for f in (1.0, 2.0**50)
+    )
+    of = [
+        [(e.trial, getattr(e, "epoch", 0), getattr(e, "status", "")) for e in log]
+        for log in (small, large)
+    ]
     assert of[0] == of[1]
-    assert not any("constraints" in event.reason for event in large if isinstance(event, TrialEnded))
+    assert not any(
+        "constraints" in event.reason for event in large if isinstance(event, TrialEnded)
+    )
 
 
-@given(st.integers(1, 40), st.sampled_from([1.5, 2.0, 3.0, 4.0]), st.sampled_from([constant, crossing]))
-def test_promotion_is_algorithm_2(trials: int, eta: float, value: Callable[[int, int], float]) -> None:
+@given(
+    st.integers(1, 40), st.sampled_from([1.5, 2.0, 3.0, 4.0]), st.sampled_from([constant, crossing])
+)
+def test_promotion_is_algorithm_2(
+    trials: int, eta: float, value: Callable[[int, int], float]
+) -> None:
     rule = AshaPromotion(eta=eta)
     scheduler = PromotionScheduler(rule, LOSS, EPOCHS)
     rungs = [*scheduler.decision_epochs(EPOCHS)]
@@ -79,19 +95,31 @@ def test_promotion_is_algorithm_2(trials: int, eta: float, value: Callable[[int,
     ]
     expected = literal(rungs, eta, trials, value)
     assert told[: len(expected)] == expected
-    assert len({trial for trial, _ in told[len(expected) :]}) <= 1  # the last one, which trains to its end
+    assert (
+        len({trial for trial, _ in told[len(expected) :]}) <= 1
+    )  # the last one, which trains to its end
 
 
-def epochs_of(rule: AshaPromotion | Pasha | FreezeThaw, value: Callable[[int, int], float]) -> dict[int, int]:
+def epochs_of(
+    rule: AshaPromotion | Pasha | FreezeThaw, value: Callable[[int, int], float]
+) -> dict[int, int]:
     """The epochs of each of 60 trials, sorted by how many they are."""
-    made = {AshaPromotion: PromotionScheduler, Pasha: PashaScheduler, FreezeThaw: FreezeThawScheduler}[type(rule)]
+    made = {
+        AshaPromotion: PromotionScheduler,
+        Pasha: PashaScheduler,
+        FreezeThaw: FreezeThawScheduler,
+    }[type(rule)]
     log = search(made(rule, LOSS, 27), 60, value)  # type: ignore[operator]  # each takes its own rule
     return {event.trial: event.epoch for event in log if isinstance(event, EpochReported)}
 
 
 def test_pasha_grows_only_where_ranks_change() -> None:
     stable = sorted(epochs_of(Pasha(), constant).values())
-    assert set(stable) == {1, 3, 12}  # the first two rungs, and the one that trains to the end, of EPOCHS
+    assert set(stable) == {
+        1,
+        3,
+        12,
+    }  # the first two rungs, and the one that trains to the end, of EPOCHS
     shaky = sorted(epochs_of(Pasha(epsilon=0.0), crossing).values())
     assert 9 in shaky
     promoted = sorted(epochs_of(AshaPromotion(), crossing).values())
@@ -116,7 +144,9 @@ def test_the_noise_of_pasha_is_that_of_curves_that_cross_twice() -> None:
 def test_reasons() -> None:
     scheduler = PromotionScheduler(AshaPromotion(eta=2), Objective("acc", "maximize"), EPOCHS)
     for trial, value in enumerate([0.5, 0.7, 0.6]):
-        scheduler.observe(EpochReported(trial=trial, epoch=1, metrics={"acc": value}, time=0.0, time_s=1.0))
+        scheduler.observe(
+            EpochReported(trial=trial, epoch=1, metrics={"acc": value}, time=0.0, time_s=1.0)
+        )
     assert scheduler.holds(0) == "asha_promotion: acc 0.5 at epoch 1"
     assert scheduler.holds(1) is None
     assert dict(scheduler.dropped(rest=True)) == {
@@ -125,18 +155,24 @@ def test_reasons() -> None:
     }
     few = PromotionScheduler(AshaPromotion(eta=3), LOSS, EPOCHS)
     few.observe(report(0, 1, 0.5))
-    assert few.dropped(rest=True) == {0: "asha_promotion: m 0.5 at epoch 1, from where too few came for one to go on"}
+    assert few.dropped(rest=True) == {
+        0: "asha_promotion: m 0.5 at epoch 1, from where too few came for one to go on"
+    }
 
 
 def test_freeze_thaw_goes_on_with_whoever_is_predicted_best() -> None:
     """All gain alike but one: what begins best is overtaken by what is trained further."""
     scheduler = FreezeThawScheduler(FreezeThaw(share=0.0), LOSS, EPOCHS)
     for trial, value in enumerate([0.50, 0.49, 0.52, 0.9]):
-        scheduler.observe(TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0))
+        scheduler.observe(
+            TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0)
+        )
         scheduler.observe(report(trial, 1, value))
     assert scheduler.last() == 1
     scheduler.observe(report(1, 2, 0.49))
-    scheduler.observe(report(1, 3, 0.48))  # it gains little: the others are predicted to gain as little
+    scheduler.observe(
+        report(1, 3, 0.48)
+    )  # it gains little: the others are predicted to gain as little
     assert scheduler.last() == 1
     scheduler.observe(report(1, 4, 0.6))
     scheduler.observe(report(1, 9, 0.7))  # it has lost
@@ -186,8 +222,12 @@ def improving(trial: int, epoch: int) -> float:
 
 
 @pytest.mark.parametrize("value", [constant, crossing, improving])
-def test_no_more_than_a_third_goes_on_from_a_rung_if_the_rule_is_capped(value: Callable[[int, int], float]) -> None:
-    uncapped, capped = (epochs_of(AshaPromotion(capped=is_capped), value).values() for is_capped in (False, True))
+def test_no_more_than_a_third_goes_on_from_a_rung_if_the_rule_is_capped(
+    value: Callable[[int, int], float],
+) -> None:
+    uncapped, capped = (
+        epochs_of(AshaPromotion(capped=is_capped), value).values() for is_capped in (False, True)
+    )
     came = [sum(epoch >= rung for epoch in capped) for rung in (1, 3, 9)]
     assert came[0] == 60
     assert came[1] == 20  # as many as there is room for, where the losses do not get worse
@@ -203,7 +243,11 @@ def test_without_a_cap_nearly_all_trials_that_get_better_go_on() -> None:
 def test_so_many_trials_train_to_the_end(trials: int, least: int, completed: int) -> None:
     rule = AshaPromotion(capped=True, min_completed=least)
     log = search(PromotionScheduler(rule, LOSS, 27), trials, constant)
-    ends = [event.status for event in log if isinstance(event, TrialEnded) and event.status is not Status.INTERRUPTED]
+    ends = [
+        event.status
+        for event in log
+        if isinstance(event, TrialEnded) and event.status is not Status.INTERRUPTED
+    ]
     assert ends.count(Status.COMPLETED) == completed
     assert len(ends) == trials
 

@@ -10,7 +10,15 @@ from collections.abc import Callable
 
 import pytest
 
-from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
+from sweep.conformance.schedulers import (
+    EPOCHS,
+    PausingConformance,
+    SchedulerConformance,
+    pruned,
+    report,
+    run,
+    search,
+)
 from sweep.schedulers import Pausing, Scheduler
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.space import early_terminate
@@ -53,8 +61,12 @@ every_goal = pytest.mark.parametrize("goal", ["minimize", "maximize"])
 
 
 def test_every_rule_is_tested() -> None:
-    assert {rule.type for rule in RULES.values()} == {kind for kind, r in early_terminate.RULES.items() if not r.pauses}
-    assert {rule.type for rule in PAUSING.values()} == {kind for kind, r in early_terminate.RULES.items() if r.pauses}
+    assert {rule.type for rule in RULES.values()} == {
+        kind for kind, r in early_terminate.RULES.items() if not r.pauses
+    }
+    assert {rule.type for rule in PAUSING.values()} == {
+        kind for kind, r in early_terminate.RULES.items() if r.pauses
+    }
 
 
 @pytest.mark.parametrize("rule", early_terminate.RULES.values(), ids=early_terminate.RULES)
@@ -73,7 +85,9 @@ def test_a_rule_pauses_if_the_table_says_so(rule: Rule) -> None:
 def test_several_objectives_are_refused_by_rules_for_one(rule: Rule) -> None:
     both = Objective("m", "minimize", others=(Objective("n", "minimize"),))
     if rule.scheduler_of_several:
-        assert build_scheduler(rule, both, EPOCHS).decision_epochs(EPOCHS) == build_one(rule).decision_epochs(EPOCHS)
+        assert build_scheduler(rule, both, EPOCHS).decision_epochs(EPOCHS) == build_one(
+            rule
+        ).decision_epochs(EPOCHS)
     else:
         with pytest.raises(ValueError, match=f"{rule.type} compares trials by one objective"):
             build_scheduler(rule, both, EPOCHS)
@@ -105,7 +119,9 @@ def test_replaying_restores_what_comes_next(rule: EarlyTermination) -> None:
 
 @every_active
 @every_goal
-def test_the_worst_is_pruned_at_the_first_rung_and_the_best_never(rule: EarlyTermination, goal: str) -> None:
+def test_the_worst_is_pruned_at_the_first_rung_and_the_best_never(
+    rule: EarlyTermination, goal: str
+) -> None:
     sign = Objective("m", goal).sign
     values = {trial: sign * trial for trial in range(20)}  # from best to worst
     scheduler = build_one(rule, goal)
@@ -120,7 +136,9 @@ def test_the_worst_is_pruned_at_the_first_rung_and_the_best_never(rule: EarlyTer
 def test_maximizing_is_minimizing_the_negative(rule: EarlyTermination) -> None:
     values = {trial: random.Random(trial).random() for trial in range(20)}
     down = pruned(run(build_one(rule, "minimize"), values))
-    up = pruned(run(build_one(rule, "maximize"), {trial: -value for trial, value in values.items()}))
+    up = pruned(
+        run(build_one(rule, "maximize"), {trial: -value for trial, value in values.items()})
+    )
     assert down == up != {}
 
 
@@ -186,7 +204,9 @@ def test_maximizing_is_minimizing_the_negative_where_trials_pause(rule: EarlyTer
     down = search(build_one(rule, "minimize"), 20, value)
     up = search(build_one(rule, "maximize"), 20, lambda trial, epoch: -value(trial, epoch))
     assert [type(event) for event in up] == [type(event) for event in down]
-    assert [getattr(event, "trial", None) for event in up] == [getattr(event, "trial", None) for event in down]
+    assert [getattr(event, "trial", None) for event in up] == [
+        getattr(event, "trial", None) for event in down
+    ]
 
 
 @pytest.mark.parametrize("rule", [AshaPromotion(), FreezeThaw()], ids=str)
@@ -195,7 +215,10 @@ def test_a_report_costs_no_more_when_many_trials_pause(rule: EarlyTermination) -
     taken: list[float] = []
     for first in range(0, 2000, 500):
         events = [report(first + t, 1, draws.random()) for t in range(500)]
-        taken.append(lines_of(lambda events=events: [scheduler.observe(event) for event in events]) / len(events))
+        taken.append(
+            lines_of(lambda events=events: [scheduler.observe(event) for event in events])
+            / len(events)
+        )
     assert taken[-1] < 2 * taken[0], taken
 
 
@@ -205,8 +228,13 @@ def test_a_report_costs_no_more_when_there_are_many_trials(rule: EarlyTerminatio
     scheduler, draws = build_one(rule), random.Random(0)
     taken: list[float] = []
     for first in range(0, 2000, 500):
-        events = [report(first + t, e, draws.random()) for t in range(500) for e in range(1, EPOCHS)]
-        taken.append(lines_of(lambda events=events: [scheduler.observe(event) for event in events]) / len(events))
+        events = [
+            report(first + t, e, draws.random()) for t in range(500) for e in range(1, EPOCHS)
+        ]
+        taken.append(
+            lines_of(lambda events=events: [scheduler.observe(event) for event in events])
+            / len(events)
+        )
     assert taken[-1] < 2 * taken[0], taken
 
 

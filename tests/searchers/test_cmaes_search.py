@@ -15,11 +15,19 @@ from sweep.space.objectives import Objective
 from sweep.store.ledger import list_ended_trials as ended_trials
 
 LOSS = (Objective("loss", "minimize"),)
-PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Normal(0, 1)), Parameter("c", Categorical(("a", "b")))))
+PLANE = Space(
+    (
+        Parameter("x", Uniform(-1, 1)),
+        Parameter("y", Normal(0, 1)),
+        Parameter("c", Categorical(("a", "b"))),
+    )
+)
 
 
 def outcome(number: int, params: Params) -> list[Event]:
-    return trial(number, params, Status.COMPLETED, [(params["x"] - 0.5) ** 2 + (params["y"] + 0.5) ** 2])
+    return trial(
+        number, params, Status.COMPLETED, [(params["x"] - 0.5) ** 2 + (params["y"] + 0.5) ** 2]
+    )
 
 
 def points(log: list[Event]) -> list[Params]:
@@ -36,7 +44,12 @@ def test_it_converges_on_the_numbers_and_draws_choices_at_random() -> None:
 def two_valleys(number: int, params: Params) -> list[Event]:
     """A wide one, in which the search begins, and a deeper one in the corner."""
     x, y = params["x"], params["y"]
-    return trial(number, params, Status.COMPLETED, [round(min(x**2 + y**2, 9 * ((x - 3) ** 2 + (y - 3) ** 2) - 1), 6)])
+    return trial(
+        number,
+        params,
+        Status.COMPLETED,
+        [round(min(x**2 + y**2, 9 * ((x - 3) ** 2 + (y - 3) ** 2) - 1), 6)],
+    )
 
 
 def test_one_that_has_converged_begins_anew_elsewhere_and_finds_the_deeper_valley() -> None:
@@ -81,14 +94,19 @@ def test_failures_say_nothing_unless_the_objective_says_what() -> None:
     def failing(number: int, params: Params) -> list[Event]:
         return trial(number, params, Status.FAILED, [params["x"]])
 
-    plain, latest = (CmaesSearcher(PLANE, (Objective("loss", "minimize", impute),), 0) for impute in (None, "latest"))
+    plain, latest = (
+        CmaesSearcher(PLANE, (Objective("loss", "minimize", impute),), 0)
+        for impute in (None, "latest")
+    )
     assert abs(fmean(point["x"] for point in points(drive(plain, 80, failing)))) < 0.2
     assert fmean(point["x"] for point in points(drive(latest, 80, failing))[40:]) < -0.5
 
 
 def test_pruned_trials_and_those_of_earlier_sweeps_count_with_their_last_value() -> None:
     past = ended_trials(
-        e for n in range(30) for e in trial(n, {"x": n / 15 - 1, "y": 0.0, "c": "a"}, Status.PRUNED, [n])
+        e
+        for n in range(30)
+        for e in trial(n, {"x": n / 15 - 1, "y": 0.0, "c": "a"}, Status.PRUNED, [n])
     )
     searcher = CmaesSearcher(PLANE, LOSS, 0)
     assert searcher.learn(past) == 30
@@ -97,6 +115,12 @@ def test_pruned_trials_and_those_of_earlier_sweeps_count_with_their_last_value()
 
 def test_a_space_without_numbers_is_searched_at_random() -> None:
     when = Condition((("c", OneOf(("a",))),))
-    space = Space((Parameter("c", Categorical(("a", "b", "d"))), Parameter("n", IntUniform(1, 3), when=when)))
-    log = drive(CmaesSearcher(space, LOSS, 0), 9, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
+    space = Space(
+        (Parameter("c", Categorical(("a", "b", "d"))), Parameter("n", IntUniform(1, 3), when=when))
+    )
+    log = drive(
+        CmaesSearcher(space, LOSS, 0),
+        9,
+        lambda number, params: trial(number, params, Status.COMPLETED, [1.0]),
+    )
     assert len(points(log)) == 5

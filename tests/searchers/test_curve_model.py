@@ -26,13 +26,19 @@ RNG = np.random.default_rng(0)
 POINTS = RNG.random((40, 2))
 
 
-def results(losses: Array, trials: list[int] | None = None, violations: list[float] | None = None) -> RungResults:
+def results(
+    losses: Array, trials: list[int] | None = None, violations: list[float] | None = None
+) -> RungResults:
     places = tuple(range(len(losses))) if trials is None else tuple(trials)
-    return RungResults(places, losses, np.zeros(len(losses)) if violations is None else np.array(violations))
+    return RungResults(
+        places, losses, np.zeros(len(losses)) if violations is None else np.array(violations)
+    )
 
 
 def model(*rungs: RungResults, features: Array = POINTS) -> CurveModel:
-    return CurveModel(rungs, [[]] * len(rungs), features, OWNERS, fit_rungs(rungs, features, OWNERS))
+    return CurveModel(
+        rungs, [[]] * len(rungs), features, OWNERS, fit_rungs(rungs, features, OWNERS)
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,12 +54,20 @@ def model(*rungs: RungResults, features: Array = POINTS) -> CurveModel:
         ([9.0, 9.0], [1, math.inf], [1, 1]),
         ([math.inf, math.inf], [0, 0], [1, 1]),
         ([2.0, 2.0], [0, 0], [2, 2]),
-        ([0.0, 0.0, 0.0, 5.0, 10.0], [0, 0, 0, 0, 0], [0, 0, 0, 5, 10]),  # the median is as good as the best
+        (
+            [0.0, 0.0, 0.0, 5.0, 10.0],
+            [0, 0, 0, 0, 0],
+            [0, 0, 0, 5, 10],
+        ),  # the median is as good as the best
         ([0.0, 0.0, 0.0, 5.0, 1e9], [0, 0, 0, 0, 0], [0, 0, 0, 5, 1e9]),
     ],
 )
-def test_losses_become_comparable(losses: list[float], violations: list[float], expected: list[float]) -> None:
-    assert limit_losses(results(np.array(losses), violations=violations)) == pytest.approx(np.array(expected))
+def test_losses_become_comparable(
+    losses: list[float], violations: list[float], expected: list[float]
+) -> None:
+    assert limit_losses(results(np.array(losses), violations=violations)) == pytest.approx(
+        np.array(expected)
+    )
 
 
 def test_few_ends_are_predicted_from_many_starts() -> None:
@@ -64,7 +78,9 @@ def test_few_ends_are_predicted_from_many_starts() -> None:
     alone = model(results(ends[known], known))
     fresh = RNG.random((200, 2))
     truth = (fresh[:, 0] - 0.3) ** 2 + (fresh[:, 1] - 0.6) ** 2
-    by_chain, by_ends = (np.corrcoef(one.predict(fresh)[0], truth)[0, 1] for one in (chained, alone))
+    by_chain, by_ends = (
+        np.corrcoef(one.predict(fresh)[0], truth)[0, 1] for one in (chained, alone)
+    )
     assert by_chain > 0.95
     assert by_chain > by_ends
     assert chained.ranked[0] == int(np.argmin(ends))
@@ -86,11 +102,15 @@ def test_the_gain_is_the_expected_improvement_also_where_it_is_next_to_nothing()
     for mean, deviation, gain in zip(means, deviations, gains, strict=True):
         if (best - mean) / deviation > -5:
             expected, _ = quad(
-                lambda at, m=mean, d=deviation: max(best - at, 0) * norm.pdf(at, m, d), mean - 9 * deviation, best
+                lambda at, m=mean, d=deviation: max(best - at, 0) * norm.pdf(at, m, d),
+                mean - 9 * deviation,
+                best,
             )
             assert gain == pytest.approx(math.log(expected), abs=0.01)
     assert np.isfinite(gains).all()
-    assert gains[0] > max(gains[1:])  # of the others, the one with the larger deviation may have more
+    assert gains[0] > max(
+        gains[1:]
+    )  # of the others, the one with the larger deviation may have more
 
 
 def test_of_many_results_the_best_and_an_even_part_of_the_others_are_known() -> None:

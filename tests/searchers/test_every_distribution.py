@@ -56,7 +56,11 @@ def test_draws(method: str) -> None:
     file = {"trainable": "m:M", "method": method, "run_cap": TRIALS, "metric": {"name": "loss"}}
     spec = parse_spec(json.dumps({**file, "parameters": parameters}), "s.json")
     searcher = build_searcher(spec.method, spec.space, spec.objectives, 0)
-    drawn = [event.params for event in drive(searcher, TRIALS, outcome) if isinstance(event, TrialStarted)]
+    drawn = [
+        event.params
+        for event in drive(searcher, TRIALS, outcome)
+        if isinstance(event, TrialStarted)
+    ]
     assert len(drawn) == TRIALS
     for params, parameter in product(drawn, spec.space.parameters):
         value, domain = params[parameter.name], parameter.domain
@@ -65,7 +69,9 @@ def test_draws(method: str) -> None:
             continue
         low, high = get_domain_bounds(domain)
         assert low <= value <= high
-        assert isinstance(value, int) == (isinstance(domain, IntUniform) or isinstance(domain.q, int))
+        assert isinstance(value, int) == (
+            isinstance(domain, IntUniform) or isinstance(domain.q, int)
+        )
         if domain.q is not None:
             assert Decimal(repr(value)) % Decimal(repr(domain.q)) == 0
     for parameter in spec.space.parameters:

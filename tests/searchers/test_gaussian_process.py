@@ -76,5 +76,7 @@ def test_the_same_points_twice_do_not_stop_it() -> None:
 
 def test_the_kernel_is_matern_with_five_halves() -> None:
     distance = 0.7
-    expected = (1 + math.sqrt(5) * distance + 5 / 3 * distance**2) * math.exp(-math.sqrt(5) * distance)
+    expected = (1 + math.sqrt(5) * distance + 5 / 3 * distance**2) * math.exp(
+        -math.sqrt(5) * distance
+    )
     assert matern(np.array([distance**2]))[0] == pytest.approx(expected)

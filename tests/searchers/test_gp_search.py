@@ -62,10 +62,14 @@ def test_trials_that_run_at_once_do_not_crowd() -> None:
     searcher = build_searcher("gp", PLANE, LOSS, 0)
     log = drive(searcher, 12, outcome)
     running = drive(
-        searcher, 20, lambda number, params: trial(number, params, Status.RUNNING, []) if number >= 12 else []
+        searcher,
+        20,
+        lambda number, params: trial(number, params, Status.RUNNING, []) if number >= 12 else [],
     )
     out = points(running)
-    gaps = [math.dist(one.values(), other.values()) for one in out for other in out if one is not other]
+    gaps = [
+        math.dist(one.values(), other.values()) for one in out for other in out if one is not other
+    ]
     assert len(out) == 8
     assert min(gaps) > 1e-3
     assert len(points(log)) == 12
@@ -87,7 +91,11 @@ def test_a_rung_is_where_trials_pause_and_all_that_came_there_count() -> None:
     ("status", "losses", "expected"),
     [
         (Status.COMPLETED, [5.0, 4.0, 3.0], [(2, 4.0), (END, 3.0)]),
-        (Status.COMPLETED, [5.0], [(2, 5.0), (END, 5.0)]),  # stopped by patience: it has trained whole
+        (
+            Status.COMPLETED,
+            [5.0],
+            [(2, 5.0), (END, 5.0)],
+        ),  # stopped by patience: it has trained whole
         (Status.PRUNED, [5.0], [(2, 5.0)]),  # below the rung: as good as it was
         (Status.PRUNED, [5.0, 4.0, 3.0], [(2, 4.0)]),
         (Status.DIVERGED, [5.0, math.nan], [(2, 5.0), (END, math.inf)]),
@@ -103,7 +111,8 @@ def test_what_a_trial_counts_as_is_a_value_with_its_rung(
     status: Status, losses: list[float], expected: list[tuple[float, float]]
 ) -> None:
     rung = [
-        [started(n, {"x": n / 9, "y": 0.0}), epoch(n, 1, loss=3.0), epoch(n, 2, loss=2.0), pause(n)] for n in (0, 1)
+        [started(n, {"x": n / 9, "y": 0.0}), epoch(n, 1, loss=3.0), epoch(n, 2, loss=2.0), pause(n)]
+        for n in (0, 1)
     ]
     searcher = told(*rung, trial(2, POINT, status, losses))
     assert [(at, loss) for place, at, loss in counted(searcher) if place == 2] == expected
@@ -113,7 +122,9 @@ def test_what_a_trial_counts_as_is_a_value_with_its_rung(
     ("impute", "expected"), [(None, []), ("worst", [math.inf]), ("latest", [4.0]), ("best", [2.0])]
 )
 def test_a_failed_trial_counts_by_impute(impute: str | None, expected: list[float]) -> None:
-    searcher = told(trial(0, POINT, Status.FAILED, [2.0, 4.0]), objective=Objective("loss", "minimize", impute))
+    searcher = told(
+        trial(0, POINT, Status.FAILED, [2.0, 4.0]), objective=Objective("loss", "minimize", impute)
+    )
     assert [loss for _, _, loss in counted(searcher)] == expected
 
 
@@ -145,12 +156,22 @@ def test_conditional_parameters_and_choices_are_learned() -> None:
     )
 
     def cost(params: Params) -> float:
-        own = (params["momentum"] - 0.8) ** 2 if params["kind"] == "sgd" else 0.3 if params["kind"] == "adam" else 0.6
+        own = (
+            (params["momentum"] - 0.8) ** 2
+            if params["kind"] == "sgd"
+            else 0.3
+            if params["kind"] == "adam"
+            else 0.6
+        )
         return own + 0.1 * (math.log10(params["rate"]) + 2) ** 2
 
     runs = [
         points(
-            drive(build_searcher("gp", space, LOSS, seed), 30, lambda n, p: trial(n, p, Status.COMPLETED, [cost(p)]))
+            drive(
+                build_searcher("gp", space, LOSS, seed),
+                30,
+                lambda n, p: trial(n, p, Status.COMPLETED, [cost(p)]),
+            )
         )
         for seed in range(3)
     ]
@@ -178,13 +199,17 @@ def test_a_suggestion_takes_no_longer_where_many_results_are_known() -> None:
 
 def test_a_space_without_a_choice_has_one_suggestion() -> None:
     searcher = build_searcher("gp", Space((Parameter("x", Constant(1)),)), LOSS, 0)
-    assert points(drive(searcher, 3, lambda n, p: trial(n, p, Status.COMPLETED, [1.0]))) == [{"x": 1}]
+    assert points(drive(searcher, 3, lambda n, p: trial(n, p, Status.COMPLETED, [1.0]))) == [
+        {"x": 1}
+    ]
 
 
 def test_all_trials_that_fail_leave_the_design() -> None:
     log = drive(build_searcher("gp", PLANE, LOSS, 0), 9, lambda n, p: trial(n, p, Status.OOM, []))
     assert len(points(log)) == 9
-    silent = drive(build_searcher("gp", PLANE, LOSS, 0), 9, lambda n, p: trial(n, p, Status.FAILED, []))
+    silent = drive(
+        build_searcher("gp", PLANE, LOSS, 0), 9, lambda n, p: trial(n, p, Status.FAILED, [])
+    )
     assert points(silent) == points(drive(build_searcher("sobol", PLANE, LOSS, 0), 9, outcome))
 
 
@@ -197,7 +222,9 @@ def test_a_belief_draws_the_search_and_fades() -> None:
         [points(drive(build_searcher("gp", space, LOSS, seed), 25, outcome)) for seed in range(3)]
         for space in (believing(0.6, -0.5), believing(-0.9, 0.9))
     )
-    assert fmean(fmean(map(distance, run[:8])) for run in good) < fmean(fmean(map(distance, run[:8])) for run in wrong)
+    assert fmean(fmean(map(distance, run[:8])) for run in good) < fmean(
+        fmean(map(distance, run[:8])) for run in wrong
+    )
     assert fmean(min(map(distance, run)) for run in wrong) < 0.02
 
 

@@ -25,7 +25,13 @@ from sweep.store.ledger import TrialState as Record
 from sweep.store.ledger import list_ended_trials
 
 LOSS = (Objective("loss", "minimize"),)
-PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Uniform(-1, 1)), Parameter("c", Categorical(("a", "b")))))
+PLANE = Space(
+    (
+        Parameter("x", Uniform(-1, 1)),
+        Parameter("y", Uniform(-1, 1)),
+        Parameter("c", Categorical(("a", "b"))),
+    )
+)
 LEARNING = ["tpe", "gp", "cmaes", "nsga2"]
 
 
@@ -39,7 +45,9 @@ def outcome(number: int, params: Params) -> list[Event]:
 
 def earlier(points: list[Params], status: Status = Status.COMPLETED) -> list[Record]:
     return list_ended_trials(
-        event for number, params in enumerate(points) for event in trial(number, params, status, [1.0])
+        event
+        for number, params in enumerate(points)
+        for event in trial(number, params, status, [1.0])
     )
 
 
@@ -53,9 +61,12 @@ def mean_distance(searcher: Searcher, trials: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("method", "trials", "share"), [("tpe", 60, 0.5), ("gp", 60, 0.5), ("cmaes", 60, 0.5), ("nsga2", 250, 0.8)]
+    ("method", "trials", "share"),
+    [("tpe", 60, 0.5), ("gp", 60, 0.5), ("cmaes", 60, 0.5), ("nsga2", 250, 0.8)],
 )
-def test_a_sweep_that_learned_begins_nearer_to_the_optimum(method: str, trials: int, share: float) -> None:
+def test_a_sweep_that_learned_begins_nearer_to_the_optimum(
+    method: str, trials: int, share: float
+) -> None:
     past = random_sweep(trials)
     cold, warm = (build_searcher(method, PLANE, LOSS, 0) for _ in range(2))
     assert warm.learn(past) == trials
@@ -85,7 +96,10 @@ def test_configurations_of_earlier_sweeps_are_not_skipped() -> None:
     searcher = build_searcher("tpe", Space((Parameter("c", Categorical(("a", "b"))),)), LOSS, 0)
     assert searcher.learn(earlier([{"c": "a"}, {"c": "b"}])) == 2
     log = drive(searcher, 9, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
-    assert sorted(event.params["c"] for event in log if isinstance(event, TrialStarted)) == ["a", "b"]
+    assert sorted(event.params["c"] for event in log if isinstance(event, TrialStarted)) == [
+        "a",
+        "b",
+    ]
 
 
 def test_repeats_learn_as_well() -> None:
@@ -205,15 +219,21 @@ def half(number: int, params: Params) -> list[Event]:
     return [start, reported, structs.replace(end, status=status)]
 
 
-@pytest.mark.parametrize(("method", "trials"), [("tpe", 40), ("gp", 30), ("cmaes", 60), ("nsga2", 250)])
+@pytest.mark.parametrize(
+    ("method", "trials"), [("tpe", 40), ("gp", 30), ("cmaes", 60), ("nsga2", 250)]
+)
 def test_who_learns_stays_where_constraints_over_metrics_hold(method: str, trials: int) -> None:
     late: list[float] = []
     for seed in range(3):  # each may try what is just beyond the border for a while
         log = drive(build_searcher(method, PLANE, HALF, seed), trials, half)
-        late += [event.params["x"] for event in log if isinstance(event, TrialStarted)][-trials // 3 :]
+        late += [event.params["x"] for event in log if isinstance(event, TrialStarted)][
+            -trials // 3 :
+        ]
     assert sum(x <= 0 for x in late) > 0.65 * len(late)
     unbound = drive(build_searcher(method, PLANE, LOSS, 0), trials, outcome)
-    free = [event.params["x"] for event in unbound if isinstance(event, TrialStarted)][-trials // 3 :]
+    free = [event.params["x"] for event in unbound if isinstance(event, TrialStarted)][
+        -trials // 3 :
+    ]
     assert sum(x <= 0 for x in free) < 0.35 * len(free)
 
 
@@ -223,16 +243,24 @@ def test_tpe_goes_to_where_constraints_hold_before_it_has_seen_any_that_do() -> 
     def outcome_of(number: int, params: Params) -> list[Event]:
         start, report, end = trial(number, params, Status.INFEASIBLE, [distance(params)])
         assert isinstance(report, EpochReported)
-        return [start, structs.replace(report, metrics={**report.metrics, "size": params["x"] + params["y"]}), end]
+        return [
+            start,
+            structs.replace(report, metrics={**report.metrics, "size": params["x"] + params["y"]}),
+            end,
+        ]
 
     log = drive(build_searcher("tpe", PLANE, narrow, 0), 40, outcome_of)
-    sums = [event.params["x"] + event.params["y"] for event in log if isinstance(event, TrialStarted)]
+    sums = [
+        event.params["x"] + event.params["y"] for event in log if isinstance(event, TrialStarted)
+    ]
     assert fmean(sums[-15:]) < -1.0 < fmean(sums[:10])
 
 
 def test_past_trials_are_judged_by_the_constraints_of_today() -> None:
     past = list_ended_trials(
-        event for number in range(3) for event in half(number, {"x": number - 1.0, "y": 0.0, "c": "a"})
+        event
+        for number in range(3)
+        for event in half(number, {"x": number - 1.0, "y": 0.0, "c": "a"})
     )
     searcher = OptunaSearcher("tpe", PLANE, HALF, 0)
     assert searcher.learn(past) == 3
@@ -255,16 +283,25 @@ def test_a_good_prior_begins_nearer_to_the_optimum_and_a_wrong_one_is_overcome(m
     )
     assert fmean(good) < 0.8 * fmean(plain)
     assert fmean(wrong) > fmean(plain)
-    late = [best_distance(build_searcher(method, believing(-0.9, 0.9), LOSS, seed), 60) for seed in range(5)]
+    late = [
+        best_distance(build_searcher(method, believing(-0.9, 0.9), LOSS, seed), 60)
+        for seed in range(5)
+    ]
     assert fmean(late) < 0.1
 
 
 def best_distance(searcher: Searcher, trials: int) -> float:
-    return min(distance(event.params) for event in drive(searcher, trials, outcome) if isinstance(event, TrialStarted))
+    return min(
+        distance(event.params)
+        for event in drive(searcher, trials, outcome)
+        if isinstance(event, TrialStarted)
+    )
 
 
 def test_a_prior_weighs_what_tpe_prefers() -> None:
-    space = Space((Parameter("x", Uniform(-1, 1), belief=Belief(0.9, "high")), Parameter("y", Uniform(-1, 1))))
+    space = Space(
+        (Parameter("x", Uniform(-1, 1), belief=Belief(0.9, "high")), Parameter("y", Uniform(-1, 1)))
+    )
     samples = {"x": np.array([-0.9, 0.0, 0.9]), "y": np.zeros(3)}
 
     class Flat:

@@ -38,7 +38,11 @@ def test_tpe_takes_one_that_pauses_for_pruned_until_it_goes_on() -> None:
     drive(searcher, 3, pausing)
     assert [trial.state for trial in searcher.study().trials] == [State.PRUNED] * 3
     searcher.observe(epoch(1, 2, 0.1))
-    assert [trial.state for trial in searcher.study().trials] == [State.PRUNED, State.RUNNING, State.PRUNED]
+    assert [trial.state for trial in searcher.study().trials] == [
+        State.PRUNED,
+        State.RUNNING,
+        State.PRUNED,
+    ]
     searcher.observe(ended(1, Status.COMPLETED))
     assert searcher.study().trials[1].state is State.COMPLETE
     assert searcher.study().trials[1].value == 0.1
@@ -81,9 +85,20 @@ class Listener:
 def test_repeats_are_heard_of_as_far_as_all_have_come() -> None:
     listener = Listener()
     searcher = Repeated(listener, 2)
-    events: list[Event] = [started(0, {"x": 0}), started(1, {"x": 0}), epoch(0, 1, 1.0), pause(0), epoch(1, 1, 3.0)]
+    events: list[Event] = [
+        started(0, {"x": 0}),
+        started(1, {"x": 0}),
+        epoch(0, 1, 1.0),
+        pause(0),
+        epoch(1, 1, 3.0),
+    ]
     events += [pause(1), epoch(0, 2, 0.5), epoch(0, 3, 0.4), pause(0)]
-    events += [epoch(1, 2, 1.5), ended(1, Status.DIVERGED), epoch(0, 4, 0.3), ended(0, Status.COMPLETED)]
+    events += [
+        epoch(1, 2, 1.5),
+        ended(1, Status.DIVERGED),
+        epoch(0, 4, 0.3),
+        ended(0, Status.COMPLETED),
+    ]
     for event in events:
         searcher.observe(event)
     told = [

@@ -33,7 +33,9 @@ from sweep.space.domains import (
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
 
-SPACE = Space((Parameter("lr", LogUniform(1e-5, 1e-1)), Parameter("units", IntUniform(16, 256, 16))))
+SPACE = Space(
+    (Parameter("lr", LogUniform(1e-5, 1e-1)), Parameter("units", IntUniform(16, 256, 16)))
+)
 PLANE = Space((Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1))))
 LOSS = (Objective("loss", "minimize"),)
 BOTH = (Objective("loss", "minimize"), Objective("accuracy", "maximize"))
@@ -62,7 +64,10 @@ CASES = [(method, status) for method, states in TOLD.items() for status in state
 @pytest.mark.parametrize(("method", "status"), CASES)
 def test_an_ended_trial_is_told_as_what_it_was(method: str, status: Status) -> None:
     searcher = OptunaSearcher(method, SPACE, LOSS, 0)
-    for event in [*trial(0, POINT, Status.COMPLETED, [2.0, 0.5]), *trial(1, POINT, status, [2.0, 0.5])]:
+    for event in [
+        *trial(0, POINT, Status.COMPLETED, [2.0, 0.5]),
+        *trial(1, POINT, status, [2.0, 0.5]),
+    ]:
         searcher.observe(event)
     told = searcher.study().trials[1]
     state, value = TOLD[method][status]
@@ -78,7 +83,9 @@ def test_an_ended_trial_is_told_as_what_it_was(method: str, status: Status) -> N
 def test_no_trial_is_running_after_its_end_and_asking_adds_none(method: str) -> None:
     searcher = OptunaSearcher(method, SPACE, LOSS, 0)
     states = list(TOLD["tpe"])
-    drive(searcher, 12, lambda number, params: trial(number, params, states[number % 5], [2.0, 0.5]))
+    drive(
+        searcher, 12, lambda number, params: trial(number, params, states[number % 5], [2.0, 0.5])
+    )
     searcher.suggest(12)
     told = searcher.study().trials
     assert len(told) == 12
@@ -145,7 +152,9 @@ def test_values_and_distributions_that_optuna_lacks_survive_the_study() -> None:
     drive(searcher, 12, lambda number, params: trial(number, params, Status.COMPLETED, [number]))
     told = searcher.study().trials
     assert all(set(one.params) == set(space.names) for one in told)
-    assert {one.params["layers"] for one in told} <= {key(v) for v in ([64, 32], {"n": 1}, None, True)}
+    assert {one.params["layers"] for one in told} <= {
+        key(v) for v in ([64, 32], {"n": 1}, None, True)
+    }
 
 
 def two_metrics(number: int, params: Params) -> list[Event]:
@@ -173,7 +182,12 @@ def test_the_study_that_lives_on_is_the_one_made_anew_of_the_log(method: str) ->
     statuses = [*([Status.COMPLETED] * 3), Status.DIVERGED, Status.PRUNED, Status.FAILED]
     running: list[list[Event]] = []
     for number in range(60):
-        begin, *rest = trial(number, searcher.suggest(number) or {}, statuses[number % 6], [60.0 - number, number % 7])
+        begin, *rest = trial(
+            number,
+            searcher.suggest(number) or {},
+            statuses[number % 6],
+            [60.0 - number, number % 7],
+        )
         running.append(rest)
         for event in [begin, *(running.pop(0) if number > 3 else [])]:  # four at a time
             searcher.observe(event)
@@ -186,11 +200,15 @@ def test_the_study_that_lives_on_is_the_one_made_anew_of_the_log(method: str) ->
             assert anew.study().trials == searcher.study().trials
 
 
-def test_a_suggestion_tells_the_study_only_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suggestion_tells_the_study_only_what_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told: list[int] = []
     tell = SearcherStorage.set_trial
     monkeypatch.setattr(
-        SearcherStorage, "set_trial", lambda self, number, one: (told.append(number), tell(self, number, one))[1]
+        SearcherStorage,
+        "set_trial",
+        lambda self, number, one: (told.append(number), tell(self, number, one))[1],
     )
     searcher = OptunaSearcher("tpe", PLANE, LOSS, 0)
     drive(searcher, 100, lambda number, params: trial(number, params, Status.COMPLETED, [2.0, 0.5]))
@@ -201,7 +219,9 @@ UNIT = FloatDistribution(0, 1)
 LINE = Space((Parameter("x", Uniform(-1, 1)),))
 
 
-def told(events: list[Event], space: Space = LINE, method: SamplerName = "tpe") -> list[FrozenTrial]:
+def told(
+    events: list[Event], space: Space = LINE, method: SamplerName = "tpe"
+) -> list[FrozenTrial]:
     searcher = OptunaSearcher(method, space, LOSS, 0)
     for event in events:
         searcher.observe(event)
@@ -218,7 +238,12 @@ def told(events: list[Event], space: Space = LINE, method: SamplerName = "tpe") 
         (IntUniform(1, 9), 3, IntDistribution(1, 9), 3),
         (IntUniform(3, 20, 8), 16, IntDistribution(8, 16, step=8), 16),
         (IntUniform(1, 99, log=True), 3, IntDistribution(1, 99, log=True), 3),
-        (Categorical((1, [2, 3], "x")), [2, 3], CategoricalDistribution(("1", "[2, 3]", '"x"')), "[2, 3]"),
+        (
+            Categorical((1, [2, 3], "x")),
+            [2, 3],
+            CategoricalDistribution(("1", "[2, 3]", '"x"')),
+            "[2, 3]",
+        ),
         (LogUniform(0.01, 1, 0.01), 0.1, UNIT, 0.5),
         (Normal(2, 1), 2.0, UNIT, 0.5),
         (LogNormal(0, 1), 1.0, UNIT, 0.5),
@@ -227,11 +252,16 @@ def told(events: list[Event], space: Space = LINE, method: SamplerName = "tpe") 
     ],
 )
 def test_what_optuna_draws_itself_and_what_is_mapped(
-    domain: Domain, value: object, distribution: optuna.distributions.BaseDistribution, internal: object
+    domain: Domain,
+    value: object,
+    distribution: optuna.distributions.BaseDistribution,
+    internal: object,
 ) -> None:
     (found,) = told([started(0, {"x": value})], Space((Parameter("x", domain),)))
     assert found.distributions == {"x": distribution}
-    assert found.params["x"] == (pytest.approx(internal) if isinstance(internal, float) else internal)
+    assert found.params["x"] == (
+        pytest.approx(internal) if isinstance(internal, float) else internal
+    )
     assert distribution._contains(distribution.to_internal_repr(found.params["x"]))
 
 
@@ -244,8 +274,14 @@ def test_only_searched_parameters_that_apply_are_told() -> None:
             Parameter("double", Tied(Expression.parse("2 * x"))),
         )
     )
-    events = [started(0, {"on": False, "fixed": 3}), started(1, {"on": True, "x": 0.5, "fixed": 3, "double": 1.0})]
-    assert [one.params for one in told(events, space)] == [{"on": "false"}, {"on": "true", "x": 0.5}]
+    events = [
+        started(0, {"on": False, "fixed": 3}),
+        started(1, {"on": True, "x": 0.5, "fixed": 3, "double": 1.0}),
+    ]
+    assert [one.params for one in told(events, space)] == [
+        {"on": "false"},
+        {"on": "true", "x": 0.5},
+    ]
 
 
 @pytest.mark.parametrize("params", [{"x": 7.0}, {"x": "high"}])
@@ -259,7 +295,9 @@ def test_a_first_trial_that_is_bad_has_a_finite_value() -> None:
     assert found.value == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("status", "fewest", "most"), [(Status.DIVERGED, 0.0, 0.4), (Status.FAILED, 0.9, 1.0)])
+@pytest.mark.parametrize(
+    ("status", "fewest", "most"), [(Status.DIVERGED, 0.0, 0.4), (Status.FAILED, 0.9, 1.0)]
+)
 def test_tpe_keeps_away_from_where_trials_diverge_but_learns_nothing_from_failures(
     status: Status, fewest: float, most: float
 ) -> None:
@@ -304,7 +342,9 @@ def test_optuna_is_silent_and_left_as_it_was(
 ) -> None:
     verbosity = optuna.logging.get_verbosity()
     when = Condition((("x", OneOf((0.0,))),))
-    searcher = OptunaSearcher("tpe", Space((*LINE.parameters, Parameter("y", Uniform(0, 1), when=when))), LOSS, 0)
+    searcher = OptunaSearcher(
+        "tpe", Space((*LINE.parameters, Parameter("y", Uniform(0, 1), when=when))), LOSS, 0
+    )
     with caplog.at_level(logging.DEBUG):
         drive(searcher, 12, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
     assert not caplog.records
@@ -326,7 +366,9 @@ def test_tpe_keeps_away_from_where_another_trial_runs() -> None:
         return abs((searcher.suggest(26) or {})["x"] - 0.3)
 
     seeds = range(10)
-    assert fmean(distance(s, Status.RUNNING) for s in seeds) > 1.5 * fmean(distance(s, Status.FAILED) for s in seeds)
+    assert fmean(distance(s, Status.RUNNING) for s in seeds) > 1.5 * fmean(
+        distance(s, Status.FAILED) for s in seeds
+    )
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2"])
@@ -344,4 +386,6 @@ def test_what_trials_have_in_common_is_what_optuna_would_find(method: SamplerNam
     drive(searcher, 3, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
     found = optuna.search_space.intersection_search_space(searcher.study().trials)
     assert list(list_common_distributions(space)) == ["a", "z"]
-    assert list_common_distributions(space) == {name: known for name, known in found.items() if not known.single()}
+    assert list_common_distributions(space) == {
+        name: known for name, known in found.items() if not known.single()
+    }

@@ -12,7 +12,13 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Value
-from sweep.searchers.optuna_storage import NAME, VIOLATED, SearcherStorage, WatchedStudies, create_frozen_trial
+from sweep.searchers.optuna_storage import (
+    NAME,
+    VIOLATED,
+    SearcherStorage,
+    WatchedStudies,
+    create_frozen_trial,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 X = {"x": FloatDistribution(0, 1)}
@@ -20,21 +26,31 @@ X = {"x": FloatDistribution(0, 1)}
 
 def test_a_study_sees_what_is_told_and_what_is_told_anew() -> None:
     storage = SearcherStorage([StudyDirection.MINIMIZE])
-    study = optuna.load_study(study_name=NAME, storage=storage, sampler=optuna.samplers.RandomSampler(0))
-    storage.set_trial(0, create_frozen_trial(TrialState.RUNNING, None, {"x": 0.5}, X, {1: 4.0}, (NOON, None)))
+    study = optuna.load_study(
+        study_name=NAME, storage=storage, sampler=optuna.samplers.RandomSampler(0)
+    )
+    storage.set_trial(
+        0, create_frozen_trial(TrialState.RUNNING, None, {"x": 0.5}, X, {1: 4.0}, (NOON, None))
+    )
     noted = create_frozen_trial(TrialState.COMPLETE, [3.0], {"x": 0.1}, X, {}, (NOON, NOON))
     noted.system_attrs = {"note": 1}
     storage.set_trial(1, noted)
     assert [trial.state for trial in study.trials] == [TrialState.RUNNING, TrialState.COMPLETE]
-    storage.set_trial(0, create_frozen_trial(TrialState.COMPLETE, [2.0], {"x": 0.5}, X, {}, (NOON, NOON)))
+    storage.set_trial(
+        0, create_frozen_trial(TrialState.COMPLETE, [2.0], {"x": 0.5}, X, {}, (NOON, NOON))
+    )
     assert study.best_trial.number == 0
     assert [trial.values for trial in study.trials] == [[2.0], [3.0]]
 
 
 def test_what_is_asked_for_comes_last_and_is_forgotten() -> None:
     storage = SearcherStorage([StudyDirection.MINIMIZE])
-    storage.set_trial(0, create_frozen_trial(TrialState.COMPLETE, [2.0], {"x": 0.5}, X, {}, (NOON, NOON)))
-    study = optuna.load_study(study_name=NAME, storage=storage, sampler=optuna.samplers.TPESampler(seed=0))
+    storage.set_trial(
+        0, create_frozen_trial(TrialState.COMPLETE, [2.0], {"x": 0.5}, X, {}, (NOON, NOON))
+    )
+    study = optuna.load_study(
+        study_name=NAME, storage=storage, sampler=optuna.samplers.TPESampler(seed=0)
+    )
     trial = study.ask()
     assert 0 <= trial.suggest_float("x", 0, 1) <= 1
     trial.report(1.0, 1)

@@ -13,13 +13,24 @@ from optuna.trial import TrialState
 
 from sweep.events import Params, Status, Value
 from sweep.searchers.optuna_study import StudiedTrial, compute_importances, make_axis, make_study
-from sweep.space.domains import Beta, Categorical, Domain, IntUniform, LogNormal, LogUniform, Normal, Uniform
+from sweep.space.domains import (
+    Beta,
+    Categorical,
+    Domain,
+    IntUniform,
+    LogNormal,
+    LogUniform,
+    Normal,
+    Uniform,
+)
 
 ACC = (("acc", "maximize"),)
 BOTH = (("acc", "maximize"), ("loss", "minimize"))
 
 
-def told(status: Status, epochs: Sequence[float] = (0.5, 0.75), params: Params | None = None) -> StudiedTrial:
+def told(
+    status: Status, epochs: Sequence[float] = (0.5, 0.75), params: Params | None = None
+) -> StudiedTrial:
     by_epoch = dict(enumerate(epochs, start=1))
     last = {"acc": epochs[-1], "loss": 1 - epochs[-1]} if epochs else {}
     ended = None if status in (Status.RUNNING, Status.INTERRUPTED) else 30.0
@@ -51,7 +62,11 @@ def told(status: Status, epochs: Sequence[float] = (0.5, 0.75), params: Params |
 )
 def test_states(status: Status, alive: bool, state: TrialState, value: float | None) -> None:
     (trial,) = make_study("s", ACC, {"x": Uniform(0, 1)}, [told(status)], alive=alive).trials
-    assert (trial.state, trial.value, trial.intermediate_values) == (state, value, {1: 0.5, 2: 0.75})
+    assert (trial.state, trial.value, trial.intermediate_values) == (
+        state,
+        value,
+        {1: 0.5, 2: 0.75},
+    )
     assert (trial.duration is None) == (not state.is_finished())
 
 
@@ -82,18 +97,32 @@ def test_what_is_not_finite_is_no_value(status: Status, epochs: tuple[float, ...
         (Normal(0.0, 4.0, 2), [2], IntDistribution(-16, 16, step=2)),
         (LogNormal(0.0, 1.0), [1.0], FloatDistribution(math.exp(-4), math.exp(4), log=True)),
         (Beta(2.0, 2.0), [0.5], FloatDistribution(0, 1)),
-        (Categorical((None, True, "a", 0.5)), [None], CategoricalDistribution((None, True, "a", 0.5))),
+        (
+            Categorical((None, True, "a", 0.5)),
+            [None],
+            CategoricalDistribution((None, True, "a", 0.5)),
+        ),
         (Categorical((1, 1.0, True)), [True], CategoricalDistribution(("1", "1.0", "true"))),
-        (Categorical(([1, 2], {"a": 1}, "b")), ["b"], CategoricalDistribution(("[1, 2]", '{"a": 1}', "b"))),
+        (
+            Categorical(([1, 2], {"a": 1}, "b")),
+            ["b"],
+            CategoricalDistribution(("[1, 2]", '{"a": 1}', "b")),
+        ),
         (Categorical(("[1]", [1])), [[1]], CategoricalDistribution(('"[1]"', "[1]"))),
         (Categorical(("a",)), ["b", "a"], CategoricalDistribution(("a", "b"))),
-        (Categorical((1, 0.5)), [1.0, 0.5], CategoricalDistribution((1, 0.5))),  # as a table gives it
+        (
+            Categorical((1, 0.5)),
+            [1.0, 0.5],
+            CategoricalDistribution((1, 0.5)),
+        ),  # as a table gives it
         (None, [1, 3], IntDistribution(1, 3)),
         (None, [1, 2.5], FloatDistribution(1, 2.5)),
         (None, ["a", None, True], CategoricalDistribution(("a", None, True))),
     ],
 )
-def test_axes(domain: Domain | None, seen: list[Value], expected: optuna.distributions.BaseDistribution) -> None:
+def test_axes(
+    domain: Domain | None, seen: list[Value], expected: optuna.distributions.BaseDistribution
+) -> None:
     found = make_axis(domain, seen)
     assert found.distribution == expected
     for value in seen:
@@ -105,14 +134,24 @@ def test_axes(domain: Domain | None, seen: list[Value], expected: optuna.distrib
 
 def test_values_keep_their_types() -> None:
     typed = make_axis(Categorical((None, True, "a", 0.5, 2)), [])
-    assert [repr(typed.encode(value)) for value in (None, True, "a", 0.5, 2.0)] == ["None", "True", "'a'", "0.5", "2"]
-    assert [type(make_axis(domain, [2]).encode(2)) for domain in (Uniform(0, 3), IntUniform(0, 3))] == [float, int]
+    assert [repr(typed.encode(value)) for value in (None, True, "a", 0.5, 2.0)] == [
+        "None",
+        "True",
+        "'a'",
+        "0.5",
+        "2",
+    ]
+    assert [
+        type(make_axis(domain, [2]).encode(2)) for domain in (Uniform(0, 3), IntUniform(0, 3))
+    ] == [float, int]
 
 
 def test_conditional_parameters_are_missing_and_constants_left_out() -> None:
     domains: dict[str, Domain | None] = {"kind": Categorical(("a", "b")), "x": Uniform(0, 1)}
     points: list[Params] = [{"kind": "a", "epochs": 3}, {"kind": "b", "x": 0.5, "epochs": 3}]
-    found = make_study("s", ACC, domains, [told(Status.COMPLETED, params=params) for params in points])
+    found = make_study(
+        "s", ACC, domains, [told(Status.COMPLETED, params=params) for params in points]
+    )
     assert [trial.params for trial in found.trials] == [{"kind": "a"}, {"kind": "b", "x": 0.5}]
 
 
@@ -128,10 +167,21 @@ def test_several_objectives() -> None:
 @pytest.mark.parametrize("objectives", [ACC, BOTH])
 def test_samplers_go_on_with_it(objectives: tuple[tuple[str, str], ...]) -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    statuses = [Status.COMPLETED, Status.PRUNED, Status.FAILED, Status.COMPLETED, Status.INTERRUPTED]
+    statuses = [
+        Status.COMPLETED,
+        Status.PRUNED,
+        Status.FAILED,
+        Status.COMPLETED,
+        Status.INTERRUPTED,
+    ]
     epochs = [(0.1, k / 40) for k in range(40)]
-    trials = [told(statuses[k % 5], epochs[k], {"x": k / 40, "opt": "ab"[k % 2] if k % 3 else None}) for k in range(40)]
-    found = make_study("s", objectives, {"x": Uniform(0, 1), "opt": Categorical(("a", "b", None))}, trials)
+    trials = [
+        told(statuses[k % 5], epochs[k], {"x": k / 40, "opt": "ab"[k % 2] if k % 3 else None})
+        for k in range(40)
+    ]
+    found = make_study(
+        "s", objectives, {"x": Uniform(0, 1), "opt": Categorical(("a", "b", None))}, trials
+    )
     found.sampler = optuna.samplers.TPESampler(seed=0)
 
     def objective(trial: optuna.Trial) -> float | tuple[float, ...]:
@@ -141,7 +191,9 @@ def test_samplers_go_on_with_it(objectives: tuple[tuple[str, str], ...]) -> None
 
     found.optimize(objective, n_trials=12)
     went_on = [trial for trial in found.trials if trial.number < 40 and trial.number % 5 == 4]
-    assert [trial.state for trial in went_on] == [TrialState.COMPLETE] * 8  # what waited came first, as it was
+    assert [trial.state for trial in went_on] == [
+        TrialState.COMPLETE
+    ] * 8  # what waited came first, as it was
     assert [trial.params["x"] for trial in went_on] == [k / 40 for k in range(4, 40, 5)]
     assert len(found.trials) == 44
 
@@ -150,7 +202,11 @@ def trials(count: int, noise: float = 0.01) -> list[tuple[Params, float]]:
     draws = random.Random(1)
     found: list[tuple[Params, float]] = []
     for _ in range(count):
-        params = {"rate": 10 ** draws.uniform(-4, -1), "kind": draws.choice([True, None, "x"]), "idle": draws.random()}
+        params = {
+            "rate": 10 ** draws.uniform(-4, -1),
+            "kind": draws.choice([True, None, "x"]),
+            "idle": draws.random(),
+        }
         if params["kind"] == "x":
             params["inner"] = draws.random()
         found.append((params, abs(params["rate"] - 0.01) + draws.gauss(0, noise)))
@@ -178,15 +234,19 @@ def test_nothing_is_said_of_a_parameter_that_no_trial_has() -> None:
 
 
 def test_the_same_trials_give_the_same_numbers() -> None:
-    assert compute_importances(trials(40), ["rate", "idle"]) == compute_importances(trials(40), ["rate", "idle"])
+    assert compute_importances(trials(40), ["rate", "idle"]) == compute_importances(
+        trials(40), ["rate", "idle"]
+    )
 
 
 def test_values_are_near_each_other_on_the_scale_on_which_they_were_drawn() -> None:
     drawn: dict[str, Domain] = {"rate": LogUniform(1e-4, 0.1), "idle": Uniform(0, 1)}
-    assert compute_importances(trials(40), ["rate", "idle"], drawn) == compute_importances(trials(40), ["rate", "idle"])
-    assert compute_importances(trials(40), ["rate", "idle"], {"rate": Uniform(0, 1)}) != compute_importances(
+    assert compute_importances(trials(40), ["rate", "idle"], drawn) == compute_importances(
         trials(40), ["rate", "idle"]
     )
+    assert compute_importances(
+        trials(40), ["rate", "idle"], {"rate": Uniform(0, 1)}
+    ) != compute_importances(trials(40), ["rate", "idle"])
 
 
 def test_parameters_of_one_value_and_equal_losses() -> None:
@@ -207,7 +267,11 @@ def test_an_infeasible_trial_is_never_the_best() -> None:
             epochs=1,
             by_epoch={},
         )
-        for x, status in ((0.1, Status.INFEASIBLE), (0.3, Status.COMPLETED), (0.2, Status.COMPLETED))
+        for x, status in (
+            (0.1, Status.INFEASIBLE),
+            (0.3, Status.COMPLETED),
+            (0.2, Status.COMPLETED),
+        )
     ]
     made = make_study("s", [("loss", "minimize")], {"x": Uniform(0, 1)}, told)
     assert [one.state for one in made.trials] == [TrialState.COMPLETE] * 3

@@ -38,14 +38,22 @@ def test_the_first_draw_that_is_feasible_and_new_is_taken() -> None:
 
 def test_a_finite_space_is_searched_through_when_draws_bring_nothing_new() -> None:
     assert first_new(LETTERS, always("a"), {key({"x": "a"})}, uniform_numbers(0, 0)) == {"x": "b"}
-    assert first_new(LETTERS, always("a"), {key({"x": x}) for x in "abc"}, uniform_numbers(0, 0)) is None
+    assert (
+        first_new(LETTERS, always("a"), {key({"x": x}) for x in "abc"}, uniform_numbers(0, 0))
+        is None
+    )
 
 
 def test_points_of_another_space_do_not_make_a_space_exhausted() -> None:
-    assert first_new(LETTERS, always("a"), {key({"y": y}) for y in range(10)}, uniform_numbers(0, 0)) == {"x": "a"}
+    assert first_new(
+        LETTERS, always("a"), {key({"y": y}) for y in range(10)}, uniform_numbers(0, 0)
+    ) == {"x": "a"}
 
 
-THIN = Space((Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1))), (Expression.parse("abs(x - y) < 1e-7"),))
+THIN = Space(
+    (Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1))),
+    (Expression.parse("abs(x - y) < 1e-7"),),
+)
 
 
 def test_where_hardly_a_draw_is_feasible_the_first_one_is_moved_there() -> None:
@@ -135,7 +143,9 @@ def test_sobol_points_are_spread_more_evenly_than_random_ones() -> None:
 
 @pytest.mark.parametrize("index", range(4))
 def test_sobol_fills_every_stratum(index: int) -> None:
-    searcher = sobol_search(Space((Parameter("c", Categorical(("a", "b", "c", "d"))), *SQUARE.parameters)), index)
+    searcher = sobol_search(
+        Space((Parameter("c", Categorical(("a", "b", "c", "d"))), *SQUARE.parameters)), index
+    )
     drawn = [searcher.suggest(n)["c"] for n in range(16)]
     assert all(drawn.count(value) == 4 for value in "abcd")
 
@@ -149,7 +159,9 @@ def test_sobol_skips_infeasible_points_and_ignores_absent_dimensions() -> None:
     searcher = sobol_search(space, 0)
     points = [searcher.suggest(n) for n in range(20)]
     assert all(point["y"] < 0.5 for point in points if point["x"] == "a")
-    assert [point for point in points if point["x"] == "b"] == [{"x": "b"}], "only one point without y"
+    assert [point for point in points if point["x"] == "b"] == [{"x": "b"}], (
+        "only one point without y"
+    )
 
 
 def test_an_enqueued_point_that_a_change_has_removed_may_come_back() -> None:
@@ -158,4 +170,10 @@ def test_an_enqueued_point_that_a_change_has_removed_may_come_back() -> None:
     searcher.enqueue([{"x": 4}])
     searcher.change_space(Space((Parameter("x", IntUniform(1, 2)),)))
     searcher.change_space(numbers)
-    assert [searcher.suggest(trial) for trial in range(5)] == [{"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}, None]
+    assert [searcher.suggest(trial) for trial in range(5)] == [
+        {"x": 1},
+        {"x": 2},
+        {"x": 3},
+        {"x": 4},
+        None,
+    ]

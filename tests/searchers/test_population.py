@@ -45,7 +45,9 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
 class Course:
     """Drives a population as a coordinator does, one step of a random trial after the other."""
 
-    def __init__(self, found: Population, loss: Callable[[int, int], float], rules: PopulationRules = RULES) -> None:
+    def __init__(
+        self, found: Population, loss: Callable[[int, int], float], rules: PopulationRules = RULES
+    ) -> None:
         self.found, self.loss, self.rules = found, loss, rules
         self.log: list[Event] = []
         self.epoch: dict[int, int] = {}
@@ -67,7 +69,14 @@ class Course:
         trial, epoch = where
         self.tell(
             TrialStarted(
-                trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0, parent=trial, parent_epoch=epoch
+                trial=number,
+                trial_id="",
+                params=params,
+                seed=0,
+                repeat=0,
+                time=0.0,
+                parent=trial,
+                parent_epoch=epoch,
             )
         )
         self.epoch[number], self.params[number] = 0, params
@@ -80,7 +89,11 @@ class Course:
     def report(self, trial: int, epoch: int, memo: str | None = None) -> None:
         self.epoch[trial] = epoch
         metrics = {"loss": self.loss(trial, epoch)}
-        self.tell(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0, memo=memo))
+        self.tell(
+            EpochReported(
+                trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0, memo=memo
+            )
+        )
         if self.found.holds(trial):
             self.tell(ended(trial, Status.INTERRUPTED))
 
@@ -110,7 +123,9 @@ def by_rate(course: Course) -> Callable[[int, int], float]:
     return lambda trial, epoch: course.params[trial]["rate"] / epoch
 
 
-def trained(choose: Callable[[list[int]], int] = min, rules: PopulationRules = RULES, seed: int = 0) -> Course:
+def trained(
+    choose: Callable[[list[int]], int] = min, rules: PopulationRules = RULES, seed: int = 0
+) -> Course:
     course = Course(population(rules, seed=seed), lambda trial, epoch: 0.0, rules)
     course.loss = by_rate(course)
     course.run(choose)
@@ -121,7 +136,11 @@ def test_the_worst_is_replaced_by_a_copy_of_the_best_at_the_end_of_each_generati
     course = trained()
     first = [course.params[trial]["rate"] for trial in range(4)]
     assert course.parents[4] == Parent(first.index(min(first)), 2)
-    pruned = [event for event in course.log if isinstance(event, TrialEnded) and event.status is Status.PRUNED]
+    pruned = [
+        event
+        for event in course.log
+        if isinstance(event, TrialEnded) and event.status is Status.PRUNED
+    ]
     assert pruned[0].trial == first.index(max(first))
     assert f"trial {course.parents[4].trial} takes its place" in pruned[0].reason
     assert len(pruned) == 3
@@ -152,9 +171,13 @@ def test_who_observes_the_same_says_the_same(length: int, method: Literal["pbt",
     for event in course.log[:length]:
         whole.observe(event)
         whole.suggest(5)  # asking changes nothing
-    assert [again.suggest(number) for number in range(8)] == [whole.suggest(number) for number in range(8)]
+    assert [again.suggest(number) for number in range(8)] == [
+        whole.suggest(number) for number in range(8)
+    ]
     assert dict(again.dropped(rest=False)) == dict(whole.dropped(rest=False))
-    assert [again.holds(number) for number in range(8)] == [whole.holds(number) for number in range(8)]
+    assert [again.holds(number) for number in range(8)] == [
+        whole.holds(number) for number in range(8)
+    ]
 
 
 def test_members_wait_for_all_others() -> None:
@@ -163,7 +186,11 @@ def test_members_wait_for_all_others() -> None:
         start(found, number)
     for number in range(3):
         for epoch in (1, 2):
-            found.observe(EpochReported(trial=number, epoch=epoch, metrics={"loss": number}, time=0.0, time_s=1.0))
+            found.observe(
+                EpochReported(
+                    trial=number, epoch=epoch, metrics={"loss": number}, time=0.0, time_s=1.0
+                )
+            )
         assert found.holds(number)
     assert found.suggest(4) is None
     assert found.waits
@@ -173,7 +200,9 @@ def test_members_wait_for_all_others() -> None:
     assert found.holds(3) == "waits for the others at epoch 2"  # until it is left there
     for number in range(4):
         found.observe(ended(number, Status.INTERRUPTED))
-    assert [bool(found.holds(number)) for number in range(4)] == [True] * 4  # a copy is to start first
+    assert [bool(found.holds(number)) for number in range(4)] == [
+        True
+    ] * 4  # a copy is to start first
     start(found, 4)
     assert [found.holds(number) for number in range(4)] == [None] * 4
     assert list(found.dropped(rest=False)) == [3]
@@ -183,7 +212,9 @@ def test_members_wait_for_all_others() -> None:
 def start(found: Population, number: int) -> None:
     params = found.suggest(number)
     assert params is not None
-    found.observe(TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0))
+    found.observe(
+        TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0)
+    )
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.DIVERGED, Status.OOM])
@@ -195,7 +226,9 @@ def test_a_member_that_is_lost_is_replaced_as_well(status: Status) -> None:
     for number in (0, 2, 3):
         for epoch in (1, 2):
             metrics = {"loss": math.nan if number == 2 else float(number)}
-            found.observe(EpochReported(trial=number, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0))
+            found.observe(
+                EpochReported(trial=number, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0)
+            )
     assert list(found.dropped(rest=False)) == [2]
     assert [found.parent(4), found.parent(5)] == [Parent(0, 2)] * 2
 
@@ -232,16 +265,21 @@ def test_copies_meet_the_constraints(method: Literal["pbt", "pb2"]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "quantile", "replaced"), [(4, 0.25, 1), (8, 0.25, 2), (2, 0.5, 1), (3, 0.5, 1), (20, 0.2, 4), (5, 0.01, 1)]
+    ("size", "quantile", "replaced"),
+    [(4, 0.25, 1), (8, 0.25, 2), (2, 0.5, 1), (3, 0.5, 1), (20, 0.2, 4), (5, 0.01, 1)],
 )
-def test_at_least_one_is_replaced_and_at_most_half(size: int, quantile: float, replaced: int) -> None:
+def test_at_least_one_is_replaced_and_at_most_half(
+    size: int, quantile: float, replaced: int
+) -> None:
     assert PopulationRules(size=size, interval=1, epochs=4, quantile=quantile).replaced == replaced
 
 
 GUIDED = PopulationRules(size=8, interval=1, epochs=6, quantile=0.5, method="pb2")
 
 
-def at_the_end_of_the_first_generation(rules: PopulationRules, failed: tuple[int, ...] = ()) -> Population:
+def at_the_end_of_the_first_generation(
+    rules: PopulationRules, failed: tuple[int, ...] = ()
+) -> Population:
     found = population(rules)
     for number in range(rules.size):
         start(found, number)
@@ -249,12 +287,19 @@ def at_the_end_of_the_first_generation(rules: PopulationRules, failed: tuple[int
         if number in failed:
             found.observe(ended(number, Status.FAILED))
         else:
-            found.observe(EpochReported(trial=number, epoch=1, metrics={"loss": float(number)}, time=0.0, time_s=1.0))
+            found.observe(
+                EpochReported(
+                    trial=number, epoch=1, metrics={"loss": float(number)}, time=0.0, time_s=1.0
+                )
+            )
     return found
 
 
 def test_copies_of_a_generation_differ_and_do_not_depend_on_when_they_are_asked() -> None:
-    first, second = at_the_end_of_the_first_generation(GUIDED), at_the_end_of_the_first_generation(GUIDED)
+    first, second = (
+        at_the_end_of_the_first_generation(GUIDED),
+        at_the_end_of_the_first_generation(GUIDED),
+    )
     numbers = range(8, 12)
     copies = [first.suggest(number) for number in numbers]
     parents = [first.parent(number) for number in numbers]
@@ -326,7 +371,10 @@ class Drift(Course):
     def away(self) -> float:
         """How far copies begin from that place, on average, once a model has seen some generations."""
         return fmean(
-            math.hypot(self.params[trial]["x"] - self.place(parent.epoch + 1), self.params[trial]["y"] - 0.5)
+            math.hypot(
+                self.params[trial]["x"] - self.place(parent.epoch + 1),
+                self.params[trial]["y"] - 0.5,
+            )
             for trial, parent in self.parents.items()
             if parent.epoch >= 4
         )

@@ -33,7 +33,9 @@ from sweep.space.expressions import Expression
 AXES = (Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1)))
 UNIT = st.floats(0, 1)
 kernels = st.builds(Kernel, st.floats(0.05, 3), st.floats(0.01, 0.99), st.floats(0, 0.5))
-tables = st.lists(st.tuples(st.integers(0, 9).map(float), UNIT, UNIT), min_size=1, max_size=12).map(np.array)
+tables = st.lists(st.tuples(st.integers(0, 9).map(float), UNIT, UNIT), min_size=1, max_size=12).map(
+    np.array
+)
 
 
 def trained(*losses: float | None, before: float | None = 1.0) -> list[MemberResult]:
@@ -66,7 +68,9 @@ def test_generations_are_forgotten_by_the_root_of_what_is_left() -> None:
 
 @given(kernels, tables, tables)
 @settings(max_examples=25)
-def test_the_posterior_is_that_of_the_dense_formula(kernel: Kernel, seen: np.ndarray, asked: np.ndarray) -> None:
+def test_the_posterior_is_that_of_the_dense_formula(
+    kernel: Kernel, seen: np.ndarray, asked: np.ndarray
+) -> None:
     values = np.sin(np.arange(len(seen)))
     means, deviations = Posterior(kernel, seen, values).predict(asked)
     covariance = kernel.compute_covariances(seen, seen) + kernel.noise * np.eye(len(seen))
@@ -96,7 +100,8 @@ def test_the_derivatives_of_the_likelihood_are_its_differences() -> None:
     for place, slope in enumerate(compute_cost(theta)[1]):
         change = step * np.eye(3)[place]
         assert slope == pytest.approx(
-            (compute_cost(theta + change)[0] - compute_cost(theta - change)[0]) / (2 * step), rel=1e-4
+            (compute_cost(theta + change)[0] - compute_cost(theta - change)[0]) / (2 * step),
+            rel=1e-4,
         )
 
 
@@ -104,20 +109,28 @@ def test_the_kernel_that_fits_explains_more_than_another() -> None:
     points, values = sample()
     distances, found = compute_distances(points, points), fit_kernel(points, values)
     assert found == fit_kernel(points, values)
-    assert found.compute_cost(distances, values)[0] < Kernel(0.1, 0.9, 0.3).compute_cost(distances, values)[0]
+    assert (
+        found.compute_cost(distances, values)[0]
+        < Kernel(0.1, 0.9, 0.3).compute_cost(distances, values)[0]
+    )
     assert fit_kernel(points, np.random.default_rng(1).normal(size=120)).noise > found.noise
 
 
 def test_what_is_expected_of_pending_copies_changes_deviations_alone() -> None:
     points, values = sample()
-    model, asked = Posterior(Kernel(0.3, 0.2, 0.1), points, values), np.array([[10.0, 0.5, 0.3, 0.5]])
+    model, asked = (
+        Posterior(Kernel(0.3, 0.2, 0.1), points, values),
+        np.array([[10.0, 0.5, 0.3, 0.5]]),
+    )
     expecting = model.condition_on_means(asked)
     assert expecting.predict(asked)[0] == pytest.approx(model.predict(asked)[0])
     assert expecting.predict(asked)[1] < model.predict(asked)[1]
 
 
 def test_gains_are_standardized_and_the_largest_fall_is_the_best() -> None:
-    _, values = make_training_data([trained(5.0, 5.0), trained(0.1, 0.3), trained(0.2, before=0.25)], AXES)
+    _, values = make_training_data(
+        [trained(5.0, 5.0), trained(0.1, 0.3), trained(0.2, before=0.25)], AXES
+    )
     assert (values.mean(), values.std()) == pytest.approx((0.0, 1.0))
     assert values.argsort().tolist() == [2, 1, 0]
     assert standardize(np.array([0.5, 0.5])).tolist() == [0.0, 0.0]
@@ -131,7 +144,11 @@ def test_a_member_that_diverged_is_the_worst_and_one_explosion_hides_nothing() -
 
 
 def test_a_standing_is_the_share_that_was_better() -> None:
-    assert [compute_standing(loss, trained(3.0, 1.0, None, 2.0)) for loss in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
+    assert [compute_standing(loss, trained(3.0, 1.0, None, 2.0)) for loss in (1.0, 2.0, 3.0)] == [
+        0.0,
+        0.5,
+        1.0,
+    ]
     assert compute_standing(None, trained(1.0, 2.0)) == compute_standing(1.0, []) == 0.5
 
 
@@ -158,13 +175,19 @@ def test_the_choice_is_where_gains_were_largest_and_meets_the_constraints() -> N
     model = Posterior(fit_kernel(points, values), points, values)
     start = make_row(10, 0.1, {"x": 0.9, "y": 0.1}, AXES)
     free = choose_point(model, AXES, start, partial(make, Space(AXES)), (0, 1))
-    bound = choose_point(model, AXES, start, partial(make, Space(AXES, (Expression.parse("x > 0.6"),))), (0, 1))
+    bound = choose_point(
+        model, AXES, start, partial(make, Space(AXES, (Expression.parse("x > 0.6"),))), (0, 1)
+    )
     assert free is not None
     assert bound is not None
     assert free["x"] == pytest.approx(0.3, abs=0.15)
     assert 0.6 < bound["x"] < 0.75
     assert choose_point(model, AXES, start, partial(make, Space(AXES)), (0, 1)) == free
-    others = [make_row(10, 0.1, {"x": x, "y": y}, AXES) for x in np.linspace(0, 1, 30) for y in np.linspace(0, 1, 30)]
+    others = [
+        make_row(10, 0.1, {"x": x, "y": y}, AXES)
+        for x in np.linspace(0, 1, 30)
+        for y in np.linspace(0, 1, 30)
+    ]
     assert (
         model.compute_upper_bound(np.array([make_row(10, 0.1, free, AXES)]))
         >= model.compute_upper_bound(np.array(others)).max() - 1e-3

@@ -9,7 +9,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies import finite_domains, spaces
 
-from sweep.conformance.searchers import LOSS, SPACE, SearcherConformance, assert_belongs, drive, mixed_outcome
+from sweep.conformance.searchers import (
+    LOSS,
+    SPACE,
+    SearcherConformance,
+    assert_belongs,
+    drive,
+    mixed_outcome,
+)
 from sweep.events import TrialStarted
 from sweep.runner.methods import build_searcher
 from sweep.searchers import Searcher
@@ -22,7 +29,9 @@ from sweep.spec.search_methods import STANDALONE, find_method
 
 METHODS = [method.name for method in STANDALONE]
 every_method = pytest.mark.parametrize("method", METHODS)
-every_drawing_method = pytest.mark.parametrize("method", [m.name for m in STANDALONE if not m.enumerates])
+every_drawing_method = pytest.mark.parametrize(
+    "method", [m.name for m in STANDALONE if not m.enumerates]
+)
 
 THREE = Expression.parse("6 < n < 10"), Expression.parse("x == 0.5")
 
@@ -62,7 +71,9 @@ def test_another_seed_gives_another_sweep(method: str) -> None:
 @given(data=st.data(), seed=st.integers(0, 2**31))
 def test_suggestions_belong_to_the_space(method: str, data: st.DataObject, seed: int) -> None:
     space = data.draw(spaces(finite_domains) if find_method(method).enumerates else spaces())
-    assume(next(space.points(), None) if space.cardinality is not None else feasible_at_random(space))
+    assume(
+        next(space.points(), None) if space.cardinality is not None else feasible_at_random(space)
+    )
     log = drive(build_searcher(method, space, LOSS, seed), 14, mixed_outcome)
     assert log
     for event in log:
@@ -78,7 +89,9 @@ def feasible_at_random(space: Space) -> bool:
 def test_constraints_that_hardly_a_point_meets_leave_different_trials(method: str) -> None:
     domains = Uniform(0, 1), LogUniform(1e-6, 1), LogUniform(1e-6, 1)
     thin = Expression.parse("1e-8 < b * c < 1.0001e-8"), Expression.parse("a < 1e-3")
-    space = Space(tuple(Parameter(name, domain) for name, domain in zip("abc", domains, strict=True)), thin)
+    space = Space(
+        tuple(Parameter(name, domain) for name, domain in zip("abc", domains, strict=True)), thin
+    )
     searcher, resumed = build_one(method, space), build_one(method, space)
     log = drive(searcher, 12, mixed_outcome)
     tried = [event.params for event in log if isinstance(event, TrialStarted)]
@@ -92,6 +105,12 @@ def test_constraints_that_hardly_a_point_meets_leave_different_trials(method: st
 
 @every_drawing_method
 def test_a_space_too_large_to_count_ends_when_no_other_point_is_allowed(method: str) -> None:
-    space = Space((Parameter("n", IntUniform(1, 10**9)), Parameter("x", Uniform(0, 1, 0.25))), THREE)
+    space = Space(
+        (Parameter("n", IntUniform(1, 10**9)), Parameter("x", Uniform(0, 1, 0.25))), THREE
+    )
     log = drive(build_one(method, space), 20, mixed_outcome)
-    assert sorted(event.params["n"] for event in log if isinstance(event, TrialStarted)) == [7, 8, 9]
+    assert sorted(event.params["n"] for event in log if isinstance(event, TrialStarted)) == [
+        7,
+        8,
+        9,
+    ]

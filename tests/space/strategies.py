@@ -54,7 +54,9 @@ numeric_domains = st.one_of(
     st.builds(LogNormal, st.floats(-2, 2), st.floats(0.1, 2), st.none() | quanta),
     st.builds(Beta, st.floats(0.3, 5), st.floats(0.3, 5), st.none() | st.sampled_from([0.1, 0.25])),
 )
-drawn_domains: st.SearchStrategy[Domain] = st.one_of(lists.map(Categorical), _weighted(), numeric_domains)
+drawn_domains: st.SearchStrategy[Domain] = st.one_of(
+    lists.map(Categorical), _weighted(), numeric_domains
+)
 
 
 @st.composite
@@ -76,8 +78,13 @@ def spaces(draw: st.DrawFn, domains: st.SearchStrategy[Domain] = drawn_domains) 
         parameters.append(Parameter(f"group.p{index}", draw(domains), when=draw(conditions)))
     parameters.append(Parameter("double", Tied(Expression.parse("2 * level"))))
     if draw(st.booleans()):
-        parameters.append(Parameter("late", draw(domains), when=Condition((("double", OneOf((4, 6))),))))
+        parameters.append(
+            Parameter("late", draw(domains), when=Condition((("double", OneOf((4, 6))),)))
+        )
     texts = draw(
-        st.lists(st.sampled_from(["level != 2", "switch != 'off' or level < 3", "1 / (level - 3) < 1"]), max_size=2)
+        st.lists(
+            st.sampled_from(["level != 2", "switch != 'off' or level < 3", "1 / (level - 3) < 1"]),
+            max_size=2,
+        )
     )
     return Space(tuple(draw(st.permutations(parameters))), tuple(map(Expression.parse, texts)))

@@ -153,14 +153,26 @@ def test_keys_are_canonical() -> None:
 
 
 def test_configurations_are_the_same_out_of_a_log_and_out_of_a_table() -> None:
-    assert configuration_key({"a": 1, "b": None, "c": True}) == configuration_key({"c": True, "a": 1.0})
+    assert configuration_key({"a": 1, "b": None, "c": True}) == configuration_key(
+        {"c": True, "a": 1.0}
+    )
     assert configuration_key({"a": True}) != configuration_key({"a": 1})
-    assert configuration_key({"a": [1, {"x": 2, "y": 3}]}) == configuration_key({"a": [1, {"y": 3, "x": 2}]})
+    assert configuration_key({"a": [1, {"x": 2, "y": 3}]}) == configuration_key(
+        {"a": [1, {"y": 3, "x": 2}]}
+    )
     assert configuration_key({"a": [1]}) != configuration_key({"a": "[1]"})
 
 
 def test_whole_numbers_of_any_size_are_told_apart() -> None:
-    assert len({configuration_key({"a": number}) for number in (2**53, 2**53 + 1, 10**400, 10**400 + 1)}) == 4
+    assert (
+        len(
+            {
+                configuration_key({"a": number})
+                for number in (2**53, 2**53 + 1, 10**400, 10**400 + 1)
+            }
+        )
+        == 4
+    )
     assert configuration_key({"a": 2**53}) == configuration_key({"a": 2.0**53})
     assert configuration_key({"a": math.inf}) != configuration_key({"a": math.nan})
 

@@ -31,7 +31,9 @@ def test_what_is_drawn_lies_in_the_domain_and_has_a_density(
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 def test_draws_are_as_far_off_as_the_confidence_says(confidence: Confidence) -> None:
     numbers = random.Random(0)
-    drawn = [float(Belief(0.5, confidence).draw(NUMBERS, numbers.random())) for _ in range(4000)]  # type of NUMBERS
+    drawn = [
+        float(Belief(0.5, confidence).draw(NUMBERS, numbers.random())) for _ in range(4000)
+    ]  # type of NUMBERS
     width = WIDTHS[confidence]
     inside = math.erf(1 / math.sqrt(2)) / math.erf(0.5 / width / math.sqrt(2))
     assert fmean(abs(one - 0.5) < width for one in drawn) == pytest.approx(min(inside, 1), abs=0.03)
@@ -41,7 +43,9 @@ def test_a_density_is_one_of_the_own_distribution() -> None:
     rates = LogUniform(1e-5, 1e-1)
     belief = Belief(1e-3, "high")
     grid = [(place + 0.5) / 2000 for place in range(2000)]
-    assert fmean(math.exp(belief.log_density(rates, from_unit(rates, u))) for u in grid) == pytest.approx(1, abs=1e-3)
+    assert fmean(
+        math.exp(belief.log_density(rates, from_unit(rates, u))) for u in grid
+    ) == pytest.approx(1, abs=1e-3)
 
 
 def test_a_choice_is_so_many_times_as_likely_as_each_other_one() -> None:

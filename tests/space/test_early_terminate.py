@@ -43,14 +43,18 @@ from sweep.space.early_terminate import (
         (Median(), 1, ((),)),
     ],
 )
-def test_brackets(rule: EarlyTermination, epochs: int, expected: tuple[tuple[int, ...], ...]) -> None:
+def test_brackets(
+    rule: EarlyTermination, epochs: int, expected: tuple[tuple[int, ...], ...]
+) -> None:
     assert list_brackets(rule, epochs) == expected
 
 
 rules = st.one_of(
     st.builds(Asha, st.integers(1, 30), st.none(), st.floats(1.1, 10), st.integers(1, 4)),
     st.builds(Hyperband, min_iter=st.integers(1, 30), eta=st.floats(1.1, 10)),
-    st.builds(Hyperband, max_iter=st.integers(1, 300), s=st.integers(1, 10), eta=st.floats(1.1, 10)),
+    st.builds(
+        Hyperband, max_iter=st.integers(1, 300), s=st.integers(1, 10), eta=st.floats(1.1, 10)
+    ),
     st.builds(Median, st.integers(1, 30)),
 )
 
@@ -106,7 +110,9 @@ def test_nonsense_is_refused(nonsense: object) -> None:
         (Median(), 52, 6),
     ],
 )
-def test_where_a_rule_begins_with_a_method_that_learns(rule: EarlyTermination, epochs: int, first: int) -> None:
+def test_where_a_rule_begins_with_a_method_that_learns(
+    rule: EarlyTermination, epochs: int, first: int
+) -> None:
     assert default_first_rung(rule, epochs) == first
     if epochs > 1:
         assert all(list_brackets(replace(rule, min_iter=first), epochs))  # type: ignore[call-arg]  # each of these has one

@@ -10,9 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.events import Params
-from sweep.space.expressions import MAX_LENGTH, MAX_NESTING, Expression, ExpressionError, UndefinedError
+from sweep.space.expressions import (
+    MAX_LENGTH,
+    MAX_NESTING,
+    Expression,
+    ExpressionError,
+    UndefinedError,
+)
 
-PARAMS = {"a": 1, "b": 0, "lr": 0.01, "opt": "adam", "aug.magnitude": 7, "flag": True, "layers": [64, 32], "none": None}
+PARAMS = {
+    "a": 1,
+    "b": 0,
+    "lr": 0.01,
+    "opt": "adam",
+    "aug.magnitude": 7,
+    "flag": True,
+    "layers": [64, 32],
+    "none": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +104,9 @@ def test_what_is_not_an_expression(text: str, column: int, message: str) -> None
     assert message.startswith("cannot be read") or caught.value.column == column
 
 
-@pytest.mark.parametrize(("text", "value"), [("10 ** -400", 0.0), ("2 ** -1001", 2.0**-1001), ("(-1) ** 5001", -1)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("10 ** -400", 0.0), ("2 ** -1001", 2.0**-1001), ("(-1) ** 5001", -1)]
+)
 def test_a_power_with_a_small_result_has_one(text: str, value: float) -> None:
     assert Expression.parse(text).evaluate({}) == value
 
@@ -183,12 +200,23 @@ def _texts(draw: st.DrawFn, depth: int = 3) -> str:
     if depth == 0:
         return draw(st.sampled_from(["a", "b", "lr", "2", "0.5", "7"]))
     left, right = draw(_texts(depth - 1)), draw(_texts(depth - 1))
-    operator = draw(st.sampled_from(["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", "and", "or"]))
-    if operator in ("and", "or"):  # of truths: Python would hand on an operand, ours are always true or false
+    operator = draw(
+        st.sampled_from(["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", "and", "or"])
+    )
+    if operator in (
+        "and",
+        "or",
+    ):  # of truths: Python would hand on an operand, ours are always true or false
         left, right = f"({left} < 1)", f"({right} > 1)"
     return draw(
         st.sampled_from(
-            [f"({left} {operator} {right})", f"-{left}", f"(not {left})", f"({left} if {right} else 3)", f"abs({left})"]
+            [
+                f"({left} {operator} {right})",
+                f"-{left}",
+                f"(not {left})",
+                f"({left} if {right} else 3)",
+                f"abs({left})",
+            ]
         )
     )
 
@@ -237,7 +265,9 @@ def test_any_text_is_an_expression_or_an_error_with_a_place(text: str) -> None:
         ("a > 5 if b == 'x' else a > 9", {"a": 4, "b": "x"}, {"a": 4, "b": "y"}),
     ],
 )
-def test_the_distance_of_a_condition_leads_to_where_it_holds(text: str, nearer: Params, farther: Params) -> None:
+def test_the_distance_of_a_condition_leads_to_where_it_holds(
+    text: str, nearer: Params, farther: Params
+) -> None:
     expression = Expression.parse(text)
     assert 0 < expression.distance(nearer) < expression.distance(farther)
 

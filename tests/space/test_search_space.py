@@ -12,14 +12,25 @@ from strategies import finite_domains, spaces
 
 from sweep.errors import InputError
 from sweep.space import Between, Condition, OneOf, Parameter, Space
-from sweep.space.domains import Categorical, Constant, IntUniform, LogUniform, Tied, Uniform, contains, key
+from sweep.space.domains import (
+    Categorical,
+    Constant,
+    IntUniform,
+    LogUniform,
+    Tied,
+    Uniform,
+    contains,
+    key,
+)
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.search_space import MAX_ENUMERATED
 
 E = Expression.parse
 OPTIMIZER = Parameter("optimizer", Categorical(("sgd", "adam")))
-MOMENTUM = Parameter("momentum", Categorical((0.8, 0.9)), when=Condition((("optimizer", OneOf(("sgd",))),)))
+MOMENTUM = Parameter(
+    "momentum", Categorical((0.8, 0.9)), when=Condition((("optimizer", OneOf(("sgd",))),))
+)
 
 
 def choose(**values: object):
@@ -33,18 +44,37 @@ def _drawing_from(numbers: Iterator[float]):
 def test_absent_parameters_are_left_out_and_not_asked_for() -> None:
     space = Space((OPTIMIZER, MOMENTUM))
     assert space.complete(choose(optimizer="adam")) == {"optimizer": "adam"}
-    assert space.complete(choose(optimizer="sgd", momentum=0.8)) == {"optimizer": "sgd", "momentum": 0.8}
+    assert space.complete(choose(optimizer="sgd", momentum=0.8)) == {
+        "optimizer": "sgd",
+        "momentum": 0.8,
+    }
 
 
 def test_points_are_in_file_order_also_if_conditions_look_ahead() -> None:
-    space = Space((MOMENTUM, Parameter("half", Tied(E("momentum / 2"))), OPTIMIZER, Parameter("n", Constant(3))))
-    assert list(space.complete(choose(optimizer="sgd", momentum=0.8))) == ["momentum", "half", "optimizer", "n"]
-    assert space.complete(choose(optimizer="adam")) == {"optimizer": "adam", "n": 3}, "a tie needs its source"
+    space = Space(
+        (
+            MOMENTUM,
+            Parameter("half", Tied(E("momentum / 2"))),
+            OPTIMIZER,
+            Parameter("n", Constant(3)),
+        )
+    )
+    assert list(space.complete(choose(optimizer="sgd", momentum=0.8))) == [
+        "momentum",
+        "half",
+        "optimizer",
+        "n",
+    ]
+    assert space.complete(choose(optimizer="adam")) == {"optimizer": "adam", "n": 3}, (
+        "a tie needs its source"
+    )
     assert space.names == ("momentum", "half", "optimizer", "n")
 
 
 def test_a_condition_on_an_absent_parameter_does_not_hold() -> None:
-    nesterov = Parameter("nesterov", Categorical((True, False)), when=Condition((("momentum", Between(min=0.5)),)))
+    nesterov = Parameter(
+        "nesterov", Categorical((True, False)), when=Condition((("momentum", Between(min=0.5)),))
+    )
     space = Space((OPTIMIZER, MOMENTUM, nesterov))
     assert "nesterov" not in space.complete(choose(optimizer="adam"))
     assert "nesterov" in space.complete(choose(optimizer="sgd", momentum=0.9, nesterov=True))
@@ -79,7 +109,9 @@ def test_violated_names_the_constraints_that_do_not_hold() -> None:
     )
     assert space.list_violated({"a": 1, "optimizer": "adam"}) == []
     assert space.list_violated({"a": 7, "optimizer": "adam"}) == ["a < 5", "10 / a > 2"]
-    assert space.list_violated({"a": 0, "optimizer": "adam"}) == ["10 / a > 2"], "what has no result does not hold"
+    assert space.list_violated({"a": 0, "optimizer": "adam"}) == ["10 / a > 2"], (
+        "what has no result does not hold"
+    )
     assert space.list_violated({"a": 1, "optimizer": "sgd", "momentum": 0.9}) == ["momentum > 1"]
 
 
@@ -89,7 +121,9 @@ def test_a_constraint_on_the_wrong_type_is_an_error_not_a_violation() -> None:
 
 
 def test_a_tie_without_result_makes_a_point_infeasible() -> None:
-    space = Space((Parameter("a", IntUniform(0, 2)), Parameter("inverse", Tied(E("6 // a")))), (E("a < 2"),))
+    space = Space(
+        (Parameter("a", IntUniform(0, 2)), Parameter("inverse", Tied(E("6 // a")))), (E("a < 2"),)
+    )
     with pytest.raises(UndefinedError):
         space.complete(choose(a=0))
     assert space.complete_if_feasible(choose(a=0)) is None
@@ -102,13 +136,19 @@ def test_a_tie_without_result_makes_a_point_infeasible() -> None:
 def test_a_plain_grid_is_the_product_in_file_order() -> None:
     lists = {"lr": (1e-3, 5e-4, 1e-4), "wd": (1e-4, 1e-5), "aug": ("low", "high")}
     space = Space(tuple(Parameter(name, Categorical(values)) for name, values in lists.items()))
-    assert [tuple(point.values()) for point in space.grid()] == list(itertools.product(*lists.values()))
+    assert [tuple(point.values()) for point in space.grid()] == list(
+        itertools.product(*lists.values())
+    )
     assert space.grid_size() == 12
 
 
 def test_a_grid_takes_count_values_of_a_range() -> None:
-    space = Space((Parameter("lr", LogUniform(1e-4, 1e-2), grid_count=3), Parameter("b", IntUniform(1, 2))))
-    assert [tuple(p.values()) for p in space.grid()] == [(lr, b) for lr in (1e-4, 1e-3, 1e-2) for b in (1, 2)]
+    space = Space(
+        (Parameter("lr", LogUniform(1e-4, 1e-2), grid_count=3), Parameter("b", IntUniform(1, 2)))
+    )
+    assert [tuple(p.values()) for p in space.grid()] == [
+        (lr, b) for lr in (1e-4, 1e-3, 1e-2) for b in (1, 2)
+    ]
     assert space.cardinality is None
 
 
@@ -151,7 +191,9 @@ def test_a_grid_is_complete_without_repeats_and_in_order(space: Space) -> None:
 
 
 @given(spaces(), st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=10))
-def test_every_completed_point_keeps_domains_conditions_and_ties(space: Space, numbers: list[float]) -> None:
+def test_every_completed_point_keeps_domains_conditions_and_ties(
+    space: Space, numbers: list[float]
+) -> None:
     cycle = itertools.cycle(numbers)
     point = space.complete(_drawing_from(cycle))
     assert list(point) == [name for name in space.names if name in point]

@@ -19,9 +19,19 @@ def sweep(text: str, base: str = BASE) -> Spec:
 @pytest.mark.parametrize("method", ["", "method: auto\n"])
 @pytest.mark.parametrize(
     ("epochs", "rungs"),
-    [(4, (1,)), (5, (1, 3)), (9, (1, 3)), (10, (2, 6)), (27, (3, 9)), (52, (6, 18)), (100, (12, 36))],
+    [
+        (4, (1,)),
+        (5, (1, 3)),
+        (9, (1, 3)),
+        (10, (2, 6)),
+        (27, (3, 9)),
+        (52, (6, 18)),
+        (100, (12, 36)),
+    ],
 )
-def test_one_metric_is_searched_by_gp_with_rungs_that_rank(method: str, epochs: int, rungs: tuple[int, ...]) -> None:
+def test_one_metric_is_searched_by_gp_with_rungs_that_rank(
+    method: str, epochs: int, rungs: tuple[int, ...]
+) -> None:
     spec = sweep(f"{method}metric: {{name: loss}}\nepochs: {epochs}")
     assert spec.method == "gp"
     rule = spec.early_terminate
@@ -37,19 +47,31 @@ def test_one_metric_is_searched_by_gp_with_rungs_that_rank(method: str, epochs: 
     [
         ("epochs: 3", "3 epochs a trial leave nothing to save"),
         ("epochs: 1", "1 epoch a trial leave nothing to save"),
-        ("parameters: {a: {min: 0.0, max: 1.0}, epochs: {values: [5, 20]}}", "trials differ in their epochs"),
+        (
+            "parameters: {a: {min: 0.0, max: 1.0}, epochs: {values: [5, 20]}}",
+            "trials differ in their epochs",
+        ),
     ],
 )
-def test_trials_that_cannot_be_compared_before_they_end_are_not_stopped(text: str, why: str) -> None:
+def test_trials_that_cannot_be_compared_before_they_end_are_not_stopped(
+    text: str, why: str
+) -> None:
     base = "trainable: m:M\nrun_cap: 30\nmetric: {name: loss}\n"
-    spec = sweep(text, base if "parameters" in text else base + "parameters: {a: {min: 0.0, max: 1.0}}\n")
+    spec = sweep(
+        text, base if "parameters" in text else base + "parameters: {a: {min: 0.0, max: 1.0}}\n"
+    )
     assert (spec.method, spec.early_terminate) == ("gp", NoTermination())
     assert why in spec.chosen[1]
 
 
 def test_a_small_budget_lowers_the_first_rung() -> None:
-    small, large = (sweep(f"metric: {{name: loss}}\nepochs: 54\nbudget: {{epochs: {n}}}") for n in (300, 330))
-    assert [compute_decision_epochs(spec.early_terminate, 54)[0] for spec in (small, large)] == [2, 6]
+    small, large = (
+        sweep(f"metric: {{name: loss}}\nepochs: 54\nbudget: {{epochs: {n}}}") for n in (300, 330)
+    )
+    assert [compute_decision_epochs(spec.early_terminate, 54)[0] for spec in (small, large)] == [
+        2,
+        6,
+    ]
 
 
 def test_several_metrics_are_searched_by_tpe() -> None:
@@ -88,4 +110,6 @@ def test_a_prior_is_named_in_the_reason() -> None:
 def test_rungs_of_minutes_are_hundredths() -> None:
     spec = sweep("metric: {name: loss}\nminutes: 5")
     assert compute_decision_epochs(spec.early_terminate, spec.length) == (12, 36)
-    assert "a third of the trials goes on from 12 and 36 hundredths of the 5 minutes" in spec.chosen[1]
+    assert (
+        "a third of the trials goes on from 12 and 36 hundredths of the 5 minutes" in spec.chosen[1]
+    )

@@ -47,9 +47,14 @@ parameters: {val: {values: [1, 2]}}
 
 @pytest.mark.parametrize("name", ["val/loss", "top 5"])
 def test_an_objective_that_needs_backquotes_is_named(name: str) -> None:
-    with pytest.raises(InputError, match=re.escape(f"is read as a calculation; put the name in backquotes: `{name}`")):
+    with pytest.raises(
+        InputError,
+        match=re.escape(f"is read as a calculation; put the name in backquotes: `{name}`"),
+    ):
         parse_spec(f'{TORN}constraints: ["{name} < 0.5"]\n', "s.yaml")
-    assert parse_spec(f'{TORN}constraints: ["`{name}` < 0.5", "acc > 0.1"]\n', "s.yaml").constraints[0].names == {name}
+    assert parse_spec(
+        f'{TORN}constraints: ["`{name}` < 0.5", "acc > 0.1"]\n', "s.yaml"
+    ).constraints[0].names == {name}
 
 
 def test_one_point_of_a_large_finite_space_is_enough() -> None:
@@ -58,7 +63,9 @@ def test_one_point_of_a_large_finite_space_is_enough() -> None:
 
 
 def test_a_grid_is_counted_by_its_own_points() -> None:
-    spec = sweep("a: {min: 0.0, max: 1.0, count: 5}\n  b: {min: 1, max: 3}", "a < b - 0.5", method="grid")
+    spec = sweep(
+        "a: {min: 0.0, max: 1.0, count: 5}\n  b: {min: 1, max: 3}", "a < b - 0.5", method="grid"
+    )
     assert len(list(spec.space.grid())) == 2 + 5 + 5
     assert spec.trials == 9  # the run_cap
 

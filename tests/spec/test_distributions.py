@@ -54,7 +54,9 @@ RIGHT: dict[Name, dict[str, Value]] = {
 
 
 def build(name: Name) -> Domain:
-    return distributions.build_domain(ParameterBlock.model_validate({"distribution": name, **RIGHT[name]}), name)
+    return distributions.build_domain(
+        ParameterBlock.model_validate({"distribution": name, **RIGHT[name]}), name
+    )
 
 
 def test_the_table_is_complete() -> None:
@@ -123,7 +125,9 @@ def test_a_text_after_an_equals_sign_is_a_tie() -> None:
 
 def test_every_misfit_is_found() -> None:
     block = ParameterBlock(distribution="normal", min=1, max=2, q=1)
-    found = {mistake.key: mistake.hint for mistake in distributions.find_key_mistakes(block, "normal")}
+    found = {
+        mistake.key: mistake.hint for mistake in distributions.find_key_mistakes(block, "normal")
+    }
     assert found == {"min": "", "max": "", "q": "use distribution: q_normal"}
 
 

@@ -68,21 +68,33 @@ def test_the_shipped_schema_is_what_the_command_prints() -> None:
     printed = CliRunner().invoke(main, ["schema"]).output
     if REGENERATE:
         SHIPPED_SCHEMA.write_text(printed)
-    assert SHIPPED_SCHEMA.read_text() == printed, "python -m sweep schema > search_spaces/sweep.schema.json"
+    assert SHIPPED_SCHEMA.read_text() == printed, (
+        "python -m sweep schema > search_spaces/sweep.schema.json"
+    )
 
 
 def test_every_key_has_an_example() -> None:
-    assert {key for path in FILES for key in data(path)} >= SweepFile.model_fields.keys() - set(SERVER_KEYS)
+    assert {key for path in FILES for key in data(path)} >= SweepFile.model_fields.keys() - set(
+        SERVER_KEYS
+    )
 
 
 def test_every_distribution_has_an_example() -> None:
-    blocks = [ParameterBlock.model_validate(block) for path in FILES for block in leaves(data(path)["parameters"])]
-    assert {block.distribution or infer_distribution(block) for block in blocks} == DISTRIBUTIONS.keys()
+    blocks = [
+        ParameterBlock.model_validate(block)
+        for path in FILES
+        for block in leaves(data(path)["parameters"])
+    ]
+    assert {
+        block.distribution or infer_distribution(block) for block in blocks
+    } == DISTRIBUTIONS.keys()
 
 
 def test_every_method_and_rule_has_an_example() -> None:
     specs = [load_spec(path, environment={}) for path in FILES]
-    assert {spec.method for spec in specs} >= {method.name for method in SEARCHED if method.learns or method.population}
+    assert {spec.method for spec in specs} >= {
+        method.name for method in SEARCHED if method.learns or method.population
+    }
     assert {type(spec.early_terminate) for spec in specs} == set(RULES.values())
 
 

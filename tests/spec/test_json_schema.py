@@ -25,7 +25,9 @@ NUMBERS = {"min": 1, "max": 5, "q": 1, "mu": 0, "sigma": 1, "a": 1, "b": 1, "cou
 def objects(node: Any) -> Iterator[dict[str, Any]]:
     if isinstance(node, dict):
         yield node
-    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else []:
+    for inner in (
+        node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+    ):
         yield from objects(inner)
 
 
@@ -48,10 +50,14 @@ def test_it_is_a_schema() -> None:
 
 def test_every_key_is_described() -> None:
     properties = [
-        node["properties"] for node in objects(SCHEMA) if "additionalProperties" in node and "properties" in node
+        node["properties"]
+        for node in objects(SCHEMA)
+        if "additionalProperties" in node and "properties" in node
     ]
     keys = [(key, schema) for found in properties for key, schema in found.items()]
-    undescribed = {key for key, schema in keys if not schema.get("description") and "const" not in schema}
+    undescribed = {
+        key for key, schema in keys if not schema.get("description") and "const" not in schema
+    }
     assert len(keys) > 60
     assert undescribed == set()
 
@@ -99,6 +105,10 @@ def test_inferred_and_nested_parameters(block: dict[str, Any], right: bool) -> N
     assert accepted({**BASE, "parameters": {"x": block}}) is right
 
 
-@pytest.mark.parametrize("when", [{"x": 1}, {"x": [1, 2]}, {"x": {"min": 1}}, {"x": {"min": 1, "max": 2}}])
+@pytest.mark.parametrize(
+    "when", [{"x": 1}, {"x": [1, 2]}, {"x": {"min": 1}}, {"x": {"min": 1, "max": 2}}]
+)
 def test_conditions(when: dict[str, Any]) -> None:
-    assert accepted({**BASE, "parameters": {"x": {"min": 1, "max": 3}, "y": {"value": 1, "when": when}}})
+    assert accepted(
+        {**BASE, "parameters": {"x": {"min": 1, "max": 3}, "y": {"value": 1, "when": when}}}
+    )

@@ -25,12 +25,18 @@ def sweep(text: str) -> Spec:
         ("method: grid\nrun_cap: 5\nparameters: {a: {values: [1, 2, 3]}, b: {min: 1, max: 4}}", 5),
         ("method: grid\nparameters: {a: {min: 0.0, max: 1.0, count: 7}}", 7),
         ("method: grid\nparameters: {a: {value: 1}}", 1),
-        ("method: grid\nparameters: {a: {min: 0.0, max: 1.0, count: 3}}\nstart_with: [{a: 0.5}, {a: 0.3}]", 4),
+        (
+            "method: grid\nparameters: {a: {min: 0.0, max: 1.0, count: 3}}\nstart_with: [{a: 0.5}, {a: 0.3}]",
+            4,
+        ),
         ("method: random\nparameters: {a: {values: [1, 2, 3]}}", 3),
         ("method: random\nparameters: {a: {values: [1, 2, 3]}}\nstart_with: [{a: 2}]", 3),
         ("method: random\nrun_cap: 8\nparameters: {a: {values: [1, 2, 3]}}", 3),
         ("method: random\nrun_cap: 8\nparameters: {a: {min: 0.0, max: 1.0}}", 8),
-        ("method: random\nrun_cap: 8\nbudget: {trials: 6}\nparameters: {a: {min: 0.0, max: 1.0}}", 6),
+        (
+            "method: random\nrun_cap: 8\nbudget: {trials: 6}\nparameters: {a: {min: 0.0, max: 1.0}}",
+            6,
+        ),
         ("method: random\nbudget: {hours: 1}\nparameters: {a: {min: 0.0, max: 1.0}}", None),
         ("method: random\nbudget: {epochs: 99}\nparameters: {a: {min: 0.0, max: 1.0}}", None),
     ],
@@ -53,7 +59,9 @@ def test_repeats_do_not_count_as_configurations() -> None:
 
 
 def test_a_parameter_called_epochs_takes_the_place_of_the_key() -> None:
-    spec = sweep("method: grid\nepochs: 7\nparameters: {a: {values: [1, 2]}, epochs: {value: 3, when: {a: 1}}}")
+    spec = sweep(
+        "method: grid\nepochs: 7\nparameters: {a: {values: [1, 2]}, epochs: {value: 3, when: {a: 1}}}"
+    )
     assert [spec.trial_epochs(params) for params in spec.space.grid()] == [3, 7]
 
 
@@ -68,7 +76,8 @@ def test_objectives() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "folder"), [("lr_wd", "lr_wd"), ("my first  sweep", "my-first-sweep"), ("1.2-b", "1.2-b")]
+    ("name", "folder"),
+    [("lr_wd", "lr_wd"), ("my first  sweep", "my-first-sweep"), ("1.2-b", "1.2-b")],
 )
 def test_names(name: str, folder: str) -> None:
     assert sweep(f"name: {name}\nmethod: grid\nparameters: {{a: {{value: 1}}}}").name == folder
@@ -80,7 +89,9 @@ def test_bayes_is_tpe() -> None:
 
 
 def test_training_is_plain_data() -> None:
-    spec = sweep("method: grid\ntraining: {precision: float32, patience: 3}\nparameters: {a: {value: 1}}")
+    spec = sweep(
+        "method: grid\ntraining: {precision: float32, patience: 3}\nparameters: {a: {value: 1}}"
+    )
     assert spec.training == {
         "precision": "float32",
         "strategy": "auto",
@@ -124,9 +135,8 @@ def test_a_baseline_is_whole_and_need_not_lie_in_the_space() -> None:
 
 
 def test_keys_without_an_effect_are_named() -> None:
-    text = (
-        "apiVersion: 0.0.1\nkind: sweep\ncontroller: {type: local}\nmethod: grid\njob: x\nparameters: {a: {value: 1}}\n"
-    )
+    foreign = "apiVersion: 0.0.1\nkind: sweep\ncontroller: {type: local}\njob: x\n"
+    text = f"{foreign}method: grid\nparameters: {{a: {{value: 1}}}}\n"
     metric = "metric: {name: loss, impute: worst, impute_while_running: latest}\n"
     assert sweep(text + metric).ignored_keys == (
         "apiVersion",
@@ -171,12 +181,23 @@ checkpoint: {every_s: 5}
 def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
     spec = parse_spec(FILE, "wide.yaml")
     params: dict[str, Value] = {"x": 0.1 + 0.2, "outer.inner": "a", "y": 3}
-    text = resolved.format_sweep_file(resolved.make_trial_file(spec, params, 12, "one"), ["A trial.", "Two\nlines"])
+    text = resolved.format_sweep_file(
+        resolved.make_trial_file(spec, params, 12, "one"), ["A trial.", "Two\nlines"]
+    )
     assert text.startswith("# A trial.\n# Two\n# lines\nname: one\n")
     one = parse_spec(text, "one.yaml")
     assert (one.name, one.seed, one.repeats, one.trials, one.method) == ("one", 12, 1, 1, "grid")
     assert {p.name: p.domain.value for p in one.space.parameters} == params
-    for kept in ("description", "trainable", "metrics", "epochs", "data_seed", "resources", "retries", "checkpoint"):
+    for kept in (
+        "description",
+        "trainable",
+        "metrics",
+        "epochs",
+        "data_seed",
+        "resources",
+        "retries",
+        "checkpoint",
+    ):
         assert getattr(one, kept) == getattr(spec, kept), kept
     assert {**one.training, "data_seed": None} == {**spec.training, "data_seed": None}
     assert "data_seed" not in str(resolved.make_trial_file(spec, params, spec.seed, "one"))
@@ -204,13 +225,25 @@ def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
             "a: b",
             "tab\tand\nline",
         ),
-        *("\u2028 \x85 é 😀", "'\"\\", "- x", "{", " lead", [1, [2.5, None], {"a b": "c"}], {"deep": {"er": [1]}}, []),
+        *(
+            "\u2028 \x85 é 😀",
+            "'\"\\",
+            "- x",
+            "{",
+            " lead",
+            [1, [2.5, None], {"a b": "c"}],
+            {"deep": {"er": [1]}},
+            [],
+        ),
     ],
     ids=repr,
 )
 def test_every_value_comes_back(value: Value) -> None:
     spec = parse_spec(FILE, "wide.yaml")
-    one = parse_spec(resolved.format_sweep_file(resolved.make_trial_file(spec, {"v": value}, 0, "one"), []), "one.yaml")
+    one = parse_spec(
+        resolved.format_sweep_file(resolved.make_trial_file(spec, {"v": value}, 0, "one"), []),
+        "one.yaml",
+    )
     (parameter,) = one.space.parameters
     found = parameter.domain.value
     assert (found, type(found)) == (value, type(value))
@@ -225,7 +258,10 @@ def test_a_text_is_one_to_readers_of_yaml_1_1_too(value: Value) -> None:
 
 
 def test_what_is_left_at_its_default_is_not_written(tmp_path: Path) -> None:
-    spec = parse_spec("trainable: a:B\nmethod: random\nparameters: {x: {min: 0.0, max: 1.0}}\nrun_cap: 3", "s.yaml")
+    spec = parse_spec(
+        "trainable: a:B\nmethod: random\nparameters: {x: {min: 0.0, max: 1.0}}\nrun_cap: 3",
+        "s.yaml",
+    )
     assert resolved.format_sweep_file(resolved.make_trial_file(spec, {"x": 0.5}, 0, "one"), []) == (
         'name: one\ntrainable: "a:B"\nmethod: grid\nmetric: {name: val_loss, goal: minimize}\n'
         "parameters:\n  x: {value: 0.5}\nepochs: 10\nseed: 0\n"

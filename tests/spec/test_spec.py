@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.errors import InputError
-from sweep.space.domains import Categorical, Constant, Domain, IntUniform, LogUniform, Normal, Tied, Uniform
+from sweep.space.domains import (
+    Categorical,
+    Constant,
+    Domain,
+    IntUniform,
+    LogUniform,
+    Normal,
+    Tied,
+    Uniform,
+)
 from sweep.space.early_terminate import RULES
 from sweep.spec import Spec, load_spec, parse_spec
 from sweep.spec.search_methods import STANDALONE, find_method
@@ -65,18 +74,25 @@ def test_defaults() -> None:
     ],
 )
 def test_the_name_of_a_wandb_sweep_names_a_folder(written: str, folder: str) -> None:
-    assert parse_spec(f"{HEAD}name: '{written}'\nparameters: {{x: {{value: 1}}}}\n", "s.yaml").name == folder
+    assert (
+        parse_spec(f"{HEAD}name: '{written}'\nparameters: {{x: {{value: 1}}}}\n", "s.yaml").name
+        == folder
+    )
 
 
 def test_nested_and_dotted_names_are_the_same() -> None:
-    nested = parse_spec(f"{HEAD}parameters: {{opt: {{parameters: {{lr: {{min: 0.1, max: 0.9}}}}}}}}\n", "s.yaml")
+    nested = parse_spec(
+        f"{HEAD}parameters: {{opt: {{parameters: {{lr: {{min: 0.1, max: 0.9}}}}}}}}\n", "s.yaml"
+    )
     flat = parse_spec(f"{HEAD}parameters: {{opt.lr: {{min: 0.1, max: 0.9}}}}\n", "s.yaml")
     assert nested == flat
     assert [parameter.name for parameter in nested.space.parameters] == ["opt.lr"]
 
 
 def test_a_tie_is_an_expression() -> None:
-    spec = parse_spec(f"{HEAD}parameters: {{lr: {{values: [10, 20]}}, wd: {{value: '= lr / 10'}}}}\n", "s.yaml")
+    spec = parse_spec(
+        f"{HEAD}parameters: {{lr: {{values: [10, 20]}}, wd: {{value: '= lr / 10'}}}}\n", "s.yaml"
+    )
     tied = spec.space.parameters[1].domain
     assert isinstance(tied, Tied)
     assert tied.expression.evaluate({"lr": 20}) == 2
@@ -87,7 +103,9 @@ def test_the_command_line_wins_over_the_environment(tmp_path: Path) -> None:
     path.write_text(f"{HEAD}epochs: 3\nparameters: {{x: {{values: [1, 2]}}}}\n")
     assert load_spec(path, environment={}).epochs == 3
     assert load_spec(path, environment={"SWEEP_SET": "epochs=4 seed=5"}).epochs == 4
-    spec = load_spec(path, ["epochs=6", "parameters.x.values.0=7"], {"SWEEP_SET": "epochs=4 seed=5"})
+    spec = load_spec(
+        path, ["epochs=6", "parameters.x.values.0=7"], {"SWEEP_SET": "epochs=4 seed=5"}
+    )
     assert (spec.epochs, spec.seed) == (6, 5)
     assert spec.space.parameters[0].domain == Categorical((7, 2))
 
@@ -106,15 +124,22 @@ def outcome(raw: bytes) -> Spec | InputError:
         return error
 
 
-ALPHABET = st.sampled_from([*"{}[]:,-&*!|>'\"%@#?<= \n\tax01.e_", "parameters", "values", "method", "min", "- "])
+ALPHABET = st.sampled_from(
+    [*"{}[]:,-&*!|>'\"%@#?<= \n\tax01.e_", "parameters", "values", "method", "min", "- "]
+)
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.binary(max_size=200) | st.lists(ALPHABET, max_size=40).map(lambda parts: "".join(parts).encode()))
+@given(
+    st.binary(max_size=200)
+    | st.lists(ALPHABET, max_size=40).map(lambda parts: "".join(parts).encode())
+)
 def test_any_bytes_give_a_sweep_or_mistakes(raw: bytes) -> None:
     found = outcome(raw)
     assert isinstance(found, Spec) or found.problems
-    assert isinstance(outcome(HEAD.encode() + b"parameters: {x: {value: 1}}\n" + raw), Spec | InputError)
+    assert isinstance(
+        outcome(HEAD.encode() + b"parameters: {x: {value: 1}}\n" + raw), Spec | InputError
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,7 +153,8 @@ def test_any_bytes_give_a_sweep_or_mistakes(raw: bytes) -> None:
 )
 def test_a_goal_that_is_hardly_meant_is_noted(metric: str, notes: int) -> None:
     spec = parse_spec(
-        f"trainable: a:B\nmethod: random\nrun_cap: 1\nparameters: {{x: {{value: 1}}}}\n{metric}\n", "s.yaml"
+        f"trainable: a:B\nmethod: random\nrun_cap: 1\nparameters: {{x: {{value: 1}}}}\n{metric}\n",
+        "s.yaml",
     )
     assert len(spec.notes) == notes
     assert all("minimized as in W&B" in note for note in spec.notes)
@@ -162,17 +188,25 @@ def test_values_that_wandb_reads_otherwise_are_noted(block: str) -> None:
 @pytest.mark.parametrize("epochs", ["", "epochs: 10\n"])
 @pytest.mark.parametrize("more", ["", ", epochs: {value: 10}"])
 @pytest.mark.parametrize("rule", ["{type: asha, min_iter: 25}", "{type: hyperband, min_iter: 25}"])
-def test_a_rule_that_never_acts_says_whether_the_file_names_the_epochs(rule: str, more: str, epochs: str) -> None:
+def test_a_rule_that_never_acts_says_whether_the_file_names_the_epochs(
+    rule: str, more: str, epochs: str
+) -> None:
     text = f"{WITH_A_METRIC}parameters: {{a: {{values: [1, 2]}}{more}}}\n{epochs}early_terminate: {rule}\n"
     with pytest.raises(InputError, match="can never stop a trial of 10 epochs") as caught:
         parse_spec(text, "s.yaml")
-    is_default = "of 10 epochs, the default, for the file names none; write epochs:" in str(caught.value)
+    is_default = "of 10 epochs, the default, for the file names none; write epochs:" in str(
+        caught.value
+    )
     assert is_default is not bool(more or epochs)
 
 
 @pytest.mark.parametrize(
     ("more", "last"),
-    [("repeats: 2", 4294967296), ("confirm: {seeds: 4}", 4294967299), ("repeats: 3\nconfirm: {seeds: 2}", 4294967299)],
+    [
+        ("repeats: 2", 4294967296),
+        ("confirm: {seeds: 4}", 4294967299),
+        ("repeats: 3\nconfirm: {seeds: 2}", 4294967299),
+    ],
 )
 def test_seeds_that_count_up_too_far_are_refused(more: str, last: int) -> None:
     text = f"{HEAD}parameters: {{x: {{min: 0.0, max: 1.0}}}}\nseed: 4294967295\n{more}\n"
@@ -182,31 +216,50 @@ def test_seeds_that_count_up_too_far_are_refused(more: str, last: int) -> None:
         f"s.yaml:5:7: seed: 4294967295, and the seeds of repeats and confirm count up from it to {last}; "
         "expected seeds up to 4294967295: write a smaller one"
     )
-    assert parse_spec(text.replace("seed: 4294967295", f"seed: {4294967295 - (last - 4294967295)}"), "s.yaml")
+    assert parse_spec(
+        text.replace("seed: 4294967295", f"seed: {4294967295 - (last - 4294967295)}"), "s.yaml"
+    )
 
 
 def rule_of(method: str, rule: str, epochs: int = 52) -> Spec:
-    parameters = "{x: {values: [1, 2]}}" if find_method(method).enumerates else "{x: {min: 0, max: 1}}"
+    parameters = (
+        "{x: {values: [1, 2]}}" if find_method(method).enumerates else "{x: {min: 0, max: 1}}"
+    )
     text = f"trainable: m:M\nmethod: {method}\nmetric: {{name: a}}\nrun_cap: 9\nparameters: {parameters}\n"
     return parse_spec(f"{text}epochs: {epochs}\nearly_terminate: {rule}\n", "s.yaml")
 
 
-@pytest.mark.parametrize("kind", [kind for kind, rule in RULES.items() if rule.first_rung_by_epochs != "never"])
-@pytest.mark.parametrize("method", [*(m.name for m in STANDALONE if m.learns), "bayes", "my:Search"])
-def test_rules_begin_where_ranks_mean_something_with_a_method_that_learns(method: str, kind: str) -> None:
-    late, early = rule_of(method, f"{{type: {kind}}}"), rule_of(method, f"{{type: {kind}, min_iter: 1}}")
+@pytest.mark.parametrize(
+    "kind", [kind for kind, rule in RULES.items() if rule.first_rung_by_epochs != "never"]
+)
+@pytest.mark.parametrize(
+    "method", [*(m.name for m in STANDALONE if m.learns), "bayes", "my:Search"]
+)
+def test_rules_begin_where_ranks_mean_something_with_a_method_that_learns(
+    method: str, kind: str
+) -> None:
+    late, early = (
+        rule_of(method, f"{{type: {kind}}}"),
+        rule_of(method, f"{{type: {kind}, min_iter: 1}}"),
+    )
     assert (late.early_terminate.min_iter, late.notes) == (6, ())
     assert early.early_terminate.min_iter == 1
-    assert early.notes[0].startswith(f"early_terminate: {kind} decides after epoch 1 of 52; ranks may say little")
+    assert early.notes[0].startswith(
+        f"early_terminate: {kind} decides after epoch 1 of 52; ranks may say little"
+    )
     assert early.notes[0].endswith("write min_iter: 6, or leave it out")
 
 
 @pytest.mark.parametrize("method", [m.name for m in STANDALONE if not m.learns])
-@pytest.mark.parametrize("kind", [kind for kind, rule in RULES.items() if rule.first_rung_by_epochs == "if learning"])
+@pytest.mark.parametrize(
+    "kind", [kind for kind, rule in RULES.items() if rule.first_rung_by_epochs == "if learning"]
+)
 def test_rules_begin_at_once_with_a_method_that_does_not_learn(method: str, kind: str) -> None:
     spec = rule_of(method, f"{{type: {kind}}}")
     assert (spec.early_terminate.min_iter, spec.notes) == (1, ())
-    assert rule_of(method, "{type: freeze_thaw}").early_terminate.min_iter == 6  # which predicts from its first pause
+    assert (
+        rule_of(method, "{type: freeze_thaw}").early_terminate.min_iter == 6
+    )  # which predicts from its first pause
     learning = rule_of("tpe", f"{{type: {kind}}}")
     assert parse_spec(json.dumps(learning.to_json_dict()), "s.json") == learning
 
@@ -223,6 +276,10 @@ def test_rules_begin_at_once_with_a_method_that_does_not_learn(method: str, kind
         ("none", None),
     ],
 )
-def test_a_rule_that_begins_too_early_for_a_method_that_learns_is_noted(rule: str, begins: int | None) -> None:
+def test_a_rule_that_begins_too_early_for_a_method_that_learns_is_noted(
+    rule: str, begins: int | None
+) -> None:
     notes = rule_of("tpe", rule.replace("none", "{type: none}")).notes
-    assert [f"after epoch {begins} of 52" in note for note in notes] == ([] if begins is None else [True])
+    assert [f"after epoch {begins} of 52" in note for note in notes] == (
+        [] if begins is None else [True]
+    )

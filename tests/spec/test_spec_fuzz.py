@@ -48,17 +48,44 @@ resources: {cpus: 2, gpus: 0.5}
 """
 
 KEYS = sorted(
-    {*SweepFile.model_fields, *ParameterBlock.model_fields, "parameters", "type", "name", "goal", "a.b", "<<"}
+    {
+        *SweepFile.model_fields,
+        *ParameterBlock.model_fields,
+        "parameters",
+        "type",
+        "name",
+        "goal",
+        "a.b",
+        "<<",
+    }
 )
 WORDS = sorted(
-    {*DISTRIBUTIONS, "grid", "random", "asha", "pasha", "hyperband", "median", "none", "m:M", "= lr", "lr < 1", "sgd"}
+    {
+        *DISTRIBUTIONS,
+        "grid",
+        "random",
+        "asha",
+        "pasha",
+        "hyperband",
+        "median",
+        "none",
+        "m:M",
+        "= lr",
+        "lr < 1",
+        "sgd",
+    }
 )
-numbers = st.integers(-3, 30) | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70)
+numbers = (
+    st.integers(-3, 30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(2**70), 2**70)
+)
 scalars = st.none() | st.booleans() | numbers | st.sampled_from(WORDS) | st.text(max_size=5)
 values = st.recursive(
     scalars,
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner, max_size=5)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner, max_size=5)
     ),
     max_leaves=20,
 )
@@ -66,8 +93,12 @@ blocks = st.dictionaries(st.sampled_from(sorted(ParameterBlock.model_fields)), v
 files = st.fixed_dictionaries(
     {"trainable": st.just("m:M"), "method": st.sampled_from(WORDS), "run_cap": st.just(3)},
     optional={
-        "parameters": st.dictionaries(st.sampled_from(["lr", "opt", "a.b", "epochs", "n"]), blocks, max_size=3),
-        **dict.fromkeys(("metric", "metrics", "constraints", "early_terminate", "budget", "training"), values),
+        "parameters": st.dictionaries(
+            st.sampled_from(["lr", "opt", "a.b", "epochs", "n"]), blocks, max_size=3
+        ),
+        **dict.fromkeys(
+            ("metric", "metrics", "constraints", "early_terminate", "budget", "training"), values
+        ),
         **dict.fromkeys(("resources", "epochs", "name", "when"), values),
     },
 )
@@ -80,7 +111,9 @@ def understood(text: str, *assignments: str) -> Spec | InputError:
     except InputError as error:
         return error
     json.dumps(spec.to_json_dict(), allow_nan=False)
-    assert assignments or SCHEMA.is_valid(parse_document(text, "fuzz.yaml").data)  # editors mark nothing that is right
+    assert assignments or SCHEMA.is_valid(
+        parse_document(text, "fuzz.yaml").data
+    )  # editors mark nothing that is right
     return spec
 
 
@@ -113,7 +146,13 @@ def test_any_bytes(raw: bytes) -> None:
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(st.lists(st.sampled_from([*"{}[],:&*!|>%@`\"'#?-\t\n ~<=", "a", "b: ", "- ", "\n  ", "1", "&a", "*a", "<<: "])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [*"{}[],:&*!|>%@`\"'#?-\t\n ~<=", "a", "b: ", "- ", "\n  ", "1", "&a", "*a", "<<: "]
+        )
+    )
+)
 def test_any_yaml_tokens(tokens: list[str]) -> None:
     check(understood("".join(tokens)))
 
@@ -129,7 +168,10 @@ def test_any_data_with_our_keys(data: dict[str, Any]) -> None:
 def test_valid_file_with_a_stretch_replaced(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(VALID)))
     length = data.draw(st.integers(0, 20))
-    new = data.draw(st.text(max_size=3) | st.sampled_from(WORDS + KEYS + ["-1", "1e400", "[", "{", '"', "\n", "null"]))
+    new = data.draw(
+        st.text(max_size=3)
+        | st.sampled_from(WORDS + KEYS + ["-1", "1e400", "[", "{", '"', "\n", "null"])
+    )
     check(understood(VALID[:start] + new + VALID[start + length :]))
 
 
@@ -158,9 +200,14 @@ def ranges(name: str, bounds: st.SearchStrategy[float]) -> st.SearchStrategy[dic
 
 right_blocks = st.one_of(
     st.fixed_dictionaries(
-        {"value": st.none() | st.booleans() | whole | floats | st.text(), "distribution": st.just("constant")}
+        {
+            "value": st.none() | st.booleans() | whole | floats | st.text(),
+            "distribution": st.just("constant"),
+        }
     ),
-    st.fixed_dictionaries({"values": st.lists(whole | st.text(), min_size=1, max_size=4, unique=True)}),
+    st.fixed_dictionaries(
+        {"values": st.lists(whole | st.text(), min_size=1, max_size=4, unique=True)}
+    ),
     ranges("int_uniform", st.integers(-100, 100)),
     ranges("uniform", floats),
     ranges("log_uniform_values", positive),
@@ -168,11 +215,15 @@ right_blocks = st.one_of(
     ranges("log_uniform", st.floats(-9, 0)),
     ranges("q_uniform", st.integers(-100, 100)),
     st.fixed_dictionaries(
-        {"distribution": st.sampled_from(["normal", "q_normal"])}, optional={"mu": floats, "sigma": positive}
+        {"distribution": st.sampled_from(["normal", "q_normal"])},
+        optional={"mu": floats, "sigma": positive},
     ),
-    st.fixed_dictionaries({"distribution": st.just("q_log_normal")}, optional={"q": st.integers(1, 5) | positive}),
     st.fixed_dictionaries(
-        {"distribution": st.sampled_from(["beta", "q_beta"])}, optional={"a": positive, "b": positive}
+        {"distribution": st.just("q_log_normal")}, optional={"q": st.integers(1, 5) | positive}
+    ),
+    st.fixed_dictionaries(
+        {"distribution": st.sampled_from(["beta", "q_beta"])},
+        optional={"a": positive, "b": positive},
     ),
 )
 right_files = st.fixed_dictionaries(
@@ -183,7 +234,9 @@ right_files = st.fixed_dictionaries(
             lambda names: [{"name": name, "goal": "maximize"} for name in names]
         ),
         "run_cap": st.integers(1, 2**62),
-        "parameters": st.dictionaries(st.sampled_from(["lr", "opt", "n.m", "n.k"]), right_blocks, min_size=1).map(
+        "parameters": st.dictionaries(
+            st.sampled_from(["lr", "opt", "n.m", "n.k"]), right_blocks, min_size=1
+        ).map(
             lambda found: {
                 "epochs": {"values": [3, 9]},
                 **{name: {**block, "when": {"epochs": 3}} for name, block in found.items()},
@@ -197,9 +250,15 @@ right_files = st.fixed_dictionaries(
         "epochs": st.integers(1, 10**6),
         "repeats": st.integers(1, 9),
         "seed": st.integers(0, 2**32 - 2**10),
-        "budget": st.fixed_dictionaries({}, optional={"hours": positive, "trials": st.integers(1, 9)}),
-        "resources": st.fixed_dictionaries({"cpus": positive, "gpus": st.integers(0, 8) | st.floats(0, 1)}),
-        "checkpoint": st.fixed_dictionaries({"every_s": st.floats(0, 1e6), "keep": st.integers(1, 9)}),
+        "budget": st.fixed_dictionaries(
+            {}, optional={"hours": positive, "trials": st.integers(1, 9)}
+        ),
+        "resources": st.fixed_dictionaries(
+            {"cpus": positive, "gpus": st.integers(0, 8) | st.floats(0, 1)}
+        ),
+        "checkpoint": st.fixed_dictionaries(
+            {"every_s": st.floats(0, 1e6), "keep": st.integers(1, 9)}
+        ),
     },
 )
 

@@ -30,9 +30,15 @@ PATH = ("early_terminate",)
     [
         ({"type": "none"}, NoTermination()),
         ({"type": "asha"}, Asha(1, None, 3.0, 1)),
-        ({"type": "asha", "min_iter": 2, "max_iter": 20, "eta": 4, "brackets": 2}, Asha(2, 20, 4.0, 2)),
+        (
+            {"type": "asha", "min_iter": 2, "max_iter": 20, "eta": 4, "brackets": 2},
+            Asha(2, 20, 4.0, 2),
+        ),
         ({"type": "asha_promotion"}, AshaPromotion(1, None, 3.0)),
-        ({"type": "asha_promotion", "min_iter": 2, "max_iter": 20, "eta": 4}, AshaPromotion(2, 20, 4.0)),
+        (
+            {"type": "asha_promotion", "min_iter": 2, "max_iter": 20, "eta": 4},
+            AshaPromotion(2, 20, 4.0),
+        ),
         ({"type": "pasha"}, Pasha(1, 3.0, None)),
         ({"type": "pasha", "min_iter": 2, "eta": 4, "epsilon": 0.01}, Pasha(2, 4.0, 0.01)),
         ({"type": "freeze_thaw"}, FreezeThaw(1, 3.0, 0.5)),
@@ -50,7 +56,10 @@ def test_rules(block: dict[str, Value], rule: EarlyTermination) -> None:
     document = Document("s.yaml")
     assert sweep_file.build_rule(BLOCKS.validate_python(block), PATH, document) == rule
     assert not document.mistakes
-    assert sweep_file.build_rule(BLOCKS.validate_python(sweep_file.rule_to_dict(rule)), PATH, document) == rule
+    assert (
+        sweep_file.build_rule(BLOCKS.validate_python(sweep_file.rule_to_dict(rule)), PATH, document)
+        == rule
+    )
 
 
 def test_no_block_is_no_rule() -> None:
@@ -88,7 +97,9 @@ resources: {{{resources}}}
 """
 
 
-def read(more: str = "", training: str = "", resources: str = "workers: 2, servers: 1") -> list[str]:
+def read(
+    more: str = "", training: str = "", resources: str = "workers: 2, servers: 1"
+) -> list[str]:
     try:
         parse_spec(FILE.format(more=more, training=training, resources=resources), "s.yaml")
     except InputError as error:
@@ -98,23 +109,47 @@ def read(more: str = "", training: str = "", resources: str = "workers: 2, serve
 
 def test_a_plain_one_is_taken() -> None:
     assert read() == []
-    assert read(", optimizer: {values: [sgd, Adam, adamw]}, clipnorm: {value: 1.0}", ", patience: 3") == []
+    assert (
+        read(", optimizer: {values: [sgd, Adam, adamw]}, clipnorm: {value: 1.0}", ", patience: 3")
+        == []
+    )
     assert read(resources="servers: 3, gpus: 1") == []
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"resources": "workers: 2"}, "resources.servers is 0; write resources: {workers: 2, servers: 1}"),
-        ({"training": ", loop: fit"}, "training.loop: fit, which in Keras 3 knows no parameter servers"),
-        ({"training": ", precision: mixed_bfloat16"}, "training.precision: mixed_bfloat16, and servers keep"),
-        ({"training": ", jit_compile: true"}, "training.jit_compile: true, and updates on servers do not go"),
-        ({"training": ", cross_device: ring"}, "training.cross_device: ring, and nothing is summed"),
+        (
+            {"resources": "workers: 2"},
+            "resources.servers is 0; write resources: {workers: 2, servers: 1}",
+        ),
+        (
+            {"training": ", loop: fit"},
+            "training.loop: fit, which in Keras 3 knows no parameter servers",
+        ),
+        (
+            {"training": ", precision: mixed_bfloat16"},
+            "training.precision: mixed_bfloat16, and servers keep",
+        ),
+        (
+            {"training": ", jit_compile: true"},
+            "training.jit_compile: true, and updates on servers do not go",
+        ),
+        (
+            {"training": ", cross_device: ring"},
+            "training.cross_device: ring, and nothing is summed",
+        ),
         ({"resources": "servers: 1, gpus: 2"}, "resources.gpus: 2, expected 0 or 1"),
         ({"resources": "servers: 1, gpus: auto"}, "resources.gpus: auto, expected 0 or 1"),
         ({"resources": "servers: 1, gpus: 0.5"}, "resources.gpus: 0.5, expected 0 or 1"),
-        ({"more": ", sam_rho: {value: 0.1}"}, "parameters.sam_rho: not with a parameter server: the weights may"),
-        ({"more": ", optimizer: {values: [adam, lion]}"}, "parameters.optimizer: 'lion', expected sgd, adam, adamw"),
+        (
+            {"more": ", sam_rho: {value: 0.1}"},
+            "parameters.sam_rho: not with a parameter server: the weights may",
+        ),
+        (
+            {"more": ", optimizer: {values: [adam, lion]}"},
+            "parameters.optimizer: 'lion', expected sgd, adam, adamw",
+        ),
     ],
 )
 def test_what_it_cannot_is_refused_with_the_reason(given: dict[str, str], expected: str) -> None:
@@ -123,8 +158,12 @@ def test_what_it_cannot_is_refused_with_the_reason(given: dict[str, str], expect
 
 
 def test_servers_are_for_a_parameter_server_alone() -> None:
-    text = FILE.format(more="", training="", resources="servers: 1").replace("parameter_server", "mirrored")
-    with pytest.raises(InputError, match=r"resources\.servers: 1, and training\.strategy is mirrored"):
+    text = FILE.format(more="", training="", resources="servers: 1").replace(
+        "parameter_server", "mirrored"
+    )
+    with pytest.raises(
+        InputError, match=r"resources\.servers: 1, and training\.strategy is mirrored"
+    ):
         parse_spec(text, "s.yaml")
 
 
@@ -141,6 +180,9 @@ def test_a_rule_that_lets_trials_pause_wants_an_end_of_the_search(more: str, not
     file = "trainable: a:B\nparameters: {a: {values: [1, 2]}}\nmetric: {name: loss}\nearly_terminate: {type: pasha}\n"
     notes = parse_spec(file + more, "s.yaml").notes
     assert (
-        any("without run_cap, trials that pause when the sweep ends stay interrupted" in note for note in notes)
+        any(
+            "without run_cap, trials that pause when the sweep ends stay interrupted" in note
+            for note in notes
+        )
         is noted
     )

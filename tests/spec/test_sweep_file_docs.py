@@ -26,7 +26,11 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 MODELS: list[tuple[str, str, type[Block]]] = [
     ("metric", "", blocks.Metric),
-    *(("early_terminate", kind, model) for kind, model in sweep_file.RULES.items() if kind != "none"),
+    *(
+        ("early_terminate", kind, model)
+        for kind, model in sweep_file.RULES.items()
+        if kind != "none"
+    ),
     ("training", "", blocks.Training),
     ("resources", "", blocks.Resources),
     ("budget", "", blocks.Budget),
@@ -60,7 +64,10 @@ def names(cell: str) -> list[str]:
 
 
 def test_the_keys_are_those_of_the_model() -> None:
-    check_table("key", [[f"`{key}`", str(field.description)] for key, field in SweepFile.model_fields.items()])
+    check_table(
+        "key",
+        [[f"`{key}`", str(field.description)] for key, field in SweepFile.model_fields.items()],
+    )
 
 
 def test_the_keys_inside_are_those_of_the_models() -> None:
@@ -93,7 +100,9 @@ def test_the_rules_are_those_of_the_parser() -> None:
 
 
 def test_the_distributions_are_those_of_the_parser() -> None:
-    rows = [(names(name)[0], names(needs), names(may)) for name, needs, may, _ in table("distribution")]
+    rows = [
+        (names(name)[0], names(needs), names(may)) for name, needs, may, _ in table("distribution")
+    ]
     assert rows == [(name, list(d.required), list(d.optional)) for name, d in DISTRIBUTIONS.items()]
 
 

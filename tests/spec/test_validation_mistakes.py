@@ -12,7 +12,12 @@ from sweep.spec.yaml_reader import parse_document, read_value
 
 @pytest.mark.parametrize(
     ("path", "text"),
-    [((), ""), (("a", "b"), "a.b"), (("metrics", 1, "goal"), "metrics[1].goal"), (("a", "b.c"), "a.b.c")],
+    [
+        ((), ""),
+        (("a", "b"), "a.b"),
+        (("metrics", 1, "goal"), "metrics[1].goal"),
+        (("a", "b.c"), "a.b.c"),
+    ],
 )
 def test_dotted(path: KeyPath, text: str) -> None:
     assert format_path(path) == text
@@ -40,7 +45,8 @@ def test_show_shortens_a_long_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, False, 1, 1.5, "sgd", "1", "true", "a: b", "", [1, ["a"]], {"a": {"b": [None, "x y"]}}]
+    "value",
+    [None, False, 1, 1.5, "sgd", "1", "true", "a: b", "", [1, ["a"]], {"a": {"b": [None, "x y"]}}],
 )
 def test_flow_reads_back(value: Value) -> None:
     assert read_value(flow(value), "x") == value

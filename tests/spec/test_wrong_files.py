@@ -45,12 +45,16 @@ class Case:
         if self.whole:
             return self.text
         lines = self.text.splitlines()
-        missing = [key for key in _DEFAULTS if not any(line.startswith(f"{key}:") for line in lines)]
+        missing = [
+            key for key in _DEFAULTS if not any(line.startswith(f"{key}:") for line in lines)
+        ]
         return self.text + "".join(f"{key}: {_DEFAULTS[key]}\n" for key in missing)
 
     def overrides(self, label: str) -> list[str]:
         start = f"#! {label} "
-        return [line.removeprefix(start) for line in self.text.splitlines() if line.startswith(start)]
+        return [
+            line.removeprefix(start) for line in self.text.splitlines() if line.startswith(start)
+        ]
 
     def outcome(self) -> str:
         error = refusal(self)
@@ -67,7 +71,9 @@ class Case:
 def refusal(case: Case) -> InputError:
     """The mistakes of a case, found once for all tests."""
     with pytest.raises(InputError) as caught:
-        parse_spec(case.file, "s.yaml", case.overrides("--set"), " ".join(case.overrides("SWEEP_SET")))
+        parse_spec(
+            case.file, "s.yaml", case.overrides("--set"), " ".join(case.overrides("SWEEP_SET"))
+        )
     return caught.value
 
 
@@ -96,19 +102,24 @@ def test_the_corpus_is_large() -> None:
 def test_regenerate(topic: str) -> None:
     path = FOLDER / f"{topic}.txt"
     preamble = "whole files\n" if path.read_text().startswith("whole files") else ""
-    path.write_text(preamble + "".join(f"===== {c.title}\n{c.text}-----\n{c.outcome()}\n" for c in CORPUS[topic]))
+    path.write_text(
+        preamble
+        + "".join(f"===== {c.title}\n{c.text}-----\n{c.outcome()}\n" for c in CORPUS[topic])
+    )
 
 
 @pytest.mark.skipif(REGENERATE, reason="being rewritten")
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, id=f"{topic}: {c.title}") for topic, found in CORPUS.items() for c in found]
+    "case",
+    [pytest.param(c, id=f"{topic}: {c.title}") for topic, found in CORPUS.items() for c in found],
 )
 def test_messages(case: Case) -> None:
     assert case.outcome() == case.expected
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, id=f"{topic}: {c.title}") for topic, found in CORPUS.items() for c in found]
+    "case",
+    [pytest.param(c, id=f"{topic}: {c.title}") for topic, found in CORPUS.items() for c in found],
 )
 def test_each_message_is_one_line_with_a_place(case: Case) -> None:
     for problem in refusal(case).problems:

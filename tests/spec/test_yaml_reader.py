@@ -10,7 +10,13 @@ from sweep.errors import InputError
 from sweep.events import Value
 from sweep.spec import make_spec
 from sweep.spec.validation import TextPosition
-from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document, read_value, resolve_1_1
+from sweep.spec.yaml_reader import (
+    MAX_SIZE_BYTES,
+    decode_text,
+    parse_document,
+    read_value,
+    resolve_1_1,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,14 @@ def test_reading_values(text: str, value: Value) -> None:
     ("text", "other"),
     [
         *(("yes", True), ("No", False), ("ON", True), ("off", False)),
-        *(("1_000", 1000), ("-1_0", -10), ("010", 8), ("1:30", 90), ("-1:00:00", -3600), ("1_000.5", 1000.5)),
+        *(
+            ("1_000", 1000),
+            ("-1_0", -10),
+            ("010", 8),
+            ("1:30", 90),
+            ("-1:00:00", -3600),
+            ("1_000.5", 1000.5),
+        ),
         *(
             ("yEs", None),
             ("y", None),
@@ -71,7 +84,9 @@ def test_reading_values(text: str, value: Value) -> None:
 def test_what_wandb_reads_otherwise(text: str, other: Value) -> None:
     assert resolve_1_1(text) == other
     plain, quoted = parse_document(f"a: {text}", "s.yaml"), parse_document(f"a: '{text}'", "s.yaml")
-    assert list(plain.otherwise.values()) == ([] if other in (None, plain.data["a"]) else [(text, other)])
+    assert list(plain.otherwise.values()) == (
+        [] if other in (None, plain.data["a"]) else [(text, other)]
+    )
     assert quoted.otherwise == {}
 
 
@@ -83,8 +98,15 @@ def test_places_count_from_one() -> None:
 
 
 def test_anchors_are_copied_and_merged() -> None:
-    data = parse_document("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: {<<: [{p: 4}, *x]}\nd: *x\n", "s.yaml").data
-    assert data == {"a": {"p": 1, "q": 2}, "b": {"p": 1, "q": 3}, "c": {"p": 4, "q": 2}, "d": {"p": 1, "q": 2}}
+    data = parse_document(
+        "a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: {<<: [{p: 4}, *x]}\nd: *x\n", "s.yaml"
+    ).data
+    assert data == {
+        "a": {"p": 1, "q": 2},
+        "b": {"p": 1, "q": 3},
+        "c": {"p": 4, "q": 2},
+        "d": {"p": 1, "q": 2},
+    }
     assert data["a"] is not data["d"]
 
 
@@ -97,7 +119,9 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
 
 
 def test_bytes_that_are_not_utf_8_have_a_place() -> None:
-    with pytest.raises(InputError, match=r"^s\.yaml:2:4: byte 0xe9 is not UTF-8; save the file as UTF-8$"):
+    with pytest.raises(
+        InputError, match=r"^s\.yaml:2:4: byte 0xe9 is not UTF-8; save the file as UTF-8$"
+    ):
         decode_text("a: 1\nb: é".encode("latin-1"), "s.yaml")
     with pytest.raises(InputError, match=r"^s\.yaml:1:4: byte 0xe9 is not UTF-8"):
         decode_text(b"\xef\xbb\xbfa: \xe9", "s.yaml")
@@ -130,9 +154,14 @@ def test_merge_keys_expand_within_the_bound_and_its_memory() -> None:
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(2**63, "9223372036854775808 does not fit into 64 bits"), ("a\ud800", "half of a surrogate pair in a text")],
+    [
+        (2**63, "9223372036854775808 does not fit into 64 bits"),
+        ("a\ud800", "half of a surrogate pair in a text"),
+    ],
 )
-def test_what_no_file_can_hold_is_refused_from_python_as_well(value: int | str, message: str) -> None:
+def test_what_no_file_can_hold_is_refused_from_python_as_well(
+    value: int | str, message: str
+) -> None:
     given = {"trainable": "m:T", "method": "grid", "parameters": {"x": {"values": [value, 1]}}}
     with pytest.raises(InputError, match=f"api: parameters.x.values\\[0\\]: {message}"):
         make_spec(given, "api")

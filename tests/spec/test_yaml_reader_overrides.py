@@ -49,7 +49,10 @@ def test_sets(assignment: str, expected: dict[str, Value]) -> None:
 
 def test_a_dotted_name_in_the_file_is_one_key() -> None:
     found = changed("parameters.opt.wd.value=3", "parameters.opt.parameters.lr.values.0=7")
-    assert found["parameters"] == {"opt": {"parameters": {"lr": {"values": [7, 2]}}}, "opt.wd": {"value": 3}}
+    assert found["parameters"] == {
+        "opt": {"parameters": {"lr": {"values": [7, 2]}}},
+        "opt.wd": {"value": 3},
+    }
 
 
 def test_the_last_one_wins() -> None:

@@ -11,8 +11,15 @@ from sweep.state.namespaces import Namespace, list_used_names
 
 def test_classes_that_are_attributes_of_each_other_are_listed_once() -> None:
     module = types.ModuleType("mine")
-    exec("class A:\n    class Inner: ...\nclass B: ...\nA.twin = B\nB.twin = A\nA.kind = A\nC = A", vars(module))
-    assert [found.name for found in Namespace("mine", module).list_classes()] == ["mine.A", "mine.A.Inner", "mine.B"]
+    exec(
+        "class A:\n    class Inner: ...\nclass B: ...\nA.twin = B\nB.twin = A\nA.kind = A\nC = A",
+        vars(module),
+    )
+    assert [found.name for found in Namespace("mine", module).list_classes()] == [
+        "mine.A",
+        "mine.A.Inner",
+        "mine.B",
+    ]
 
 
 CELL = """

@@ -36,7 +36,9 @@ NESTED: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("depth", [1, 4, 5, 20, 100])
 @pytest.mark.parametrize("kind", NESTED)
-def test_a_value_that_stays_as_it_is_has_one_digest_however_deep_it_is(kind: str, depth: int) -> None:
+def test_a_value_that_stays_as_it_is_has_one_digest_however_deep_it_is(
+    kind: str, depth: int
+) -> None:
     value: object = [0]
     for _ in range(depth):
         value = NESTED[kind](value)

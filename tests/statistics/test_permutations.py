@@ -29,7 +29,9 @@ def test_p_is_that_of_scipy(values: list[int]) -> None:
 
 def test_by_hand() -> None:
     """Of the 16 sums of +-1 +-2 +-3 +-4, 2 are as far from zero as 10, 4 as far as 8."""
-    assert permutations.check_differences(np.array([[1, -1], [2, 2], [3, 3], [4, 4]])).p.tolist() == [2 / 16, 4 / 16]
+    assert permutations.check_differences(
+        np.array([[1, -1], [2, 2], [3, 3], [4, 4]])
+    ).p.tolist() == [2 / 16, 4 / 16]
     assert permutations.check_differences(np.zeros((8, 1))).p.tolist() == [1.0]
     assert permutations.check_differences(np.ones((8, 1))).p.tolist() == [2 / 2**8]
     assert permutations.check_differences(np.ones((8, 0))).p.tolist() == []
@@ -39,7 +41,10 @@ def test_a_seed_that_one_comparison_has_not_changes_nothing_of_it() -> None:
     values = np.array([0.3, -0.1, 0.4, 0.2, 0.5, 0.1])
     with_gaps = np.concatenate([values, [0.0, 0.0]])
     both = np.stack([with_gaps, np.arange(8.0) - 2], axis=1)
-    assert permutations.check_differences(both).p[0] == permutations.check_differences(values[:, None]).p[0]
+    assert (
+        permutations.check_differences(both).p[0]
+        == permutations.check_differences(values[:, None]).p[0]
+    )
 
 
 def test_many_seeds_are_drawn_and_the_error_is_told() -> None:
@@ -53,7 +58,9 @@ def test_many_seeds_are_drawn_and_the_error_is_told() -> None:
     )
     high.sort()
     far = abs(values.sum()) - 1e-12
-    count = (len(high) - np.searchsorted(high, far - low)).sum() + np.searchsorted(high, -far - low, "right").sum()
+    count = (len(high) - np.searchsorted(high, far - low)).sum() + np.searchsorted(
+        high, -far - low, "right"
+    ).sum()
     assert abs(told.p[0] - count / 2**24) < 4 * told.error
 
 
@@ -64,7 +71,10 @@ def t_of_furthest(scores: np.ndarray) -> float:
     pairs = [(a, b) for a in range(count) for b in range(a)]
     of_all_pairs = np.mean([np.var(scores[:, a] - scores[:, b], ddof=1) for a, b in pairs])
     gaps = [scores[:, leader] - scores[:, other] for other in range(count) if other != leader]
-    return max(float(gap.mean() / np.sqrt((np.var(gap, ddof=1) + of_all_pairs) / 2 / seeds)) for gap in gaps)
+    return max(
+        float(gap.mean() / np.sqrt((np.var(gap, ddof=1) + of_all_pairs) / 2 / seeds))
+        for gap in gaps
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -82,7 +92,10 @@ def test_equality_is_that_of_every_pattern_by_hand(count: int) -> None:
 
 def test_of_two_it_is_the_paired_test() -> None:
     scores = np.random.default_rng(4).normal(size=(8, 2)) + np.array([0.0, 0.5])
-    assert permutations.check_equality(scores).p == permutations.check_differences(scores[:, :1] - scores[:, 1:]).p[0]
+    assert (
+        permutations.check_equality(scores).p
+        == permutations.check_differences(scores[:, :1] - scores[:, 1:]).p[0]
+    )
 
 
 def test_what_seeds_do_to_all_changes_nothing() -> None:
@@ -102,9 +115,13 @@ def test_a_seed_that_one_alone_has_compares_nothing() -> None:
     scores = np.random.default_rng(7).normal(size=(8, 3)) + np.array([0.0, 0.0, 0.8])
     alone = np.full((2, 3), np.nan)
     alone[:, 1] = 5.0
-    assert permutations.check_equality(np.vstack([scores, alone])) == permutations.check_equality(scores)
+    assert permutations.check_equality(np.vstack([scores, alone])) == permutations.check_equality(
+        scores
+    )
     gaps = np.vstack([scores, [[0.1, np.nan, 0.9]]])
-    assert permutations.check_equality(gaps).furthest == permutations.check_equality(scores).furthest
+    assert (
+        permutations.check_equality(gaps).furthest == permutations.check_equality(scores).furthest
+    )
 
 
 def test_many_seeds_are_drawn_for_a_set_too(monkeypatch: pytest.MonkeyPatch) -> None:

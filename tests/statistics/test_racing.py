@@ -24,13 +24,17 @@ def test_two_racers_are_compared_by_a_paired_t_test() -> None:
     test = stats.ttest_rel(losses[1 - looked.leader], losses[looked.leader])
     interval = test.confidence_interval(1 - compute_race_level(2, 8))
     other = 1 - looked.leader
-    assert looked.behind[other] == pytest.approx(losses[other].mean() - losses[looked.leader].mean())
+    assert looked.behind[other] == pytest.approx(
+        losses[other].mean() - losses[looked.leader].mean()
+    )
     assert looked.half[other] == pytest.approx((interval.high - interval.low) / 2)
 
 
 def test_the_residuals_are_those_of_two_ways() -> None:
     rng = np.random.default_rng(2)
-    losses = rng.normal(size=(4, 5)) + 10 * rng.normal(size=5)  # seeds differ by far more than configurations
+    losses = rng.normal(size=(4, 5)) + 10 * rng.normal(
+        size=5
+    )  # seeds differ by far more than configurations
     looked = look_at_race(losses.tolist(), 5)
     residuals = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0) + losses.mean()
     error = math.sqrt(2 * (residuals**2).sum() / 12 / 5)
@@ -73,10 +77,16 @@ def test_a_simulated_race() -> None:
 
 
 @pytest.mark.parametrize(("left", "seeds"), [(2, 6), (3, 7), (4, 8)])
-def test_equal_differences_tell_nothing_before_there_are_enough_seeds(left: int, seeds: int) -> None:
-    scores = [0.25 + 0.0028 * number for number in range(left)]  # of an accuracy, which has few values
+def test_equal_differences_tell_nothing_before_there_are_enough_seeds(
+    left: int, seeds: int
+) -> None:
+    scores = [
+        0.25 + 0.0028 * number for number in range(left)
+    ]  # of an accuracy, which has few values
     for done in range(2, 9):
         found = look_at_race([[score] * done for score in scores], 8)
         assert (found.out == ()) == (done < seeds)
         assert math.isinf(found.half[-1]) == (done < seeds)
-        assert look_at_race([[score] * done for score in scores], 8, equal_tells=True).out == tuple(range(1, left))
+        assert look_at_race([[score] * done for score in scores], 8, equal_tells=True).out == tuple(
+            range(1, left)
+        )

@@ -15,13 +15,19 @@ from sweep.statistics.verdicts import Verdict, compare_configurations, compare_f
 BEST, TIES, WORSE, UNDECIDED = Verdict
 
 
-def table(*means: float, seeds: int = 8, noise: float = 0.1, start: int = 0) -> dict[int, dict[int, float]]:
+def table(
+    *means: float, seeds: int = 8, noise: float = 0.1, start: int = 0
+) -> dict[int, dict[int, float]]:
     draws = np.random.default_rng(start).normal(0, noise, (len(means), seeds))
-    return {at: {seed: mean + draws[at, seed] for seed in range(seeds)} for at, mean in enumerate(means)}
+    return {
+        at: {seed: mean + draws[at, seed] for seed in range(seeds)} for at, mean in enumerate(means)
+    }
 
 
 def told(scores: dict[int, dict[int, float]], **how: object) -> list[Verdict]:
-    return [one.verdict for one in compare_configurations(scores, **{"maximize": True, **how}).values()]
+    return [
+        one.verdict for one in compare_configurations(scores, **{"maximize": True, **how}).values()
+    ]
 
 
 def test_the_better_the_equal_and_the_worse() -> None:
@@ -31,7 +37,9 @@ def test_the_better_the_equal_and_the_worse() -> None:
     best = max((0, 1), key=lambda name: sum(scores[name].values()))
     assert found[best].verdict is BEST
     worse = found[2]
-    assert worse.difference == pytest.approx(np.mean([*scores[2].values()]) - np.mean([*scores[best].values()]))
+    assert worse.difference == pytest.approx(
+        np.mean([*scores[2].values()]) - np.mean([*scores[best].values()])
+    )
     assert worse.difference_low < worse.difference < worse.difference_high < 0
     assert (worse.p, worse.more) == (2**-7, None)
     assert worse.p_adjusted <= 0.02
@@ -65,7 +73,10 @@ def test_seeds_that_would_tell_do_tell() -> None:
     first, second = compare_configurations(few, maximize=True).values()
     more = (first.more or second.more or 0) + 4
     assert LEAST <= more < 100
-    name_uniquely = sum(WORSE in told(table(0.55, 0.5, seeds=min(more, 30), noise=0.05, start=at)) for at in range(20))
+    name_uniquely = sum(
+        WORSE in told(table(0.55, 0.5, seeds=min(more, 30), noise=0.05, start=at))
+        for at in range(20)
+    )
     assert name_uniquely >= 5
 
 
@@ -76,11 +87,16 @@ def test_only_common_seeds_are_compared() -> None:
     assert (apart.verdict, apart.seeds, apart.p, apart.difference) == (UNDECIDED, 0, None, None)
     assert apart.undecided == "no seed in common with the best"
     some = {0: scores[0], 1: {seed + 7: score for seed, score in scores[1].items()}}
-    assert (compare_configurations(some, maximize=True)[1].seeds, told(some)) == (5, [UNDECIDED, UNDECIDED])
+    assert (compare_configurations(some, maximize=True)[1].seeds, told(some)) == (
+        5,
+        [UNDECIDED, UNDECIDED],
+    )
     enough = {0: scores[0], 1: {seed: score for seed, score in scores[1].items() if seed < 7}}
     seen = compare_configurations(enough, maximize=True)[1]
     assert (seen.seeds, seen.verdict, seen.p) == (7, WORSE, 2**-6)
-    assert seen.difference == pytest.approx(np.mean([scores[1][s] - scores[0][s] for s in range(7)]))
+    assert seen.difference == pytest.approx(
+        np.mean([scores[1][s] - scores[0][s] for s in range(7)])
+    )
 
 
 def test_equal_scores_tie_and_equal_differences_do_not() -> None:
@@ -111,7 +127,9 @@ def test_folds_are_no_independent_seeds() -> None:
     assert told(scores) == [BEST, WORSE]
     folded = compare_configurations(scores, maximize=True, folds=10)[1]
     as_seeds = compare_configurations(scores, maximize=True)[1]
-    assert folded.difference_high - folded.difference_low > 1.4 * (as_seeds.difference_high - as_seeds.difference_low)
+    assert folded.difference_high - folded.difference_low > 1.4 * (
+        as_seeds.difference_high - as_seeds.difference_low
+    )
     assert told(table(0.9, 0.1, seeds=10, noise=0.01), folds=10) == [BEST, WORSE]
 
 
@@ -127,9 +145,13 @@ def test_a_front_has_verdicts() -> None:
     cost = table(9.0, 1.0, 2.0, 9.05, seeds=10, noise=0.2, start=1)
     found = compare_fronts([quality, cost], maximize=[True, False], front=[0, 1])
     assert [one.verdict for one in found.values()] == [BEST, BEST, WORSE, TIES]
-    few = [{name: dict(list(row.items())[:5]) for name, row in one.items()} for one in (quality, cost)]
+    few = [
+        {name: dict(list(row.items())[:5]) for name, row in one.items()} for one in (quality, cost)
+    ]
     undecided = compare_fronts(few, maximize=[True, False], front=[0, 1])
-    assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, count_seeds_needed(6) - 5)}
+    assert {(one.verdict, one.more) for one in undecided.values()} == {
+        (UNDECIDED, count_seeds_needed(6) - 5)
+    }
     assert compare_fronts(few, maximize=[True, False], front=[0, 1])[0].undecided == "too few seeds"
 
 
@@ -138,7 +160,9 @@ NOISES: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] 
     "skewed": lambda rng, shape: rng.standard_exponential(shape),
     "heavy": lambda rng, shape: rng.standard_t(3, shape),
     "discrete": lambda rng, shape: np.round(rng.standard_normal(shape)),
-    "unequal": lambda rng, shape: rng.standard_normal(shape) * np.r_[np.ones(shape[0] - 1), 4.0][:, None],
+    "unequal": lambda rng, shape: (
+        rng.standard_normal(shape) * np.r_[np.ones(shape[0] - 1), 4.0][:, None]
+    ),
 }
 
 
@@ -148,7 +172,10 @@ def called_worse(
     """Yield who is called worse in each of many tables, where each lags behind the best by so many deviations."""
     rng = np.random.default_rng(0)
     for _ in range(sweeps):
-        draws = NOISES[noise](rng, (len(lags), seeds)) + (-1 if maximize else 1) * np.array(lags)[:, None]
+        draws = (
+            NOISES[noise](rng, (len(lags), seeds))
+            + (-1 if maximize else 1) * np.array(lags)[:, None]
+        )
         found = compare_configurations(
             {at: dict(enumerate(row)) for at, row in enumerate(draws.tolist())}, maximize=maximize
         )
@@ -164,14 +191,19 @@ def test_no_false_worse_more_often_than_promised(noise: str, maximize: bool) -> 
 
 def test_none_of_several_best_is_called_worse_because_others_are() -> None:
     """Two are best, one of them with much noise, and two are far behind: 14 of 120 as above."""
-    wrong = sum(bool({0, 3} & set(worse)) for worse in called_worse("unequal", [0.0, 1.7, 3.4, 0.0], 8, 120))
+    wrong = sum(
+        bool({0, 3} & set(worse)) for worse in called_worse("unequal", [0.0, 1.7, 3.4, 0.0], 8, 120)
+    )
     assert wrong <= 14
 
 
 def test_a_leader_is_told_from_all_three_others_with_eight_seeds() -> None:
     """59 % in 4,000 sweeps; 120 are below 45 % in one of 1,000 runs. The adjustment for all pairs had 26 %."""
     lag = 1.2 * math.sqrt(2)
-    assert sum(worse == (1, 2, 3) for worse in called_worse("normal", [0.0, lag, lag, lag], 8, 120)) >= 54
+    assert (
+        sum(worse == (1, 2, 3) for worse in called_worse("normal", [0.0, lag, lag, lag], 8, 120))
+        >= 54
+    )
 
 
 @pytest.mark.exhaustive
@@ -182,7 +214,10 @@ def test_false_worse_in_many_sweeps(noise: str, count: int, seeds: int) -> None:
     most = 600 * (0.05 + 3 * math.sqrt(0.05 * 0.95 / 600))
     best = {count - 2, count - 1}
     for maximize in (True, False):
-        assert sum(map(bool, called_worse(noise, [0.0] * count, seeds, 600, maximize=maximize))) <= most
+        assert (
+            sum(map(bool, called_worse(noise, [0.0] * count, seeds, 600, maximize=maximize)))
+            <= most
+        )
         lags = [0.0 if at in best else 1.7 for at in range(count)]
         found = called_worse(noise, lags, seeds, 600, maximize=maximize)
         assert sum(bool(best & set(worse)) for worse in found) <= most
@@ -199,7 +234,10 @@ def test_the_first_by_lucky_seeds_is_never_worse_nor_one_that_is_ahead_of_it() -
     """The first has its mean from the six seeds that are good to all; in these, another one is better."""
     easy = {seed: (10.0 if seed < 6 else 0.0) for seed in range(12)}
     noise = np.random.default_rng(2).normal(0, 0.01, (3, 12))
-    scores = {at: {seed: easy[seed] - gap + noise[at, seed] for seed in range(12)} for at, gap in ((1, 0.0), (2, 5.0))}
+    scores = {
+        at: {seed: easy[seed] - gap + noise[at, seed] for seed in range(12)}
+        for at, gap in ((1, 0.0), (2, 5.0))
+    }
     scores = {0: {seed: easy[seed] - 1.0 + noise[0, seed] for seed in range(6)}, **scores}
     found = compare_configurations(scores, maximize=True)
     assert found[0].verdict is BEST

@@ -41,7 +41,8 @@ def read(name: str, results: Path) -> dict[str, Any]:
             for row in _rows(sweep.folder)
         ],
         "past": [
-            (one.params, str(one.status), one.epochs) for one in list_ended_trials(store_log.read(sweep.folder.log))
+            (one.params, str(one.status), one.epochs)
+            for one in list_ended_trials(store_log.read(sweep.folder.log))
         ],
         "ends": _ends(sweep.folder),
         "standing": _standing(sweep.folder, sweep.spec),
@@ -74,7 +75,10 @@ def _standing(folder: ResultsFolder, spec: Spec) -> list[str]:
     standing = Standing(Outline.of(spec))
     for event in store_log.read(folder.log):
         standing.observe(event)
-    return [line.plain.rstrip() for line in picture(standing, standing.last or 0.0, Frame(width=120, height=40))]
+    return [
+        line.plain.rstrip()
+        for line in picture(standing, standing.last or 0.0, Frame(width=120, height=40))
+    ]
 
 
 def _replay(folder: ResultsFolder, spec: Spec) -> object:
@@ -94,4 +98,9 @@ def _next(folder: ResultsFolder, spec: Spec) -> object:
         driver.open(list(store_log.read(folder.log)))
         order = driver.next()
         race = (driver.completed, driver.stopping, driver.confirmed)
-    return order and (order.assignment.trial, order.assignment.params, order.assignment.seed, order.whole), race
+    return order and (
+        order.assignment.trial,
+        order.assignment.params,
+        order.assignment.seed,
+        order.whole,
+    ), race

@@ -25,11 +25,19 @@ from sweep.store.log import Log
 from sweep.store.tables import TableBuilder, build_tables, write
 
 OBJECTIVES = (("val_accuracy", "maximize"),)
-PARAMS = {"learning_rate": 1e-3, "batch_size": 32, "nesterov": True, "optimizer": "sgd", "layers": [8, 4]}
+PARAMS = {
+    "learning_rate": 1e-3,
+    "batch_size": 32,
+    "nesterov": True,
+    "optimizer": "sgd",
+    "layers": [8, 4],
+}
 
 
 def started(trial: int, params=PARAMS, time: float = 100.0) -> TrialStarted:
-    return TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=trial, repeat=0, time=time)
+    return TrialStarted(
+        trial=trial, trial_id=f"t{trial}", params=params, seed=trial, repeat=0, time=time
+    )
 
 
 def reported(trial: int, epoch: int, **metrics: float) -> EpochReported:
@@ -79,7 +87,13 @@ STORY: list[Event] = [
         measures={"peak_memory_mb": 64.0, "energy_j": 7200.0, "cost": 1.5},
     ),
     ended(0, facts=FACTS),
-    TrialEnded(trial=1, status=Status.DIVERGED, reason="loss is nan", time=104.0, facts=Facts(overhead_s={})),
+    TrialEnded(
+        trial=1,
+        status=Status.DIVERGED,
+        reason="loss is nan",
+        time=104.0,
+        facts=Facts(overhead_s={}),
+    ),
     SessionEnded(time=111.0, reason="finished"),
     ModelTested(trial=0, metrics={"val_accuracy": 0.65}, time=111.0),
 ]
@@ -114,26 +128,38 @@ def random_log(rng: random.Random, trials: int = 6, epochs: int = 4) -> list[Eve
                 log.append(ended(trial, Status.INTERRUPTED, time=time(), again=True))
                 status[trial] = Status.INTERRUPTED
         for _ in range(rng.randint(3, 25)):
-            going = [number for number, state in status.items() if state in (Status.RUNNING, Status.INTERRUPTED)]
+            going = [
+                number
+                for number, state in status.items()
+                if state in (Status.RUNNING, Status.INTERRUPTED)
+            ]
             if len(begun) < trials and (not going or rng.random() < 0.3):
                 number = len(begun)
                 role = Role.SEARCH if number else rng.choice([Role.SEARCH, Role.BASELINE])
                 index = number + 10 if role is Role.SEARCH and trials % 2 else None
                 params = {"a": rng.choice([0.5, 1.5, 2.5]), "b": rng.choice(["x", "y"])}
                 begin = started(number, params, time())
-                log.append(replace(begin, role=role, index=index, repeat=number % 2, seed=number % 2))
+                log.append(
+                    replace(begin, role=role, index=index, repeat=number % 2, seed=number % 2)
+                )
                 begun[number], status[number] = 0, Status.RUNNING
             elif going:
                 trial = rng.choice(going)
                 fate = rng.random()
                 if begun[trial] < epochs and fate < 0.7:
                     begun[trial] += 1
-                    value = rng.choice([math.nan, rng.random(), rng.random(), rng.random(), rng.random()])
+                    value = rng.choice(
+                        [math.nan, rng.random(), rng.random(), rng.random(), rng.random()]
+                    )
                     report = reported(trial, begun[trial], loss=rng.random(), val_accuracy=value)
-                    log.append(replace(report, time=time(), memo="other/1" if rng.random() < 0.2 else None))
+                    log.append(
+                        replace(report, time=time(), memo="other/1" if rng.random() < 0.2 else None)
+                    )
                     status[trial] = Status.RUNNING
                 else:
-                    state = rng.choice([*(one for one in Status if one is not Status.RUNNING), Status.COMPLETED])
+                    state = rng.choice(
+                        [*(one for one in Status if one is not Status.RUNNING), Status.COMPLETED]
+                    )
                     again = state is Status.INTERRUPTED and rng.random() < 0.5
                     log.append(ended(trial, state, time=time(), again=again))
                     status[trial] = state
@@ -143,4 +169,10 @@ def random_log(rng: random.Random, trials: int = 6, epochs: int = 4) -> list[Eve
             status.update(dict.fromkeys(open_trials, Status.INTERRUPTED))
             log.append(SessionEnded(time=time(), reason="interrupted"))
     done = [number for number, state in status.items() if state is Status.COMPLETED]
-    return [*log, *(ModelTested(trial=trial, metrics={"val_accuracy": 0.5}, time=time()) for trial in done[:2])]
+    return [
+        *log,
+        *(
+            ModelTested(trial=trial, metrics={"val_accuracy": 0.5}, time=time())
+            for trial in done[:2]
+        ),
+    ]

@@ -27,10 +27,11 @@ def test_an_error_names_the_file_and_what_is_free(tmp_path):
 
 
 def test_processes_of_several_machines_write_aside_under_different_names(tmp_path: Path) -> None:
-    code = (
-        "import os\nos.getpid = lambda: 7\nfrom sweep.store.disk import get_process_name\nprint(get_process_name())\n"
-    )
-    names = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)}
+    code = "import os\nos.getpid = lambda: 7\nfrom sweep.store import disk\nprint(disk.get_process_name())\n"
+    names = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
     assert len(names) == 2
     assert all(name.startswith("7-") for name in names)
     with replacing(tmp_path / "table") as path:

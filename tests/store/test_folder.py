@@ -39,9 +39,15 @@ def test_a_new_folder_holds_the_file_as_given_and_what_was_resolved(tmp_path):
 def test_a_name_that_is_taken_in_the_store_is_not_free(tmp_path, monkeypatch):
     store = ObjectStore("memory://bucket", MemoryStore())
     store.put("here/sweep.json", b"{}")  # of another machine's
-    monkeypatch.setattr("sweep.store.folder.store_of", lambda path: store if path == tmp_path else None)
+    monkeypatch.setattr(
+        "sweep.store.folder.store_of", lambda path: store if path == tmp_path else None
+    )
     (tmp_path / "there").mkdir()
-    assert [free_name(tmp_path, name) for name in ("here", "there", "free")] == ["here-2", "there-2", "free"]
+    assert [free_name(tmp_path, name) for name in ("here", "there", "free")] == [
+        "here-2",
+        "there-2",
+        "free",
+    ]
 
 
 def test_an_empty_folder_can_be_taken(tmp_path):
@@ -55,7 +61,9 @@ def test_a_taken_name_is_refused_with_the_ways_out(tmp_path):
         log.append([SessionStarted(time=0.0, resumed=False, version="1")])
         log.append(
             [
-                TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0)
+                TrialStarted(
+                    trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0
+                )
                 for trial in range(3)
             ]
         )
@@ -80,7 +88,9 @@ def test_foreign_content_is_never_touched(tmp_path):
         create(tmp_path)
     with pytest.raises(InputError, match="second: is a file, expected a new folder"):
         create(tmp_path, "second")
-    with pytest.raises(InputError, match="second: is a file, expected a folder; give another folder"):
+    with pytest.raises(
+        InputError, match="second: is a file, expected a folder; give another folder"
+    ):
         create(tmp_path / "second")
     with pytest.raises(InputError, match=r"second/deeper: cannot be written \(Not a directory\)"):
         create(tmp_path / "second" / "deeper")
@@ -95,7 +105,8 @@ def test_an_unwritable_place_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "../x", "a/b", "/tmp/x", "a\\b", "-x", ".x", "a\nb", "a\0", " a", "x" * 201]
+    "name",
+    ["", ".", "..", "../x", "a/b", "/tmp/x", "a\\b", "-x", ".x", "a\nb", "a\0", " a", "x" * 201],
 )
 def test_a_name_cannot_leave_the_results_folder(tmp_path, name):
     with pytest.raises(InputError, match=r"cannot name a results folder.*--name OTHER"):
@@ -118,9 +129,13 @@ def test_a_sweep_is_opened_by_name_or_path(tmp_path):
 def test_what_is_no_sweep_is_refused_with_the_nearest_one(tmp_path):
     create(tmp_path, "lr_wd_aug")
     (tmp_path / "notes").mkdir()
-    with pytest.raises(InputError, match=r"lr_wd_agu: no such sweep in .*; did you mean 'lr_wd_aug'\?"):
+    with pytest.raises(
+        InputError, match=r"lr_wd_agu: no such sweep in .*; did you mean 'lr_wd_aug'\?"
+    ):
         ResultsFolder.open(tmp_path, "lr_wd_agu")
-    with pytest.raises(InputError, match=r"notes: holds no sweep \(no sweep.json in it\); known: lr_wd_aug"):
+    with pytest.raises(
+        InputError, match=r"notes: holds no sweep \(no sweep.json in it\); known: lr_wd_aug"
+    ):
         ResultsFolder.open(tmp_path, "notes")
     with pytest.raises(InputError, match="start one: python -m sweep run FILE"):
         ResultsFolder.open(tmp_path / "notes", "x")
@@ -145,7 +160,10 @@ def test_folders_lists_sweeps_and_what_was_meant_to_be_one(tmp_path):
         ("[]", "expected a mapping"),
         ('{"objectives": ["loss"]}', "expected a list of"),
         ('{"objectives": 3}', "expected a list of"),
-        ('{"objectives": [{"name": "loss", "goal": "min"}]}', "goal 'min', expected maximize or minimize"),
+        (
+            '{"objectives": [{"name": "loss", "goal": "min"}]}',
+            "goal 'min', expected maximize or minimize",
+        ),
     ],
 )
 def test_a_damaged_sweep_json_is_told(tmp_path, text, message):
@@ -162,7 +180,11 @@ def test_info_is_replaced_whole(tmp_path):
     assert folder.read_info().content["seed"] == 0
     folder.write_info(SweepInfo(folder.info, {"seed": 1, "loss": float("inf")}))
     assert json.loads(folder.info.read_text()) == {"seed": 1, "loss": "inf"}
-    assert {path.name for path in folder.path.iterdir()} == {"spec.yaml", "sweep.json", "checkpoints"}
+    assert {path.name for path in folder.path.iterdir()} == {
+        "spec.yaml",
+        "sweep.json",
+        "checkpoints",
+    }
 
 
 def test_one_process_runs_a_sweep(tmp_path):
@@ -170,7 +192,9 @@ def test_one_process_runs_a_sweep(tmp_path):
     assert not folder.is_running()
     with folder.lock():
         assert folder.is_running()
-        refused = pytest.raises(InputError, match=rf"run by process {os.getpid()} on \S+; stop that one first")
+        refused = pytest.raises(
+            InputError, match=rf"run by process {os.getpid()} on \S+; stop that one first"
+        )
         with refused, folder.lock():
             pass
         assert folder.is_running()
@@ -191,7 +215,9 @@ with ResultsFolder(Path(sys.argv[1])).lock():
 
 def test_the_lock_dies_with_its_owner(tmp_path):
     folder = create(tmp_path)
-    with subprocess.Popen([sys.executable, "-c", OWNER, str(folder.path)], stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(folder.path)], stdout=subprocess.PIPE, text=True
+    ) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "locked\n"
         with pytest.raises(InputError, match=re.escape(f"process {owner.pid} on")), folder.lock():

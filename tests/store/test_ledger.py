@@ -15,7 +15,17 @@ from msgspec.structs import replace
 from tales import ended, reported, started
 
 from sweep.errors import StoreError
-from sweep.events import UNFINISHED, Event, Facts, ModelTested, Role, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import (
+    UNFINISHED,
+    Event,
+    Facts,
+    ModelTested,
+    Role,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+)
 from sweep.store.ledger import (
     Change,
     Ended,
@@ -47,7 +57,8 @@ def of(events: Iterable[Event], *, keep_epochs: bool = True) -> Ledger:
 def all_of(ledger: Ledger) -> list[tuple[object, ...]]:
     """All that is known of all trials, as text where it may hold NaN."""
     return [
-        (number, *(repr(getattr(one, name)) for name in TrialState.__slots__)) for number, one in ledger.trials.items()
+        (number, *(repr(getattr(one, name)) for name in TrialState.__slots__))
+        for number, one in ledger.trials.items()
     ]
 
 
@@ -61,14 +72,29 @@ def test_a_trial_from_its_start_to_its_end() -> None:
     assert isinstance(begun, Started)
     trial = begun.trial
     assert trial is ledger.trials[3]
-    assert (trial.number, trial.params, trial.status, trial.epoch) == (3, tales.PARAMS, Status.RUNNING, 0)
+    assert (trial.number, trial.params, trial.status, trial.epoch) == (
+        3,
+        tales.PARAMS,
+        Status.RUNNING,
+        0,
+    )
     assert (trial.started, trial.ended, trial.last, trial.facts) == (100.0, None, {}, Facts())
     report = reported(3, 1, loss=0.5)
     assert ledger.observe(report) == Reported(trial, report)
-    assert (trial.epoch, trial.reported, trial.last, trial.epochs) == (1, 1, {"loss": 0.5}, {1: {"loss": 0.5}})
+    assert (trial.epoch, trial.reported, trial.last, trial.epochs) == (
+        1,
+        1,
+        {"loss": 0.5},
+        {1: {"loss": 0.5}},
+    )
     end = ended(3, facts=Facts(node="host"))
     assert ledger.observe(end) == Ended(trial, end)
-    assert (trial.status, trial.ended, trial.end, trial.facts.node) == (Status.COMPLETED, 110.0, end, "host")
+    assert (trial.status, trial.ended, trial.end, trial.facts.node) == (
+        Status.COMPLETED,
+        110.0,
+        end,
+        "host",
+    )
     test = ModelTested(trial=3, metrics={"loss": 0.75}, time=120.0)
     assert ledger.observe(test) == OfATest(trial, test)
     assert trial.tested == {"loss": 0.75}
@@ -79,7 +105,12 @@ def test_an_interruption_is_no_end() -> None:
     stop = ended(0, Status.INTERRUPTED, facts=Facts(checkpoint="here"))
     assert isinstance(ledger.observe(stop), Interrupted)
     trial = ledger.trials[0]
-    assert (trial.status, trial.ended, trial.end, trial.facts.checkpoint) == (Status.INTERRUPTED, None, stop, "here")
+    assert (trial.status, trial.ended, trial.end, trial.facts.checkpoint) == (
+        Status.INTERRUPTED,
+        None,
+        stop,
+        "here",
+    )
     ledger.observe(reported(0, 2, loss=1.0))
     assert (trial.status, trial.reason, trial.end, trial.epochs) == (
         Status.RUNNING, "", None, {1: {"loss": 2.0}, 2: {"loss": 1.0}},
@@ -97,7 +128,12 @@ def test_tries_are_counted_until_somebody_asks_for_more() -> None:
     trial = ledger.trials[0]
     assert (trial.retries, trial.reopened, trial.status) == (2, False, Status.FAILED)
     assert isinstance(ledger.observe(again(0)), Reopened)
-    assert (trial.retries, trial.reopened, trial.status, trial.ended) == (0, True, Status.INTERRUPTED, None)
+    assert (trial.retries, trial.reopened, trial.status, trial.ended) == (
+        0,
+        True,
+        Status.INTERRUPTED,
+        None,
+    )
     assert isinstance(ledger.observe(again(0)), Interrupted)
     ledger.observe(ended(0))
     assert (trial.retries, trial.reopened, trial.status) == (1, True, Status.COMPLETED)
@@ -105,17 +141,31 @@ def test_tries_are_counted_until_somebody_asks_for_more() -> None:
 
 @pytest.mark.parametrize(
     ("role", "index", "place"),
-    [(Role.SEARCH, None, 5), (Role.SEARCH, 2, 2), (Role.BASELINE, None, None), (Role.CONFIRM, None, None)],
+    [
+        (Role.SEARCH, None, 5),
+        (Role.SEARCH, 2, 2),
+        (Role.BASELINE, None, None),
+        (Role.CONFIRM, None, None),
+    ],
 )
-def test_the_place_of_a_trial_in_the_search(role: Role, index: int | None, place: int | None) -> None:
+def test_the_place_of_a_trial_in_the_search(
+    role: Role, index: int | None, place: int | None
+) -> None:
     ledger = of([replace(started(5), role=role, index=index)])
     assert (ledger.trials[5].place, ledger.trials[5].role) == (place, role)
 
 
 def test_the_search_hears_of_its_own_trials_by_their_places() -> None:
     ledger = Ledger()
-    log = [replace(started(5), index=2), replace(started(6), role=Role.CONFIRM), started(7), reported(5, 1, loss=1.0)]
-    heard = [renumber_for_search(ledger.observe(event)) for event in [*log, reported(6, 1, loss=1.0)]]
+    log = [
+        replace(started(5), index=2),
+        replace(started(6), role=Role.CONFIRM),
+        started(7),
+        reported(5, 1, loss=1.0),
+    ]
+    heard = [
+        renumber_for_search(ledger.observe(event)) for event in [*log, reported(6, 1, loss=1.0)]
+    ]
     second = replace(started(5), trial=2, index=2)
     assert heard == [second, None, started(7), reported(2, 1, loss=1.0), None]
 
@@ -123,7 +173,11 @@ def test_the_search_hears_of_its_own_trials_by_their_places() -> None:
 def test_the_first_test_counts() -> None:
     first = ModelTested(trial=0, metrics={"a": 0.5, "loss": 1.0}, time=1.0)
     second = ModelTested(trial=0, metrics={"b": 0.5, "loss": 2.0}, time=2.0)
-    assert of([started(0), ended(0), first, second]).trials[0].tested == {"a": 0.5, "b": 0.5, "loss": 1.0}
+    assert of([started(0), ended(0), first, second]).trials[0].tested == {
+        "a": 0.5,
+        "b": 0.5,
+        "loss": 1.0,
+    }
 
 
 def test_epochs_that_a_repair_has_left_out_are_not_counted() -> None:
@@ -132,7 +186,9 @@ def test_epochs_that_a_repair_has_left_out_are_not_counted() -> None:
 
 
 def test_epochs_are_kept_only_if_asked_for() -> None:
-    trial = of([started(0), reported(0, 1, loss=1.0), reported(0, 2, loss=0.5)], keep_epochs=False).trials[0]
+    trial = of(
+        [started(0), reported(0, 1, loss=1.0), reported(0, 2, loss=0.5)], keep_epochs=False
+    ).trials[0]
     assert (trial.epochs, trial.last, trial.epoch) == ({}, {"loss": 0.5}, 2)
 
 
@@ -156,11 +212,17 @@ BEGUN = [started(0), reported(0, 1, loss=1.0), reported(0, 2, loss=1.0)]
         ([*BEGUN, ended(0)], reported(0, 3, loss=0.5), "trial 0 has ended before"),
         ([*BEGUN, ended(0)], ended(0), "trial 0 has ended before"),
         ([*BEGUN, ended(0)], again(0), "trial 0 has ended before"),
-        ([*BEGUN, ended(0, Status.FAILED)], ended(0, Status.INTERRUPTED), "trial 0 has ended before"),
+        (
+            [*BEGUN, ended(0, Status.FAILED)],
+            ended(0, Status.INTERRUPTED),
+            "trial 0 has ended before",
+        ),
         ([*BEGUN, ended(0, Status.FAILED)], reported(0, 3, loss=0.5), "trial 0 has ended before"),
     ],
 )
-def test_what_cannot_follow_is_refused_and_changes_nothing(before: Sequence[Event], event: Event, why: str) -> None:
+def test_what_cannot_follow_is_refused_and_changes_nothing(
+    before: Sequence[Event], event: Event, why: str
+) -> None:
     ledger = of(before)
     known = all_of(ledger)
     with pytest.raises(OutOfOrder, match=f"^{why}$"):
@@ -170,7 +232,12 @@ def test_what_cannot_follow_is_refused_and_changes_nothing(before: Sequence[Even
 
 def test_the_log_and_the_way_out_are_named(tmp_path: Path) -> None:
     log = tmp_path / "mine" / "log.jsonl"
-    with pytest.raises(StoreError, match=f"{log}: trial 1 was never started; keep .*sweep repair .*mine"), naming(log):
+    with (
+        pytest.raises(
+            StoreError, match=f"{log}: trial 1 was never started; keep .*sweep repair .*mine"
+        ),
+        naming(log),
+    ):
         Ledger().observe(ended(1))
 
 
@@ -214,8 +281,12 @@ def test_changes_tell_all_that_befalls_a_trial(seed: int) -> None:
                 ends[trial.number] = trial.status
             case Reported(trial) | Interrupted(trial):
                 assert trial.number in open_trials
-    assert open_trials == {number for number, one in ledger.trials.items() if one.status in UNFINISHED}
-    assert ends == {number: one.status for number, one in ledger.trials.items() if one.ended is not None}
+    assert open_trials == {
+        number for number, one in ledger.trials.items() if one.status in UNFINISHED
+    }
+    assert ends == {
+        number: one.status for number, one in ledger.trials.items() if one.ended is not None
+    }
 
 
 @given(SEEDS)
@@ -225,7 +296,9 @@ def test_an_event_told_twice_is_refused(seed: int) -> None:
         ledger.observe(event)
         if isinstance(event, SessionStarted | SessionEnded | ModelTested):
             continue
-        if isinstance(event, TrialEnded) and event.status is Status.INTERRUPTED:  # nothing is lost by one more
+        if (
+            isinstance(event, TrialEnded) and event.status is Status.INTERRUPTED
+        ):  # nothing is lost by one more
             continue
         with pytest.raises(OutOfOrder):
             ledger.observe(event)

@@ -24,7 +24,9 @@ from sweep.store.log import Log, is_steered, is_steered_after_end, read, read_ch
 
 
 def started(trial: int) -> TrialStarted:
-    return TrialStarted(trial=trial, trial_id=f"t{trial}", params={"x": trial}, seed=0, repeat=0, time=1.0)
+    return TrialStarted(
+        trial=trial, trial_id=f"t{trial}", params={"x": trial}, seed=0, repeat=0, time=1.0
+    )
 
 
 def reported(trial: int, epoch: int) -> EpochReported:
@@ -44,7 +46,12 @@ def full_disk(size_bytes: int):
 
 def test_what_was_appended_is_read_in_order(tmp_path):
     path = tmp_path / "log.jsonl"
-    events = [SessionStarted(time=0.0, resumed=False, version="1"), started(0), reported(0, 1), reported(0, 2)]
+    events = [
+        SessionStarted(time=0.0, resumed=False, version="1"),
+        started(0),
+        reported(0, 1),
+        reported(0, 2),
+    ]
     with Log(path) as log:
         log.append(events[:1])
         assert list(read(path)) == events[:1]  # no buffer in between
@@ -81,7 +88,9 @@ def test_with_fsync_the_log_is_the_same(tmp_path):
 
 
 @given(cut=st.integers(0), padding=st.sampled_from([b"", b"\0" * 9, b'{"eve\n', b"\0\0\n"]))
-def test_a_torn_record_is_ignored_by_readers_and_removed_by_the_next_writer(tmp_path_factory, cut, padding):
+def test_a_torn_record_is_ignored_by_readers_and_removed_by_the_next_writer(
+    tmp_path_factory, cut, padding
+):
     path = tmp_path_factory.mktemp("log") / "log.jsonl"
     events = [started(0), reported(0, 1), reported(0, 2)]
     whole = b"".join(map(encode, events))
@@ -146,7 +155,9 @@ def test_a_full_disk_keeps_all_or_none_of_a_batch_and_can_be_emptied(tmp_path):
     with Log(path) as log:
         log.append(first)
         with full_disk(path.stat().st_size + len(encode(second[0])) + 20):
-            with pytest.raises(StoreError, match=r"log.jsonl: File too large \(the disk mounted at /.* MB free"):
+            with pytest.raises(
+                StoreError, match=r"log.jsonl: File too large \(the disk mounted at /.* MB free"
+            ):
                 log.append(second)
             assert list(read(path)) == first
         assert path.read_bytes() == encode(first[0])
@@ -176,7 +187,9 @@ for epoch in range(1, 10**9):
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path):
     path = tmp_path / "log.jsonl"
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
         assert writer.stdout is not None
         for _ in range(200):
             writer.stdout.readline()

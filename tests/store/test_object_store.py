@@ -34,7 +34,11 @@ def test_what_is_put_is_got_listed_and_deleted(store: ObjectStore) -> None:
     store.put("z", b"three")
     assert store.get("a/b") is not None
     assert store.get_all(["a/b", "nothing", "z"]) == [b"one", None, b"three"]
-    assert [(entry.key, entry.size) for entry in store.entries()] == [("a/b", 3), ("a/c", 3), ("z", 5)]
+    assert [(entry.key, entry.size) for entry in store.entries()] == [
+        ("a/b", 3),
+        ("a/c", 3),
+        ("z", 5),
+    ]
     names, entries = store.folder()
     assert (names, [entry.key for entry in entries]) == (["a"], ["z"])
     below = store.below("a")
@@ -63,7 +67,9 @@ def test_of_many_who_create_one_wins(server: Server) -> None:
     store.put("made", b"")
     with ThreadPoolExecutor(16) as pool:
         for turn in range(5):
-            won = list(pool.map(lambda n, turn=turn: store.swap(f"one/{turn}", b"%d" % n, None), range(16)))
+            won = list(
+                pool.map(lambda n, turn=turn: store.swap(f"one/{turn}", b"%d" % n, None), range(16))
+            )
             assert sum(tag is not None for tag in won) == 1
 
 
@@ -101,13 +107,19 @@ def test_what_is_wrong_with_a_store_is_one_line(
     ]
     if isinstance(server, Azure):  # the other one makes the bucket
         asks += [lambda: none.put("y", b""), lambda: none.swap("y", b"", None)]
-        with pytest.raises(StoreAway, match=r"^az://No_Name/x: 400 Bad Request \(InvalidResourceName\)$"):
+        with pytest.raises(
+            StoreAway, match=r"^az://No_Name/x: 400 Bad Request \(InvalidResourceName\)$"
+        ):
             ObjectStore("az://No_Name/x").put("y", b"")
     for ask in asks:
-        with pytest.raises(StoreAway, match=rf"^{scheme}://no-bucket-here/x: there is no such bucket$"):
+        with pytest.raises(
+            StoreAway, match=rf"^{scheme}://no-bucket-here/x: there is no such bucket$"
+        ):
             ask()
     monkeypatch.setenv(server.secret_name, "d3Jvbmc=")
-    with pytest.raises(StoreAway, match=rf"^{scheme}://other/x: .* \(credentials come from the environment"):
+    with pytest.raises(
+        StoreAway, match=rf"^{scheme}://other/x: .* \(credentials come from the environment"
+    ):
         ObjectStore(f"{scheme}://other/x").get("y")
     monkeypatch.setenv(server.address_name, "http://127.0.0.1:9")
     with pytest.raises(StoreAway, match=rf"^{scheme}://gone/x: cannot be reached$"):
@@ -118,7 +130,9 @@ def test_what_is_wrong_with_a_store_is_one_line(
 
 def test_an_account_that_is_not_named_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
-    with pytest.raises(StoreAway, match=r"^az://container: no account is named: set AZURE_STORAGE_ACCOUNT_NAME$"):
+    with pytest.raises(
+        StoreAway, match=r"^az://container: no account is named: set AZURE_STORAGE_ACCOUNT_NAME$"
+    ):
         ObjectStore("az://container/x").get("y")
 
 
@@ -136,7 +150,9 @@ def test_urls_are_written_one_way(url: str, known: str) -> None:
     assert check_url("--results", url) == known
 
 
-@pytest.mark.parametrize("url", ["ftp://host/x", "s3://", "s3:///x", "s3://b/../c", "s3://b/x?y=1", "file:///tmp/x"])
+@pytest.mark.parametrize(
+    "url", ["ftp://host/x", "s3://", "s3:///x", "s3://b/../c", "s3://b/x?y=1", "file:///tmp/x"]
+)
 def test_other_urls_are_mistakes(url: str) -> None:
     with pytest.raises(InputError, match="--results: "):
         check_url("--results", url)

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -23,7 +32,9 @@ from sweep.store.reading import TableWriter, count_bytes_behind, update_tables
 from sweep.store.tables import METADATA, History, Tables, build_tables, write
 
 INFO = {"objectives": [{"name": "acc", "goal": "maximize"}], "resources": {"co2_g_per_kwh": 400.0}}
-USUAL = (lambda rng: {"rate": rng.random(), "units": rng.choice([8, 16]), "kind": rng.choice("ab")},)
+USUAL = (
+    lambda rng: {"rate": rng.random(), "units": rng.choice([8, 16]), "kind": rng.choice("ab")},
+)
 ODD = (
     lambda rng: {"x": rng.choice([1, 2.5, "a", None, True, [1], 2**60])},
     lambda rng: {"x": 1, "late": rng.choice([1, 0.5])},
@@ -43,7 +54,9 @@ def story(seed: int, length: int, kinds: tuple) -> list[Event]:
             case "start":
                 params = rng.choice(kinds)(rng)
                 trial_id = f"t{count}"
-                event = TrialStarted(trial=count, trial_id=trial_id, params=params, seed=1, repeat=0, time=now)
+                event = TrialStarted(
+                    trial=count, trial_id=trial_id, params=params, seed=1, repeat=0, time=now
+                )
                 is_copy = count > 0 and rare.random() < 0.1
                 events.append(replace(event, parent=0, parent_epoch=1) if is_copy else event)
                 open_[count] = 0
@@ -52,23 +65,40 @@ def story(seed: int, length: int, kinds: tuple) -> list[Event]:
                 trial = rng.choice(list(open_))
                 open_[trial] += 1
                 more = {"late": rng.random()} if rng.random() < 0.2 else {}
-                metrics = {"acc": rng.choice([rng.random(), float("nan")]), **{f"{n}_loss": v for n, v in more.items()}}
+                metrics = {
+                    "acc": rng.choice([rng.random(), float("nan")]),
+                    **{f"{n}_loss": v for n, v in more.items()},
+                }
                 more |= {name: 1.0 for name in ("cost", "energy_j") if rare.random() < 0.1}
                 memo = "other/1" if rng.random() < 0.2 else None
                 events.append(
                     EpochReported(
-                        trial=trial, epoch=open_[trial], metrics=metrics, time=now, time_s=0.5, measures=more, memo=memo
+                        trial=trial,
+                        epoch=open_[trial],
+                        metrics=metrics,
+                        time=now,
+                        time_s=0.5,
+                        measures=more,
+                        memo=memo,
                     )
                 )
             case "end" | "interrupt" as how if open_:
                 trial = rng.choice(list(open_))
-                status = Status.INTERRUPTED if how == "interrupt" else rng.choice([Status.COMPLETED, Status.FAILED])
+                status = (
+                    Status.INTERRUPTED
+                    if how == "interrupt"
+                    else rng.choice([Status.COMPLETED, Status.FAILED])
+                )
                 if how == "end":
                     del open_[trial]
-                facts = Facts(started=now - 1, node="here", train_s=0.7, overhead_s={rng.choice("ab"): 0.1})
+                facts = Facts(
+                    started=now - 1, node="here", train_s=0.7, overhead_s={rng.choice("ab"): 0.1}
+                )
                 if rare.random() < 0.1:
                     facts = replace(facts, data_reads="{}")
-                events.append(TrialEnded(trial=trial, status=status, reason=how, time=now, facts=facts))
+                events.append(
+                    TrialEnded(trial=trial, status=status, reason=how, time=now, facts=facts)
+                )
             case "session":
                 events.append(SessionEnded(time=now, reason="interrupted"))
                 now += 100 * rng.random()
@@ -83,7 +113,11 @@ def timed(events: list[Event]) -> list[Event]:
     found, began = list[Event](), 0.0
     for event in events:
         began = event.time if isinstance(event, SessionStarted) else began
-        found.append(event if isinstance(event, SessionStarted) else replace(event, driven_s=event.time - began))
+        found.append(
+            event
+            if isinstance(event, SessionStarted)
+            else replace(event, driven_s=event.time - began)
+        )
     return found
 
 
@@ -99,8 +133,16 @@ def make(folder: Path, events: list[Event], cut: int) -> ResultsFolder:
 
 def told(tables: Tables) -> list[str]:
     """Everything that tables say, with their types; NaN is equal to itself."""
-    history = (tables.history.started, tables.history.last, tables.history.active_s, tables.history.ended)
-    schemas = [str(table.schema.to_string(show_field_metadata=True)) for table in (tables.trials, tables.metrics)]
+    history = (
+        tables.history.started,
+        tables.history.last,
+        tables.history.active_s,
+        tables.history.ended,
+    )
+    schemas = [
+        str(table.schema.to_string(show_field_metadata=True))
+        for table in (tables.trials, tables.metrics)
+    ]
     rows = [json.dumps(table.to_pylist(), default=str) for table in (tables.trials, tables.metrics)]
     return [*schemas, *rows, str(history), str(tables.history.log_bytes)]
 
@@ -110,7 +152,9 @@ def whole(sweep: ResultsFolder) -> Tables:
 
 
 @settings(deadline=None, max_examples=60)
-@given(seed=st.integers(0, 10**6), length=st.integers(1, 60), cut=st.floats(0, 1), odd=st.booleans())
+@given(
+    seed=st.integers(0, 10**6), length=st.integers(1, 60), cut=st.floats(0, 1), odd=st.booleans()
+)
 def test_any_cut_comes_out_as_the_whole(seed: int, length: int, cut: float, odd: bool) -> None:
     events = story(seed, length, ODD if odd else USUAL)
     with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +168,9 @@ def test_any_cut_comes_out_as_the_whole(seed: int, length: int, cut: float, odd:
 @settings(deadline=None, max_examples=60)
 @example(seed=1, cuts=[12], odd=True)  # a parameter that comes after `null_params`
 @given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, 60), max_size=4), odd=st.booleans())
-def test_files_of_several_sessions_come_out_as_the_whole(seed: int, cuts: list[int], odd: bool) -> None:
+def test_files_of_several_sessions_come_out_as_the_whole(
+    seed: int, cuts: list[int], odd: bool
+) -> None:
     events = story(seed, 60, ODD if odd else USUAL)
     with tempfile.TemporaryDirectory() as folder:
         sweep = make(Path(folder), [], 0)
@@ -137,11 +183,16 @@ def test_files_of_several_sessions_come_out_as_the_whole(seed: int, cuts: list[i
 
 
 @pytest.mark.parametrize("stale", [True, False])
-def test_a_session_that_goes_on_reads_only_what_may_change(tmp_path: Path, stale: bool, monkeypatch) -> None:
+def test_a_session_that_goes_on_reads_only_what_may_change(
+    tmp_path: Path, stale: bool, monkeypatch
+) -> None:
     sweep = make(tmp_path, story(7, 400, USUAL), 300)
     if stale:
         monkeypatch.setattr(reading, "VERSION", "next")  # which may make columns otherwise
-    expected, start = told(whole(sweep)), min(place for _, place in _stored(sweep).history.unfinished or ())
+    expected, start = (
+        told(whole(sweep)),
+        min(place for _, place in _stored(sweep).history.unfinished or ()),
+    )
     log = sweep.log.read_bytes()
     first = log.index(b"\n") + 1
     sweep.log.write_bytes(log[:first] + b"#" * (start - first) + log[start:])
@@ -208,7 +259,9 @@ def test_a_trial_that_is_tried_again_is_unfinished(tmp_path: Path, cut: int) -> 
         (lambda log: log[: len(log) // 4], False),
     ],
 )
-def test_tables_go_on_only_in_the_log_that_they_were_made_of(tmp_path: Path, change, behind: bool) -> None:
+def test_tables_go_on_only_in_the_log_that_they_were_made_of(
+    tmp_path: Path, change, behind: bool
+) -> None:
     sweep = make(tmp_path, story(1, 40, USUAL), 20)
     history = _stored(sweep).history
     sweep.log.write_bytes(change(sweep.log.read_bytes()))
@@ -220,4 +273,8 @@ def _stored(sweep: ResultsFolder) -> Tables:
     trials, metrics = pq.read_table(sweep.trials), pq.read_table(sweep.metrics)
     history = trials.schema.metadata[METADATA]
     assert metrics.schema.metadata[METADATA] == history
-    return Tables(trials.replace_schema_metadata(), metrics.replace_schema_metadata(), History(**json.loads(history)))
+    return Tables(
+        trials.replace_schema_metadata(),
+        metrics.replace_schema_metadata(),
+        History(**json.loads(history)),
+    )

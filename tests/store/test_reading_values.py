@@ -15,7 +15,8 @@ def test_columns_have_their_parameters_back(tmp_path):
     folder = written(tmp_path, "first", events)
     for _ in ("from the files", "from the log"):
         found = read_columns(
-            read_tables(folder).trials, ["param.layers", "param.learning_rate", "param.optimizer", "nowhere"]
+            read_tables(folder).trials,
+            ["param.layers", "param.learning_rate", "param.optimizer", "nowhere"],
         )
         assert found == {
             "param.layers": [[8, 4], "nan"],
@@ -26,7 +27,10 @@ def test_columns_have_their_parameters_back(tmp_path):
 
 
 def test_numbers_are_0_where_there_are_none():
-    parts = [pa.table({"x": pa.array([1, None, 3] * 5)}), pa.table({"x": pa.array([4], pa.int64())})]
+    parts = [
+        pa.table({"x": pa.array([1, None, 3] * 5)}),
+        pa.table({"x": pa.array([4], pa.int64())}),
+    ]
     table = pa.concat_tables(parts)
     assert numbers(table, "x").tolist() == [1.0, 0.0, 3.0] * 5 + [4.0]
     assert numbers(table.slice(9), "x").tolist() == [1.0, 0.0, 3.0] * 2 + [4.0]

@@ -120,7 +120,9 @@ def test_a_turn_sends_by_itself(tmp_path: Path) -> None:
     assert log_of(there) == b"one\n"
 
 
-def test_a_second_writer_is_told_who_is_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_writer_is_told_who_is_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = new_store()
     here = made(tmp_path / "here", store)
     lease = elsewhere(Lease.own("x"))
@@ -299,7 +301,10 @@ def test_a_torn_record_is_never_sent(tmp_path: Path) -> None:
     store = new_store()
     here, there = made(tmp_path / "here", store), tmp_path / "there"
     session = SessionStarted(time=1.0, resumed=False, version="1")
-    with Writer(here, store, sync_s=0.02).open() as writer, Log(here / "log.jsonl", copy=writer) as log:
+    with (
+        Writer(here, store, sync_s=0.02).open() as writer,
+        Log(here / "log.jsonl", copy=writer) as log,
+    ):
         log.append([session])
     write(here, b'{"event":"session_st')  # and the driver dies
     with Writer(here, store, sync_s=0.02).open() as writer:
@@ -341,7 +346,9 @@ def test_an_answer_that_is_lost_is_no_takeover(tmp_path: Path) -> None:
     assert log_of(tmp_path / "there") == b"one\ntwo\n"
 
 
-def test_a_writer_that_has_slept_looks_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_has_slept_looks_before_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = new_store()
     here = made(tmp_path / "here", store)
     with Writer(here, store, sync_s=60).open() as writer:
@@ -352,7 +359,9 @@ def test_a_writer_that_has_slept_looks_before_it_writes(tmp_path: Path, monkeypa
             writer.check()
 
 
-def test_nobody_takes_a_sweep_away_that_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_takes_a_sweep_away_that_others_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remote, "LEASE_S", 0.3)
     store = new_store()
     here, there = made(tmp_path / "here", store), tmp_path / "there"
@@ -366,7 +375,9 @@ def test_nobody_takes_a_sweep_away_that_others_run(tmp_path: Path, monkeypatch: 
     assert empty.entries() == []
 
 
-def test_what_is_joined_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_joined_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = new_store()
     here, there = made(tmp_path / "here", store), tmp_path / "there"
     with Writer(here, store, sync_s=60).open() as writer:
@@ -375,11 +386,16 @@ def test_what_is_joined_while_it_is_read_is_read_again(tmp_path: Path, monkeypat
         listing = store.entries("log")
         monkeypatch.setattr(remote, "SEGMENTS_PER_PART", 5)
         writer.appended(write(here, b"the line that joins them\n"), wait=True)
-        assert not {entry.key for entry in store.entries("log")} & {entry.key for entry in listing[1:]}
+        assert not {entry.key for entry in store.entries("log")} & {
+            entry.key for entry in listing[1:]
+        }
         late = Flaky(store)
         listings = iter([listing])
         monkeypatch.setattr(
-            Flaky, "entries", lambda self, prefix: next(listings, None) or store.entries(prefix), raising=False
+            Flaky,
+            "entries",
+            lambda self, prefix: next(listings, None) or store.entries(prefix),
+            raising=False,
         )
         assert remote.pull(there, late)
     assert log_of(there) == log_of(here)
@@ -406,7 +422,9 @@ def test_a_missing_segment_is_told(tmp_path: Path) -> None:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("write"), st.binary(max_size=5).map(lambda data: data.hex().encode() + b"\n")),
+        st.tuples(
+            st.just("write"), st.binary(max_size=5).map(lambda data: data.hex().encode() + b"\n")
+        ),
         st.tuples(st.sampled_from(["send", "read", "crash", "away", "back", "move"]), st.just(b"")),
     ),
     max_size=60,
@@ -427,7 +445,9 @@ def test_whatever_happens_a_reader_has_the_beginning_of_what_the_writer_has(
     def begin() -> tuple[Iterator[Writer], Writer]:
         context = Writer(machine, flaky, sync_s=3600).open()
         writer = context.__enter__()
-        writer.appended(len(log_of(machine)), wait=False)  # as the log does once it has looked at its last record
+        writer.appended(
+            len(log_of(machine)), wait=False
+        )  # as the log does once it has looked at its last record
         return context, writer
 
     def crash() -> None:
@@ -466,7 +486,9 @@ def test_whatever_happens_a_reader_has_the_beginning_of_what_the_writer_has(
     assert log_of(machine).startswith(sent)
 
 
-def test_results_may_be_a_folder_or_a_place_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_may_be_a_folder_or_a_place_in_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path))
     assert remote.local("results") == Path("results")
     one, other = remote.local("s3://bucket/a"), remote.local("s3://bucket/b")

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted, encode
+from sweep.events import (
+    EpochReported,
+    Event,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+    encode,
+)
 from sweep.store import log as store_log
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
@@ -17,7 +26,9 @@ from sweep.store.repair import repair_log
 
 
 def started(trial: int) -> TrialStarted:
-    return TrialStarted(trial=trial, trial_id=f"t{trial}", params={"x": trial}, seed=0, repeat=0, time=1.0)
+    return TrialStarted(
+        trial=trial, trial_id=f"t{trial}", params={"x": trial}, seed=0, repeat=0, time=1.0
+    )
 
 
 def reported(trial: int, epoch: int) -> EpochReported:
@@ -31,7 +42,13 @@ def ended(trial: int, status: Status = Status.COMPLETED, *, again: bool = False)
 WHOLE: list[Event] = [
     SessionStarted(time=0.0, resumed=False, version="1"),
     *(started(0), reported(0, 1), reported(0, 2), ended(0)),
-    *(started(1), reported(1, 1), ended(1, Status.INTERRUPTED), reported(1, 2), ended(1, Status.FAILED)),
+    *(
+        started(1),
+        reported(1, 1),
+        ended(1, Status.INTERRUPTED),
+        reported(1, 2),
+        ended(1, Status.FAILED),
+    ),
     *(ended(1, Status.INTERRUPTED, again=True), reported(1, 3), ended(1)),
     SessionEnded(time=9.0, reason="finished"),
 ]
@@ -67,7 +84,10 @@ def test_a_hole_is_told_with_its_line_and_what_is_left_is_kept(folder: ResultsFo
     assert done.original is not None
     assert done.original.read_bytes() == hole
     kept = list(store_log.read(folder.log))
-    assert kept == [*WHOLE[:3], WHOLE[-1]]  # what is told of trial 1 cannot follow: its beginning is lost
+    assert kept == [
+        *WHOLE[:3],
+        WHOLE[-1],
+    ]  # what is told of trial 1 cannot follow: its beginning is lost
     assert len(kept) == done.kept
     assert [re.sub(r"\d+ bytes", "some bytes", loss) for loss in done.losses[:2]] == [
         "line 4: some bytes are no record"
@@ -79,7 +99,9 @@ def test_a_hole_is_told_with_its_line_and_what_is_left_is_kept(folder: ResultsFo
 
 
 def test_records_that_zeros_have_joined_are_parted(folder: ResultsFolder) -> None:
-    content = b"".join([*lines(WHOLE[:3])[:2], bytes(100), *lines(WHOLE)[2:4], bytes(50), b"\n", *lines(WHOLE)[4:]])
+    content = b"".join(
+        [*lines(WHOLE[:3])[:2], bytes(100), *lines(WHOLE)[2:4], bytes(50), b"\n", *lines(WHOLE)[4:]]
+    )
     folder.log.write_bytes(content)
     done = repair_log(folder)
     assert list(store_log.read(folder.log)) == WHOLE
@@ -87,7 +109,16 @@ def test_records_that_zeros_have_joined_are_parted(folder: ResultsFolder) -> Non
 
 
 def test_lost_epochs_and_trials_are_told(folder: ResultsFolder) -> None:
-    left = [WHOLE[0], started(0), reported(0, 1), reported(0, 4), ended(0), ended(0), started(3), started(3)]
+    left = [
+        WHOLE[0],
+        started(0),
+        reported(0, 1),
+        reported(0, 4),
+        ended(0),
+        ended(0),
+        started(3),
+        started(3),
+    ]
     folder.log.write_bytes(b"".join(lines(left)) + b'{"event":"epoch')
     assert repair_log(folder).losses == (
         "line 4: before it, epochs 2 to 3 of trial 0 are missing",

@@ -14,7 +14,9 @@ def test_numbers_hold_what_was_last_set_and_null_elsewhere(writes, rows):
         column.set(row, value)
         expected[row] = value
     values, null = column.copy_rows(rows)
-    told = [None if missing else value for value, missing in zip(values.tolist(), null, strict=True)]
+    told = [
+        None if missing else value for value, missing in zip(values.tolist(), null, strict=True)
+    ]
     assert told == [expected.get(row) for row in range(rows)]
     assert [column.get(row) for row in range(40)] == [expected.get(row) for row in range(40)]
 

@@ -15,7 +15,10 @@ def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
     folder = written(tmp_path, "first", STORY)
     fresh = read_tables(folder)
     assert fresh.history.ended == "finished"
-    for table, derived in ((fresh.trials, build(STORY).trials()), (fresh.metrics, build(STORY).metrics())):
+    for table, derived in (
+        (fresh.trials, build(STORY).trials()),
+        (fresh.metrics, build(STORY).metrics()),
+    ):
         assert str(table.to_pylist()) == str(derived.to_pylist())  # as text, for NaN
         assert table.schema == derived.schema
     log_before = folder.log.read_bytes()
@@ -47,10 +50,15 @@ def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_p
         return behind
 
     monkeypatch.setattr(reading, "count_bytes_behind", replaced_after)
-    assert [table.num_rows for table in (read_tables(folder).trials, build(STORY).trials())] == [2, 2]
+    assert [table.num_rows for table in (read_tables(folder).trials, build(STORY).trials())] == [
+        2,
+        2,
+    ]
 
 
-def test_tables_of_an_earlier_version_that_do_not_name_nulls_are_made_of_the_log(tmp_path, monkeypatch):
+def test_tables_of_an_earlier_version_that_do_not_name_nulls_are_made_of_the_log(
+    tmp_path, monkeypatch
+):
     story = [started(0, {"a": None, "b": 1}), started(1, {"a": 2})]
     folder = written(tmp_path, "first", story)
     stored = read_tables(folder)

@@ -102,27 +102,64 @@ def test_the_readme_lists_the_columns():
         patterns = [re.sub(r"<\w+>", r"\\w+", name.replace(".", r"\.")) for name in told]
         columns = [line.split(":")[0] for line in golden.split("\n") if line]
         for column in columns:
-            if column not in ("peak_memory_mb", "energy_j", "cost"):  # a measure goes by its own name
+            if column not in (
+                "peak_memory_mb",
+                "energy_j",
+                "cost",
+            ):  # a measure goes by its own name
                 assert sum(bool(re.fullmatch(pattern, column)) for pattern in patterns) == 1, column
         for pattern in patterns:
-            assert any(re.fullmatch(pattern, column) for column in columns) or pattern.startswith("<"), pattern
+            assert any(re.fullmatch(pattern, column) for column in columns) or pattern.startswith(
+                "<"
+            ), pattern
 
 
 def test_a_row_tells_what_became_of_a_trial():
     first, second = told(STORY)
     moment = datetime.fromtimestamp
     assert first == {
-        **{"sweep": "first", "trial": 0, "trial_id": "t0", "role": "search", "repeat": 0, "fold": None, "seed": 0},
+        **{
+            "sweep": "first",
+            "trial": 0,
+            "trial_id": "t0",
+            "role": "search",
+            "repeat": 0,
+            "fold": None,
+            "seed": 0,
+        },
         **{"status": "completed", "status_reason": ""},
         **{"param.learning_rate": 1e-3, "param.batch_size": 32, "param.nesterov": True},
         **{"param.optimizer": "sgd", "param.layers": "[8, 4]"},
         **{"metric.loss": 1.0, "metric.val_accuracy": 0.7, "metric.tokens": 10.0},
-        **{"best.loss": 1.0, "best.val_accuracy": 0.8, "test.val_accuracy": 0.65, "objective": 0.7, "epochs": 2},
+        **{
+            "best.loss": 1.0,
+            "best.val_accuracy": 0.8,
+            "test.val_accuracy": 0.65,
+            "objective": 0.7,
+            "epochs": 2,
+        },
         **{"started_at": moment(101, UTC), "ended_at": moment(110, UTC), "duration_s": 9.0},
-        **{"train_s": 1.25, "overhead_s": 7.75, "overhead.build_s": 0.5, "overhead.compile_s": 0.25},
+        **{
+            "train_s": 1.25,
+            "overhead_s": 7.75,
+            "overhead.build_s": 0.5,
+            "overhead.compile_s": 0.25,
+        },
         **{"numerics.tf32": "off", "energy_j": 7200.0, "cost": 1.5, "co2_g": 0.8},
-        **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1, "reproducible": True},
-        **{"precision": "float32", "accumulate": 2, "data": "f00d", "data_reads": "{}", "examples_per_s": 200.0},
+        **{
+            "node": "host",
+            "devices": "cpu:0",
+            "strategy": "default",
+            "num_replicas": 1,
+            "reproducible": True,
+        },
+        **{
+            "precision": "float32",
+            "accumulate": 2,
+            "data": "f00d",
+            "data_reads": "{}",
+            "examples_per_s": 200.0,
+        },
         **{"checkpoint": "checkpoints/t0/2", "memo": None, "memo_epochs": None, "error": None},
     }
     assert math.isnan(second["metric.loss"])
@@ -150,13 +187,20 @@ def test_a_row_tells_what_became_of_a_trial():
     ],
 )
 def test_a_parameter_has_one_type_that_loses_nothing(values, kind, stored):
-    column = build([started(number, {"p": value}) for number, value in enumerate(values)]).trials()["param.p"]
+    column = build([started(number, {"p": value}) for number, value in enumerate(values)]).trials()[
+        "param.p"
+    ]
     assert (str(column.type), column.to_pylist()) == (kind, stored)
 
 
 def test_a_measure_does_not_hide_a_column():
     report = EpochReported(
-        trial=0, epoch=1, metrics={"loss": 1.0}, time=1.0, time_s=0.5, measures={"epoch": 7.0, "metric.loss": 8.0}
+        trial=0,
+        epoch=1,
+        metrics={"loss": 1.0},
+        time=1.0,
+        time_s=0.5,
+        measures={"epoch": 7.0, "metric.loss": 8.0},
     )
     row = build([started(0), report]).metrics().to_pylist()[0]
     assert (row["epoch"], row["measure.epoch"]) == (1, 7.0)
@@ -165,7 +209,10 @@ def test_a_measure_does_not_hide_a_column():
 
 def test_pandas_duckdb_and_polars_read_both_files(tmp_path):
     folder = written(tmp_path, "first", STORY)
-    for path, table in ((folder.trials, build(STORY).trials()), (folder.metrics, build(STORY).metrics())):
+    for path, table in (
+        (folder.trials, build(STORY).trials()),
+        (folder.metrics, build(STORY).metrics()),
+    ):
         assert list(pd.read_parquet(path).columns) == table.column_names
         assert pl.read_parquet(path)["trial"].to_list() == table["trial"].to_pylist()
         assert duckdb.sql(f"select count(*) from '{path}'").fetchall() == [(table.num_rows,)]
@@ -179,8 +226,12 @@ def test_pandas_duckdb_and_polars_read_both_files(tmp_path):
 
 def test_tables_of_two_sweeps_concatenate(tmp_path):
     first = written(tmp_path, "first", STORY)
-    second = written(tmp_path, "second", [started(0, {"learning_rate": 1, "depth": 3}), reported(0, 1, auc=0.5)])
-    both = pa.concat_tables([read_tables(first).trials, read_tables(second).trials], promote_options="permissive")
+    second = written(
+        tmp_path, "second", [started(0, {"learning_rate": 1, "depth": 3}), reported(0, 1, auc=0.5)]
+    )
+    both = pa.concat_tables(
+        [read_tables(first).trials, read_tables(second).trials], promote_options="permissive"
+    )
     assert both["param.learning_rate"].to_pylist() == [1e-3, 1e-3, 1.0]
     assert both["metric.auc"].to_pylist() == [None, None, 0.5]
     frames = [pd.read_parquet(folder.trials) for folder in (first, second)]

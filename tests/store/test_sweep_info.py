@@ -18,7 +18,10 @@ def info(**content: object) -> SweepInfo:
 
 
 def known(
-    training: Mapping[str, object] = MappingProxyType({}), keras: str = "3.0", code: str = "0", **resources: int
+    training: Mapping[str, object] = MappingProxyType({}),
+    keras: str = "3.0",
+    code: str = "0",
+    **resources: int,
 ) -> SweepInfo:
     source = {"trainable": "m:M", "sha256": code, "packages": {"pillow": "9"}}
     spec = {
@@ -40,20 +43,37 @@ def identity(**resources: int) -> object:
         ({"training": {"precision": "mixed_float16"}}, ["training.precision"]),
         ({"training": {"precision": "float32", "data_seed": 3}}, []),
         ({"training": {"precision": "float32", "later": 1}}, []),  # a setting of a later release
-        ({"training": {"precision": "float32", "patience": 2}}, ["the metric of training.patience"]),
+        (
+            {"training": {"precision": "float32", "patience": 2}},
+            ["the metric of training.patience"],
+        ),
         ({"keras": "3.1"}, ["the version of keras"]),
-        ({"code": "1", "gpus": 2, "workers": 2}, ["the code", "resources.gpus", "resources.workers"]),
+        (
+            {"code": "1", "gpus": 2, "workers": 2},
+            ["the code", "resources.gpus", "resources.workers"],
+        ),
     ],
 )
 def test_in_what_the_trainings_of_sweeps_differ(changes: dict[str, Any], told: list[str]) -> None:
-    first, second = known({"precision": "float32"}), known(**{"training": {"precision": "float32"}, **changes})
-    assert list_identity_differences([first, second]) == list_identity_differences([first, first, second]) == told
-    assert (first.identity == second.identity) is (not told and "later" not in changes.get("training", {}))
+    first, second = (
+        known({"precision": "float32"}),
+        known(**{"training": {"precision": "float32"}, **changes}),
+    )
+    assert (
+        list_identity_differences([first, second])
+        == list_identity_differences([first, first, second])
+        == told
+    )
+    assert (first.identity == second.identity) is (
+        not told and "later" not in changes.get("training", {})
+    )
     assert list_identity_differences([first, second, info()]) == []
 
 
 def test_another_number_of_workers_is_another_training() -> None:
-    assert identity(workers=2) != identity(workers=1) == identity() is not None  # sweeps of before had no such key
+    assert (
+        identity(workers=2) != identity(workers=1) == identity() is not None
+    )  # sweeps of before had no such key
 
 
 def test_a_parameter_servers_numbers_are_doubted() -> None:
@@ -63,7 +83,12 @@ def test_a_parameter_servers_numbers_are_doubted() -> None:
 
 def test_a_file_of_an_earlier_release_may_lack_everything() -> None:
     empty = info()
-    assert (empty.name, empty.objectives, empty.spec, empty.import_folders) == ("first", (), {}, None)
+    assert (empty.name, empty.objectives, empty.spec, empty.import_folders) == (
+        "first",
+        (),
+        {},
+        None,
+    )
     assert (empty.repeats, empty.folds, empty.simulated_gpus, empty.memo) == (1, None, None, True)
     assert (empty.source, empty.provenance, empty.origin, empty.warm_start) == ({}, {}, {}, [])
     assert (empty.identity, empty.doubt, empty.co2_g_per_kwh) == (None, None, None)

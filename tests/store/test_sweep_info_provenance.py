@@ -14,7 +14,9 @@ from sweep.store.sweep_info import parse_mig_devices, provenance
 
 def git(folder, *arguments):
     identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True
+    )
 
 
 def test_versions_and_hardware_are_found_and_json_able(tmp_path):
@@ -59,7 +61,8 @@ LISTED = "GPU 0: A (UUID: GPU-a)\nGPU 1: A (UUID: GPU-b)\n  MIG 1g Device 0: (UU
 
 
 @pytest.mark.parametrize(
-    ("setting", "shown"), [(None, "AB"), ("1", "B"), ("-1", ""), ("GPU-b,GPU-a", "BA"), ("MIG-1", "B")]
+    ("setting", "shown"),
+    [(None, "AB"), ("1", "B"), ("-1", ""), ("GPU-b,GPU-a", "BA"), ("MIG-1", "B")],
 )
 def test_gpus_are_those_that_cuda_shows(tmp_path, monkeypatch, setting, shown):
     nvidia = tmp_path / "nvidia-smi"
@@ -75,7 +78,8 @@ def test_gpus_are_those_that_cuda_shows(tmp_path, monkeypatch, setting, shown):
     assert [one["name"] for one in sweep_info.gpus()] == list(shown)
     assert provenance(tmp_path)["gpus"] == sweep_info.gpus()
     spec = parse_spec(
-        "trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}\nresources: {cpus: 0.01, gpus: 1}", "s.yaml"
+        "trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}\nresources: {cpus: 0.01, gpus: 1}",
+        "s.yaml",
     )
     assert planning.make_plan(spec, None, planning.Basis()).concurrent == (len(shown) or None)
 
@@ -95,7 +99,11 @@ def test_cores_and_memory_are_what_a_container_is_given(tmp_path, monkeypatch, f
     monkeypatch.setattr(contract, "CONTAINER", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(64), raising=False)
     whole = contract.memory_bytes()
-    for name, text in {**files, "memory.max": "1048576\n", "memory/memory.limit_in_bytes": f"{2**63}\n"}.items():
+    for name, text in {
+        **files,
+        "memory.max": "1048576\n",
+        "memory/memory.limit_in_bytes": f"{2**63}\n",
+    }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert contract.cpus() == cpus

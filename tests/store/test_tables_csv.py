@@ -16,7 +16,9 @@ def test_values_of_each_type(tmp_path: Path) -> None:
             "n": [2**62, None, -1, 0],
             "ok": [True, None, False, True],
             "=t": ["=1+1", "", None, 'a "b", c\nd'],
-            "at": pa.array([datetime(2026, 1, 1, tzinfo=UTC), None, None, None], pa.timestamp("us", "UTC")),
+            "at": pa.array(
+                [datetime(2026, 1, 1, tzinfo=UTC), None, None, None], pa.timestamp("us", "UTC")
+            ),
             "none": pa.nulls(4),
         }
     )
@@ -36,4 +38,8 @@ def test_what_looks_like_a_formula_is_text(tmp_path: Path) -> None:
     write_csv(pa.table({"t": texts}), tmp_path / "t.csv")
     _, *lines, end = (tmp_path / "t.csv").read_bytes().decode().split("\r\n")
     assert end == ""
-    assert lines == [*(f'"\'{text}"' for text in texts[:6]), *(f'"{text}"' for text in texts[6:9]), ""]
+    assert lines == [
+        *(f'"\'{text}"' for text in texts[:6]),
+        *(f'"{text}"' for text in texts[6:9]),
+        "",
+    ]

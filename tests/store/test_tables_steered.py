@@ -29,7 +29,9 @@ ACTS: list[Event] = [
     NoteWritten(trial=0, text="the first", request="a", time=200.0),
     TrialStarred(trial=0, request="b", time=201.0),
     NoteWritten(text="all", request="c", time=202.0),
-    ConfigurationsEnqueued(configurations=(PARAMS, {"learning_rate": 0.2}), request="d", by="ada", time=203.0),
+    ConfigurationsEnqueued(
+        configurations=(PARAMS, {"learning_rate": 0.2}), request="d", by="ada", time=203.0
+    ),
     SweepChanged(settings={"run_cap": 9, "stop_when": None}, request="e", time=204.0),
 ]
 
@@ -86,7 +88,10 @@ def test_the_time_of_a_sweep_does_not_go_on_when_it_is_steered(tmp_path: Path) -
         build_tables(written(tmp_path, "one", STORY)),
         build_tables(written(tmp_path, "other", [*STORY, *ACTS])),
     )
-    assert (plain.history.last, plain.history.active_s) == (steered.history.last, steered.history.active_s)
+    assert (plain.history.last, plain.history.active_s) == (
+        steered.history.last,
+        steered.history.active_s,
+    )
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: type(act).__name__)

@@ -13,7 +13,9 @@ from sweep.store.reading import TableWriter
 
 @pytest.fixture
 def folder(tmp_path) -> ResultsFolder:
-    return ResultsFolder.create(tmp_path, "first", "", {"objectives": [{"name": "loss", "goal": "minimize"}]})
+    return ResultsFolder.create(
+        tmp_path, "first", "", {"objectives": [{"name": "loss", "goal": "minimize"}]}
+    )
 
 
 def story(trial: int) -> list[Event]:
@@ -26,7 +28,10 @@ def story(trial: int) -> list[Event]:
 def wait_for_trials(folder: ResultsFolder, count: int) -> None:
     def are_there() -> bool:
         # By its bytes: pandas opens a path twice, and the file may be another one by then.
-        return folder.trials.exists() and len(pq.read_table(pa.BufferReader(folder.trials.read_bytes()))) == count
+        return (
+            folder.trials.exists()
+            and len(pq.read_table(pa.BufferReader(folder.trials.read_bytes()))) == count
+        )
 
     until(are_there, f"never saw {count} trials")
 

@@ -28,7 +28,9 @@ class Detection(KerasTrainable):
         inputs = keras.Input((16, 16, 1))
         flat = layers.Flatten()(inputs)
         sizes = {"boxes": (3, 4), "labels": (3, 2), "points": (2, 2)}
-        outputs = {n: layers.Reshape(s, name=n)(layers.Dense(s[0] * s[1])(flat)) for n, s in sizes.items()}
+        outputs = {
+            n: layers.Reshape(s, name=n)(layers.Dense(s[0] * s[1])(flat)) for n, s in sizes.items()
+        }
         return keras.Model(inputs, outputs)
 
     def loss(self, hp: Any, model: keras.Model) -> Any:

@@ -30,8 +30,20 @@ EPOCHS = 3
 
 KINDS: dict[str, dict[str, Value]] = {
     "plain": {"learning_rate": 0.003, "seed": 1},
-    "twin": {"learning_rate": 0.01, "weight_decay": 0.1, "batch_size": 32, "warmup_epochs": 1, "seed": 2},
-    "pruned": {"learning_rate": 0.01, "weight_decay": 0.1, "batch_size": 32, "warmup_epochs": 1, "seed": 2},
+    "twin": {
+        "learning_rate": 0.01,
+        "weight_decay": 0.1,
+        "batch_size": 32,
+        "warmup_epochs": 1,
+        "seed": 2,
+    },
+    "pruned": {
+        "learning_rate": 0.01,
+        "weight_decay": 0.1,
+        "batch_size": 32,
+        "warmup_epochs": 1,
+        "seed": 2,
+    },
     "half": {"learning_rate": 0.003, "seed": 1, "precision": "mixed_bfloat16"},
     "diverged": {"learning_rate": 1e30, "seed": 3},
     "failed": {"frozen_layers": 999, "seed": 4},
@@ -41,7 +53,12 @@ KINDS: dict[str, dict[str, Value]] = {
 """What sets trials apart: most share a compiled program; pruned, raised and interrupted ones end half way."""
 
 REFERENCES = ("plain", "twin", "half")
-DEFAULTS: dict[str, Value] = {"optimizer": "adamw", "batch_size": 64, "dropout": 0.2, "augmentation": "medium"}
+DEFAULTS: dict[str, Value] = {
+    "optimizer": "adamw",
+    "batch_size": 64,
+    "dropout": 0.2,
+    "augmentation": "medium",
+}
 
 
 class TinyCifar(CifarResNet):
@@ -49,7 +66,10 @@ class TinyCifar(CifarResNet):
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         random = np.random.default_rng(0)
-        x, y = random.integers(0, 256, (96, 32, 32, 3)).astype(np.uint8), np.arange(96, dtype=np.int32) % 10
+        x, y = (
+            random.integers(0, 256, (96, 32, 32, 3)).astype(np.uint8),
+            np.arange(96, dtype=np.int32) % 10,
+        )
         return (x[:64], y[:64]), (x[64:], y[64:])
 
 
@@ -62,7 +82,9 @@ class Outcome:
     error: str | None = field(default=None, compare=False)
 
 
-STAND_INS = {"trainables.cifar_resnet:CifarResNet": "isolation:TinyCifar"}  # the real one would download
+STAND_INS = {
+    "trainables.cifar_resnet:CifarResNet": "isolation:TinyCifar"
+}  # the real one would download
 
 
 def shipped() -> list[str]:
@@ -70,7 +92,9 @@ def shipped() -> list[str]:
     found = []
     for path in sorted((Path(__file__).parents[2] / "trainables").glob("*.py")):
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "KerasTrainable" for base in node.bases):
+            if isinstance(node, ast.ClassDef) and any(
+                ast.unparse(base) == "KerasTrainable" for base in node.bases
+            ):
                 found.append(f"trainables.{path.stem}:{node.name}")
     return found
 
@@ -106,7 +130,9 @@ def _outcome(worker: Worker, number: int, kind: str) -> Outcome:
     return Outcome("pruned", metrics) if end is None else Outcome(end.status, metrics, end.error)
 
 
-def drive(worker: Worker, assignment: Assignment, kind: str) -> tuple[TrialEnded | None, list[dict[str, float]]]:
+def drive(
+    worker: Worker, assignment: Assignment, kind: str
+) -> tuple[TrialEnded | None, list[dict[str, float]]]:
     """Train a trial to the end that its kind says; how it ended, None if it was left alone, and all its metrics."""
     worker.take(Order(assignment, decision_epochs=(1,)))
     metrics: list[dict[str, float]] = []
@@ -131,7 +157,9 @@ class Processes:
 
     def __init__(self, preloaded: Sequence[str] = ()) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["isolation", *preloaded, *(name.partition(":")[0] for name in shipped())])
+        context.set_forkserver_preload(
+            ["isolation", *preloaded, *(name.partition(":")[0] for name in shipped())]
+        )
         self._pool = ProcessPoolExecutor(2, mp_context=context, max_tasks_per_child=1)
 
     def run(self, trainable: str, kinds: list[str]) -> Future[list[Outcome]]:

@@ -73,7 +73,9 @@ class OwnStep(keras.Model):
     def train_step(self, data: Any) -> Any:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
-            losses = keras.losses.sparse_categorical_crossentropy(y, self(x, training=True), from_logits=True)
+            losses = keras.losses.sparse_categorical_crossentropy(
+                y, self(x, training=True), from_logits=True
+            )
             loss = tf.reduce_mean(losses if weight is None else losses * weight)
         weights = self.trainable_weights
         self.trains_with.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
@@ -123,7 +125,9 @@ def numbers(kind: str, params: Mapping[str, Any]) -> list[Any]:
     trainable = make()
     trial = replace(assignment(epochs=2, training=training), params=dict(params))
     reported = [(dict(epoch.metrics), epoch.learning_rate) for epoch in train(trainable, trial)]
-    trained = [weight.tolist() for weight in weights(trainable) if weight.dtype.kind == "f"]  # not what counts batches
+    trained = [
+        weight.tolist() for weight in weights(trainable) if weight.dtype.kind == "f"
+    ]  # not what counts batches
     return [reported, trained]
 
 
@@ -146,5 +150,7 @@ def effect(kind: str, without: Mapping[str, Any], given: Mapping[str, Any], name
 
 def _differ_by_rounding(one: list[Any], other: list[Any]) -> bool:
     """Return whether numbers, in lists and mappings of one form, agree within the rounding of float32 sums."""
-    flat, others = ([value for value in tf.nest.flatten(part) if value is not None] for part in (one, other))
+    flat, others = (
+        [value for value in tf.nest.flatten(part) if value is not None] for part in (one, other)
+    )
     return len(flat) == len(others) and np.allclose(flat, others, rtol=1e-5, atol=1e-6)

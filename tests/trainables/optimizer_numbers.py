@@ -6,7 +6,12 @@ from typing import Any
 
 NUMBERS: dict[str, dict[str, Any]] = {
     "adadelta": {"rho": 0.8, "epsilon": 1e-4},
-    "adafactor": {"beta_2_decay": -0.6, "epsilon_1": 1e-12, "epsilon_2": 1e-2, "clip_threshold": 0.7},
+    "adafactor": {
+        "beta_2_decay": -0.6,
+        "epsilon_1": 1e-12,
+        "epsilon_2": 1e-2,
+        "clip_threshold": 0.7,
+    },
     "adagrad": {"epsilon": 1e-3, "initial_accumulator_value": 0.3},
     "adam": {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-4, "amsgrad": True},
     "adamax": {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-4},

@@ -195,7 +195,9 @@ class CalledOnParts(Pairs):
 class DiffusionNet(keras.Model):
     def __init__(self) -> None:
         super().__init__()
-        self.network = keras.Sequential([keras.Input((6,)), layers.Dense(8, "relu"), layers.Dense(6)])
+        self.network = keras.Sequential(
+            [keras.Input((6,)), layers.Dense(8, "relu"), layers.Dense(6)]
+        )
         self.ema_network = keras.models.clone_model(self.network)
         self.seeds = keras.random.SeedGenerator(5)
         self.tracker = keras.metrics.Mean(name="n_loss")
@@ -258,7 +260,11 @@ class MaskedAutoencoderNet(keras.Model):
         with tf.GradientTape() as tape:
             patches, decoded = self.lose(x)
             loss = self.compute_loss(y=patches, y_pred=decoded)
-        parts = [self.encoder.trainable_variables, self.attend.trainable_variables, self.decoder.trainable_variables]
+        parts = [
+            self.encoder.trainable_variables,
+            self.attend.trainable_variables,
+            self.decoder.trainable_variables,
+        ]
         weights = [variable for part in parts for variable in part]
         self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
         self.compute_metrics(x=None, y=patches, y_pred=decoded)
@@ -286,7 +292,9 @@ class MaskedAutoencoder(OfPoints):
 class AdaptsNet(keras.Model):
     def __init__(self) -> None:
         super().__init__()
-        self.model = keras.Sequential([layers.Dense(6, "relu"), layers.BatchNormalization(), layers.Dense(2)])
+        self.model = keras.Sequential(
+            [layers.Dense(6, "relu"), layers.BatchNormalization(), layers.Dense(2)]
+        )
 
     def call(self, x: Any, training: bool = False) -> Any:
         return self.model(x, training=training)
@@ -324,7 +332,9 @@ class ContrastiveNet(keras.Model):
         self.encoder = keras.Sequential([layers.Dense(6, "relu"), layers.Dense(4)])
         self.probe = keras.Sequential([layers.Dense(2)])
         start = keras.random.normal((32, 4), seed=2)
-        self.queue = self.add_weight(shape=(32, 4), trainable=False, initializer=lambda *_, **__: start)
+        self.queue = self.add_weight(
+            shape=(32, 4), trainable=False, initializer=lambda *_, **__: start
+        )
 
     def compile(self, contrastive: Any, probing: Any, **options: Any) -> None:
         super().compile(**options)
@@ -339,18 +349,25 @@ class ContrastiveNet(keras.Model):
         x, y = data
         with tf.GradientTape() as tape:
             found = ops.normalize(self.encoder(x))
-            nearest = ops.take(self.queue, ops.argmax(ops.matmul(found, ops.transpose(self.queue)), 1), axis=0)
+            nearest = ops.take(
+                self.queue, ops.argmax(ops.matmul(found, ops.transpose(self.queue)), 1), axis=0
+            )
             similar = ops.matmul(
-                found + ops.stop_gradient(nearest - found), ops.transpose(ops.normalize(self.encoder(0.9 * x)))
+                found + ops.stop_gradient(nearest - found),
+                ops.transpose(ops.normalize(self.encoder(0.9 * x))),
             )
             own = ops.arange(ops.shape(x)[0])
-            loss = ops.mean(keras.losses.sparse_categorical_crossentropy(own, similar, from_logits=True))
+            loss = ops.mean(
+                keras.losses.sparse_categorical_crossentropy(own, similar, from_logits=True)
+            )
         weights = self.encoder.trainable_weights
         self.contrastive.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
         self.queue.assign(ops.concatenate([found, self.queue], 0)[:32])
         with tf.GradientTape() as tape:
             logits = self.probe(self.encoder(x))
-            probed = ops.mean(keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True))
+            probed = ops.mean(
+                keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True)
+            )
         weights = self.probe.trainable_weights
         self.probing.apply_gradients(zip(tape.gradient(probed, weights), weights, strict=True))
         self.tracker.update_state(loss)
@@ -425,7 +442,11 @@ class QuantizerNet(layers.Layer):
         self.codes = tf.Variable(start, trainable=True, name="codes")
 
     def call(self, x: Any) -> Any:
-        distances = tf.reduce_sum(x**2, 1, keepdims=True) + tf.reduce_sum(self.codes**2, 0) - 2 * x @ self.codes
+        distances = (
+            tf.reduce_sum(x**2, 1, keepdims=True)
+            + tf.reduce_sum(self.codes**2, 0)
+            - 2 * x @ self.codes
+        )
         quantized = tf.matmul(tf.one_hot(tf.argmin(distances, 1), 7), self.codes, transpose_b=True)
         self.add_loss(0.25 * tf.reduce_mean((tf.stop_gradient(quantized) - x) ** 2))
         self.add_loss(tf.reduce_mean((quantized - tf.stop_gradient(x)) ** 2))
@@ -466,7 +487,9 @@ class Vqvae(OfPoints):
 class SimSiamNet(keras.Model):
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = keras.Sequential([layers.Dense(6, "relu", kernel_regularizer="l2"), layers.BatchNormalization()])
+        self.encoder = keras.Sequential(
+            [layers.Dense(6, "relu", kernel_regularizer="l2"), layers.BatchNormalization()]
+        )
         self.predictor = keras.Sequential([layers.Dense(4, "relu"), layers.Dense(6)])
 
     def train_step(self, data: Any) -> Any:
@@ -474,7 +497,10 @@ class SimSiamNet(keras.Model):
         with tf.GradientTape() as tape:
             codes = [self.encoder(x, training=True) for x in (one, other)]
             found = [self.predictor(code, training=True) for code in codes]
-            loss = sum(-ops.mean(ops.stop_gradient(a) * b) for a, b in zip(codes, reversed(found), strict=True))
+            loss = sum(
+                -ops.mean(ops.stop_gradient(a) * b)
+                for a, b in zip(codes, reversed(found), strict=True)
+            )
             loss += sum(self.losses)
         weights = self.encoder.trainable_variables + self.predictor.trainable_variables
         self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
@@ -502,7 +528,9 @@ class SiameseNet(Applies, keras.Model):
 
     def call(self, x: Any) -> Any:
         anchor, near, far = (self.embed(x[name]) for name in ("anchor", "near", "far"))
-        return ops.stack([ops.sum(ops.square(anchor - near), -1), ops.sum(ops.square(anchor - far), -1)], -1)
+        return ops.stack(
+            [ops.sum(ops.square(anchor - near), -1), ops.sum(ops.square(anchor - far), -1)], -1
+        )
 
     def lose(self, x: Any) -> Any:
         distances = self(x)
@@ -518,8 +546,14 @@ class SiameseNet(Applies, keras.Model):
 @kind()
 class Siamese(OfPoints):
     def data(self, hp: Any) -> Any:
-        parts = {name: points(ROWS + HELD_OUT, seed=seed) for seed, name in enumerate(("anchor", "near", "far"))}
-        return tuple({name: x[some] for name, x in parts.items()} for some in (slice(ROWS), slice(ROWS, None)))
+        parts = {
+            name: points(ROWS + HELD_OUT, seed=seed)
+            for seed, name in enumerate(("anchor", "near", "far"))
+        }
+        return tuple(
+            {name: x[some] for name, x in parts.items()}
+            for some in (slice(ROWS), slice(ROWS, None))
+        )
 
     def model(self, hp: Any) -> keras.Model:
         return SiameseNet()
@@ -542,9 +576,13 @@ class ByHandNet(keras.Model):
         totals = None
         for some in (slice(None, half), slice(half, None)):
             with tf.GradientTape() as tape:
-                loss = self.compute_loss(y=y[some], y_pred=self(x[some]), sample_weight=weight[some])
+                loss = self.compute_loss(
+                    y=y[some], y_pred=self(x[some]), sample_weight=weight[some]
+                )
             found = tape.gradient(loss, self.trainable_variables)
-            totals = found if totals is None else [a + b for a, b in zip(totals, found, strict=True)]
+            totals = (
+                found if totals is None else [a + b for a, b in zip(totals, found, strict=True)]
+            )
         totals, _ = tf.clip_by_global_norm(totals, 0.5)
         self.optimizer.apply(totals, self.trainable_variables)
         return {"mine": loss, **self.compute_metrics(x, y, self(x), weight)}

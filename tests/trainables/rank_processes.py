@@ -51,7 +51,9 @@ class Together:
         found: list[Any] = []
         for pipe in self.pipes if ranks is None else [self.pipes[rank] for rank in ranks]:
             try:
-                found.append(pipe.recv() if pipe.poll(timeout) else TimeoutError(f"no answer in {timeout} s"))
+                found.append(
+                    pipe.recv() if pipe.poll(timeout) else TimeoutError(f"no answer in {timeout} s")
+                )
             except (EOFError, ConnectionError):
                 found.append(EOFError("dead"))
         return found
@@ -70,7 +72,9 @@ def together(count: int, gpus: int = 0, **bounds: float) -> Iterator[Together]:
         mine, theirs = _FRESH.Pipe()
         met = Ranks(addresses, rank, **{"heartbeat_s": HEARTBEAT_S, "register_s": 600.0, **bounds})
         ranks = met if count > 1 else None
-        process = _FRESH.Process(target=_serve, args=(theirs, Devices(1, gpus, simulated=True, ranks=ranks)))
+        process = _FRESH.Process(
+            target=_serve, args=(theirs, Devices(1, gpus, simulated=True, ranks=ranks))
+        )
         process.start()
         theirs.close()
         pipes.append(mine)

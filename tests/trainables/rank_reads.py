@@ -59,7 +59,9 @@ class OfRecords(KerasTrainable):
         return tfrecords(pattern, features, lambda given: (given["x"], given["y"]), buffer=50), None
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((VALUES,)), keras.layers.Dropout(0.2), keras.layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((VALUES,)), keras.layers.Dropout(0.2), keras.layers.Dense(3)]
+        )
 
 
 def written(folder: Path) -> None:
@@ -68,9 +70,15 @@ def written(folder: Path) -> None:
     for shard, numbers in enumerate(np.array_split(np.arange(RECORDS), 5)):
         with tf.io.TFRecordWriter(str(folder / f"{shard}.records")) as file:
             for number in numbers:
-                x = tf.train.Feature(float_list=tf.train.FloatList(value=random.normal(size=VALUES)))
+                x = tf.train.Feature(
+                    float_list=tf.train.FloatList(value=random.normal(size=VALUES))
+                )
                 y = tf.train.Feature(int64_list=tf.train.Int64List(value=[number % 3]))
-                file.write(tf.train.Example(features=tf.train.Features(feature={"x": x, "y": y})).SerializeToString())
+                file.write(
+                    tf.train.Example(
+                        features=tf.train.Features(feature={"x": x, "y": y})
+                    ).SerializeToString()
+                )
 
 
 class Noted:
@@ -103,4 +111,8 @@ def read_by(here: Here, kind: str, given: Assignment) -> tuple[Trained, tuple[in
     trainable.begin(here.of(given))
     Rows.asked, Noted.numbers, Noted.passes = (), [], 0
     found = metrics(go_on(trainable))
-    return outcome(trainable, found), Rows.asked if kind == "rows" else tuple(Noted.numbers), Noted.passes
+    return (
+        outcome(trainable, found),
+        Rows.asked if kind == "rows" else tuple(Noted.numbers),
+        Noted.passes,
+    )

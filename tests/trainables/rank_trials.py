@@ -30,7 +30,10 @@ class Trained:
         return (
             self.metrics == other.metrics
             and self.state.keys() == other.state.keys()
-            and all(np.array_equal(value, other.state[path], equal_nan=True) for path, value in self.state.items())
+            and all(
+                np.array_equal(value, other.state[path], equal_nan=True)
+                for path, value in self.state.items()
+            )
         )
 
 
@@ -64,7 +67,11 @@ def goes_on_with(here: Here, folder: Path) -> tuple[int, set[int], bool]:
     place(here.devices)  # as other trials of this process have
     trainable = Split()
     trainable.begin(assignment())
-    return trainable.restore(folder), ids(session_of(trainable).trial.walk.data), trainable.test() is not None
+    return (
+        trainable.restore(folder),
+        ids(session_of(trainable).trial.walk.data),
+        trainable.test() is not None,
+    )
 
 
 def _of(here: Here, name: str) -> Any:

@@ -13,7 +13,11 @@ from trainables.devices.replicas import Replicas, get_replica_index
 def on_replicas(count: int, compute: Callable[[], Any]) -> list[Any]:
     """What each of so many replicas gives."""
     devices = [f"/cpu:{i}" for i in range(count)]
-    ops = tf.distribute.HierarchicalCopyAllReduce() if count % 2 == 0 else tf.distribute.ReductionToOneDevice()
+    ops = (
+        tf.distribute.HierarchicalCopyAllReduce()
+        if count % 2 == 0
+        else tf.distribute.ReductionToOneDevice()
+    )
     replicas = Replicas(tf.distribute.MirroredStrategy(devices, cross_device_ops=ops))
     found = tf.function(lambda: replicas.run(compute), autograph=False)()
     flat = [replicas.of_each(value) for value in tf.nest.flatten(found)]

@@ -35,7 +35,9 @@ class Small(KerasTrainable):
         )
 
 
-def assignment(gpus: int = 0, epochs: int = 2, seed: int = 0, training: Any = None, **params: Value) -> Assignment:
+def assignment(
+    gpus: int = 0, epochs: int = 2, seed: int = 0, training: Any = None, **params: Value
+) -> Assignment:
     defaults: dict[str, Value] = {"learning_rate": 0.05, "batch_size": 16}
     return Assignment(
         trial=0,

@@ -36,7 +36,9 @@ def test_clipping_of_0_is_a_training_without_it_also_in_a_used_worker(kind: str)
     ],
 )
 @pytest.mark.parametrize("training", [{}, {"loop": "fit"}], ids=["own", "fit"])
-def test_what_is_outside_of_its_bounds_fails_the_trial_by_name(params: Any, message: str, training: Any) -> None:
+def test_what_is_outside_of_its_bounds_fails_the_trial_by_name(
+    params: Any, message: str, training: Any
+) -> None:
     if training and "ema_momentum" in params:
         pytest.skip("loop: fit refuses it whatever its value")
     with pytest.raises(ValueError, match=message):

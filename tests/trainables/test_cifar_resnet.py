@@ -54,7 +54,10 @@ def test_sizes_of_the_paper(depth: int, weights: float) -> None:
 @pytest.mark.slow
 def test_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
-    x, y = random.integers(0, 256, (32, 32, 32, 3)).astype(np.uint8), np.arange(32, dtype=np.int32) % 10
+    x, y = (
+        random.integers(0, 256, (32, 32, 32, 3)).astype(np.uint8),
+        np.arange(32, dtype=np.int32) % 10,
+    )
     monkeypatch.setattr(CifarResNet, "data", lambda self, hp: ((x, y), None))
     given = Assignment(
         trial=0,

@@ -16,7 +16,11 @@ import sweep
 
 PAGE = (Path(__file__).parents[2] / "docs" / "several_processes.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
-SERVED = next(block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "parameter_server" in block)
+SERVED = next(
+    block
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    if "parameter_server" in block
+)
 
 STRANGER = """
 import sys
@@ -45,14 +49,19 @@ def test_the_table_of_the_page_trains_in_one_process() -> None:
 @pytest.mark.ray
 def test_it_trains_on_servers(tmp_path: Path) -> None:
     (tmp_path / "clicks.py").write_text(CODE)
-    head = (
-        "trainable: clicks:Clicks\nmethod: grid\nparameters: {learning_rate: {value: 0.01}, batch_size: {value: 64}}\n"
+    parameters = "parameters: {learning_rate: {value: 0.01}, batch_size: {value: 64}}\n"
+    head = f"trainable: clicks:Clicks\nmethod: grid\n{parameters}"
+    (tmp_path / "clicks.yaml").write_text(
+        head + "epochs: 2\n" + SERVED.replace("cpus: 4", "cpus: 0.2")
     )
-    (tmp_path / "clicks.yaml").write_text(head + "epochs: 2\n" + SERVED.replace("cpus: 4", "cpus: 0.2"))
 
     def done(*command: str) -> str:
         ran = subprocess.run(
-            [sys.executable, "-W", "ignore", *command], cwd=tmp_path, env=os.environ, capture_output=True, text=True
+            [sys.executable, "-W", "ignore", *command],
+            cwd=tmp_path,
+            env=os.environ,
+            capture_output=True,
+            text=True,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
@@ -60,10 +69,18 @@ def test_it_trains_on_servers(tmp_path: Path) -> None:
     done("-m", "sweep", "run", "clicks.yaml")
     found = sweep.load(tmp_path / "results" / "clicks")
     (trial,) = found.trials.to_dict("records")
-    assert (trial["strategy"], trial["num_replicas"], trial["devices"]) == ("parameter_server", 2, "cpu:0;cpu:0")
+    assert (trial["strategy"], trial["num_replicas"], trial["devices"]) == (
+        "parameter_server",
+        2,
+        "cpu:0;cpu:0",
+    )
     assert trial["reproducible"] is False
     first, last = found.metrics["metric.loss"]
     assert last < first
-    assert "in a fresh process on 1,000 validation examples" in done("-m", "sweep", "best", "clicks", "--export", "out")
+    assert "in a fresh process on 1,000 validation examples" in done(
+        "-m", "sweep", "best", "clicks", "--export", "out"
+    )
     assert "never the same numbers twice" in (tmp_path / "out" / "sweep.yaml").read_text()
-    assert float(done("-c", STRANGER)) == pytest.approx(found.metrics["metric.val_loss"].iloc[-1], abs=1e-5)
+    assert float(done("-c", STRANGER)) == pytest.approx(
+        found.metrics["metric.val_loss"].iloc[-1], abs=1e-5
+    )

@@ -20,14 +20,22 @@ def examples() -> dict[str, str]:
     """The code of each class of the pages."""
     text = "".join((DOCS / page).read_text() for page in ("steps.md", "augmentation.md"))
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    return {name: block for block in blocks for name in re.findall(r"^class (\w+)\(", block, re.MULTILINE)}
+    return {
+        name: block
+        for block in blocks
+        for name in re.findall(r"^class (\w+)\(", block, re.MULTILINE)
+    }
 
 
 EVERY_DAY = ("Watched", "Doubtful")  # the zoo has what the others do
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.exhaustive) for name in examples()]
+    "name",
+    [
+        pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.exhaustive)
+        for name in examples()
+    ],
 )
 def test_an_example_of_the_page_trains(name: str) -> None:
     found: dict[str, Any] = {"__name__": __name__}

@@ -28,7 +28,10 @@ BY_THEMSELVES = {
 
 def examples() -> dict[str, str]:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return {re.findall(r"^class (\w+)\(KerasTrainable\)", block, re.MULTILINE)[0]: block for block in blocks}
+    return {
+        re.findall(r"^class (\w+)\(KerasTrainable\)", block, re.MULTILINE)[0]: block
+        for block in blocks
+    }
 
 
 def example(name: str) -> type[KerasTrainable]:
@@ -39,7 +42,9 @@ def example(name: str) -> type[KerasTrainable]:
 
 
 def trial(gpus: int = 0, **params: Any) -> Any:
-    return assignment(gpus, **{"batch_size": 100, "optimizer": "adam", "learning_rate": 3e-3, **params})
+    return assignment(
+        gpus, **{"batch_size": 100, "optimizer": "adam", "learning_rate": 3e-3, **params}
+    )
 
 
 def of(name: str) -> Any:
@@ -48,7 +53,10 @@ def of(name: str) -> Any:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.exhaustive if name == "TwoTowers" else ()) for name in examples()],
+    [
+        pytest.param(name, marks=pytest.mark.exhaustive if name == "TwoTowers" else ())
+        for name in examples()
+    ],
 )
 def test_an_example_trains_in_a_fresh_worker_and_in_a_used_one(name: str) -> None:
     trainable = example(name)()
@@ -84,7 +92,9 @@ def test_a_step_of_the_models_own_trains_what_keras_trains() -> None:
 
 
 def test_a_step_of_the_models_own_is_refused_on_replicas() -> None:
-    with pytest.raises(Refused, match=r"VAE has its own train_step and test_step, and there are 2 replicas"):
+    with pytest.raises(
+        Refused, match=r"VAE has its own train_step and test_step, and there are 2 replicas"
+    ):
         train(example("Variational")(), trial(2))
 
 
@@ -135,7 +145,9 @@ def test_a_compute_loss_of_the_models_own_needs_no_other() -> None:
         def call(self, x: Any) -> Any:
             return self.inner(x)
 
-        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, *weight: Any, **more: Any) -> Any:
+        def compute_loss(
+            self, x: Any = None, y: Any = None, y_pred: Any = None, *weight: Any, **more: Any
+        ) -> Any:
             return tf.reduce_mean(tf.square(y_pred - x))
 
     class Computed(Bare):

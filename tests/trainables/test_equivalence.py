@@ -86,13 +86,18 @@ class Weighted(Small):
     def data(self, hp: Any) -> tuple[Any, Any]:
         (x, y), (x_val, y_val) = super().data(hp)
         x, y = np.concatenate([x, x_val[:8]]), np.concatenate([y, y_val[:8]])
-        return (x, y, np.random.default_rng(1).uniform(0.5, 2.0, len(x)).astype(np.float32)), (x_val[8:], y_val[8:])
+        return (x, y, np.random.default_rng(1).uniform(0.5, 2.0, len(x)).astype(np.float32)), (
+            x_val[8:],
+            y_val[8:],
+        )
 
     def model(self, hp: Any) -> keras.Model:
         return keras.Sequential(
             [
                 keras.Input((6,)),
-                keras.layers.Dense(8, use_bias=False, kernel_regularizer=keras.regularizers.L2(1e-3)),
+                keras.layers.Dense(
+                    8, use_bias=False, kernel_regularizer=keras.regularizers.L2(1e-3)
+                ),
                 keras.layers.BatchNormalization(),
                 keras.layers.Activation("tanh"),
                 keras.layers.Dropout(hp.number("dropout")),
@@ -114,7 +119,9 @@ def compare(trainables: Mapping[int, Small], params: dict[str, Value], *replicas
         for a, b in zip(alone, together, strict=True):
             assert b == pytest.approx(a, abs=TOLERANCE, rel=0), f"{count} replicas, {params}"
         for ours, theirs in zip(values(trainables[0]), values(trainables[count]), strict=True):
-            np.testing.assert_allclose(theirs, ours, atol=TOLERANCE, rtol=0, err_msg=f"{count} replicas, {params}")
+            np.testing.assert_allclose(
+                theirs, ours, atol=TOLERANCE, rtol=0, err_msg=f"{count} replicas, {params}"
+            )
 
 
 def values(trainable: Small) -> list[np.ndarray[Any, Any]]:
@@ -128,14 +135,18 @@ ROWS = pairwise(FACTORS)
 DAILY = 10
 """After so many rows only optimizers and clippings have not all met. Clipping is over before any optimizer is called
 (`recipe.optimizers.clip` takes gradients alone), so the rows that are left are ``exhaustive``."""
-SCHEDULES_OF = {row: SCHEDULES[i % 5 :: 5] + SCHEDULES[(i // 5) % 10 :][:1] for i, row in enumerate(ROWS)}
+SCHEDULES_OF = {
+    row: SCHEDULES[i % 5 :: 5] + SCHEDULES[(i // 5) % 10 :][:1] for i, row in enumerate(ROWS)
+}
 
 
 def test_rows_cover_all_pairs() -> None:
     for a, b in itertools.combinations(range(len(FACTORS)), 2):
         assert {(row[a], row[b]) for row in ROWS} == set(itertools.product(FACTORS[a], FACTORS[b]))
         if (a, b) != (OPTIMIZER, CLIPPED):
-            assert {(row[a], row[b]) for row in ROWS[:DAILY]} == set(itertools.product(FACTORS[a], FACTORS[b]))
+            assert {(row[a], row[b]) for row in ROWS[:DAILY]} == set(
+                itertools.product(FACTORS[a], FACTORS[b])
+            )
     assert set().union(*(SCHEDULES_OF[row] for row in ROWS[:DAILY])) == set(SCHEDULES)
 
 
@@ -153,7 +164,8 @@ def test_two_replicas(row: Row, trainables: dict[int, Small]) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("gpus", "row"), sampled([(4, ROWS[1]), (4, ROWS[-2]), (8, ROWS[0]), (8, ROWS[-1])], 1, several=True)
+    ("gpus", "row"),
+    sampled([(4, ROWS[1]), (4, ROWS[-2]), (8, ROWS[0]), (8, ROWS[-1])], 1, several=True),
 )
 def test_four_and_eight_replicas(gpus: int, row: Row, trainables: dict[int, Small]) -> None:
     compare(trainables, parameters(row, "cosine"), gpus)

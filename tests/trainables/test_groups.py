@@ -34,11 +34,18 @@ class Deep(Small):
         return keras.Model(inputs, keras.layers.Dense(3, name="head")(backbone(inputs)))
 
 
-DECAYED = {f"backbone/{kind}_{i}": 0.5 ** (3 - i) for i in range(3) for kind in ("dense", "norm")} | {"head": 1.0}
+DECAYED = {
+    f"backbone/{kind}_{i}": 0.5 ** (3 - i) for i in range(3) for kind in ("dense", "norm")
+} | {"head": 1.0}
 
 
 def by_hand(
-    trainable: Deep, trial: Any, rates: dict[str, float], make: Any = None, clip: float = 0.0, decay: Any = None
+    trainable: Deep,
+    trial: Any,
+    rates: dict[str, float],
+    make: Any = None,
+    clip: float = 0.0,
+    decay: Any = None,
 ) -> list[Any]:
     """Gradients of the whole batch, clipped together, then one optimizer for each layer at its own rate."""
     state = session_of(trainable).trial.program.state
@@ -51,10 +58,14 @@ def by_hand(
     layers = {path: layer for path, layer in _layers(model).items() if layer.weights}
     optimizers = {}
     for path, layer in layers.items():
-        optimizers[path] = (make or (lambda path, rate: keras.optimizers.Adam(rate)))(path, 0.05 * rates.get(path, 1.0))
+        optimizers[path] = (make or (lambda path, rate: keras.optimizers.Adam(rate)))(
+            path, 0.05 * rates.get(path, 1.0)
+        )
         if decay:
             optimizers[path].weight_decay = decay.get(path, decay[""])
-            optimizers[path].exclude_from_weight_decay(var_list=[v for v in layer.weights if len(v.shape) < 2])
+            optimizers[path].exclude_from_weight_decay(
+                var_list=[v for v in layer.weights if len(v.shape) < 2]
+            )
         optimizers[path].build(layer.trainable_variables)
     for epoch in range(1, trial.epochs + 1):
         order = permutation(len(x), trial.seed, epoch)
@@ -68,7 +79,8 @@ def by_hand(
             by_variable = {v.path: g for v, g in zip(model.trainable_variables, found, strict=True)}
             for path, layer in layers.items():
                 optimizers[path].apply(
-                    [by_variable[v.path] for v in layer.trainable_variables], layer.trainable_variables
+                    [by_variable[v.path] for v in layer.trainable_variables],
+                    layer.trainable_variables,
                 )
     return [v.numpy() for v in model.variables]
 
@@ -79,8 +91,12 @@ def _layers(model: keras.Model) -> dict[str, Any]:
 
 
 def assert_same(trainable: Deep, expected: list[Any], tolerance: float = 1e-6) -> None:
-    for variable, value in zip(session_of(trainable).trial.program.model.variables, expected, strict=True):
-        np.testing.assert_allclose(variable.numpy(), value, atol=tolerance, rtol=1e-6, err_msg=variable.path)
+    for variable, value in zip(
+        session_of(trainable).trial.program.model.variables, expected, strict=True
+    ):
+        np.testing.assert_allclose(
+            variable.numpy(), value, atol=tolerance, rtol=1e-6, err_msg=variable.path
+        )
 
 
 def test_rates_that_fall_from_layer_to_layer() -> None:
@@ -90,7 +106,11 @@ def test_rates_that_fall_from_layer_to_layer() -> None:
 
 
 def test_rates_by_name_of_which_the_innermost_holds() -> None:
-    params = {"layer_rates.backbone": 0.1, "layer_rates.backbone/dense_*": 0.5, "layer_rates.head": 2.0}
+    params = {
+        "layer_rates.backbone": 0.1,
+        "layer_rates.backbone/dense_*": 0.5,
+        "layer_rates.head": 2.0,
+    }
     trainable, trial = Deep(), assignment(epochs=4, **params)
     train(trainable, trial)
     rates = {path: 0.5 if "dense" in path else 0.1 for path in DECAYED} | {"head": 2.0}
@@ -117,13 +137,17 @@ class Mixed(Deep):
             Group("backbone/dense_*", sgd, rate=hp.live("inner", 2.0)),
             Group(model.get_layer("head"), weight_decay=0.0),
             Group(
-                [model.get_layer("backbone").get_layer("norm_0"), "backbone/norm_1"], keras.optimizers.RMSprop(0.001)
+                [model.get_layer("backbone").get_layer("norm_0"), "backbone/norm_1"],
+                keras.optimizers.RMSprop(0.001),
             ),
         ]
 
 
 def test_several_optimizers_clipped_together() -> None:
-    trainable, trial = Mixed(), assignment(epochs=4, weight_decay=0.1, clipvalue=10.0, optimizer="adam")
+    trainable, trial = (
+        Mixed(),
+        assignment(epochs=4, weight_decay=0.1, clipvalue=10.0, optimizer="adam"),
+    )
 
     def make(path: str, rate: float) -> keras.optimizers.Optimizer:
         if "dense" in path:
@@ -165,7 +189,9 @@ def test_replicas_micro_batches_and_fit_are_one(kind: type[Deep]) -> None:
     ),
     ids=str,
 )
-def test_a_used_trainable_is_a_fresh_one_and_a_resumed_trial_a_straight_one(more: Any, tmp_path: Path) -> None:
+def test_a_used_trainable_is_a_fresh_one_and_a_resumed_trial_a_straight_one(
+    more: Any, tmp_path: Path
+) -> None:
     given = {"layer_decay": 0.7, "global_clipnorm": 0.3, **more}
     used, fresh, resumed = Mixed(), Mixed(), Mixed()
     for trainable in (used, fresh, resumed):
@@ -199,7 +225,9 @@ class OfKeras(Deep):
 
 def rateless(**params: Any) -> Any:
     found = assignment(epochs=4, **params)
-    object.__setattr__(found, "params", {k: v for k, v in found.params.items() if k != "learning_rate"})
+    object.__setattr__(
+        found, "params", {k: v for k, v in found.params.items() if k != "learning_rate"}
+    )
     return found
 
 
@@ -210,7 +238,9 @@ def test_kerass_own_optimizer_of_several() -> None:
     def make(path: str, rate: float) -> keras.optimizers.Optimizer:
         if path == "head":
             return keras.optimizers.Adam(0.01)
-        return keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.05, 10, 0.5), momentum=0.5)
+        return keras.optimizers.SGD(
+            keras.optimizers.schedules.ExponentialDecay(0.05, 10, 0.5), momentum=0.5
+        )
 
     assert_same(trainable, by_hand(trainable, trial, {}, make))
     with pytest.raises(Refused, match="the trial has learning_rate"):
@@ -229,7 +259,13 @@ def test_kerass_own_optimizer_of_several() -> None:
         ([Group("backbone"), Group("backbone/dense_1")], "in groups 1 and 2, expected one"),
         ([Group("head", keras.optimizers.MultiOptimizer)], "as its optimizer"),
         (
-            [Group("head", keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10)), rate=0.5)],
+            [
+                Group(
+                    "head",
+                    keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10)),
+                    rate=0.5,
+                )
+            ],
             r"group 1 of groups\(\) has a rate, and its optimizer \(SGD\) a schedule",
         ),
     ],
@@ -247,7 +283,10 @@ def test_wrong_groups(groups: Any, message: str) -> None:
     ("params", "message"),
     [
         ({"layer_rates.neck": 0.5}, "layer_rates names 'neck'"),
-        ({"layer_rates.backbone": 0.5, "layer_rates.back*": 0.1}, "as 'backbone' and as 'back\\*', expected one"),
+        (
+            {"layer_rates.backbone": 0.5, "layer_rates.back*": 0.1},
+            "as 'backbone' and as 'back\\*', expected one",
+        ),
         ({"layer_decay": 1.5}, "layer_decay is 1.5, expected a number from 0 to 1"),
         ({"layer_rates.head": "much"}, "expected a number"),
     ],
@@ -266,7 +305,10 @@ def test_what_the_trials_optimizer_clips_is_clipped_over_its_groups() -> None:
     trainable, trial = Bounded(), rateless(layer_decay=0.5)
     train(trainable, trial)
     assert_same(
-        trainable, by_hand(trainable, trial, DECAYED, lambda _, rate: keras.optimizers.SGD(10 * rate), clip=0.2)
+        trainable,
+        by_hand(
+            trainable, trial, DECAYED, lambda _, rate: keras.optimizers.SGD(10 * rate), clip=0.2
+        ),
     )
 
 

@@ -21,17 +21,24 @@ def processes() -> Iterator[Processes]:
 
 
 def test_all_shipped_trainables_are_found() -> None:
-    assert {"trainables.digits_cnn:DigitsCNN", "trainables.cifar_resnet:CifarResNet"} <= set(shipped())
+    assert {"trainables.digits_cnn:DigitsCNN", "trainables.cifar_resnet:CifarResNet"} <= set(
+        shipped()
+    )
 
 
 EACH = [  # CifarResNet compiles for a minute; the zoo has images and batch statistics
-    pytest.param(name, marks=pytest.mark.exhaustive if "resnet" in name else ()) for name in shipped()
+    pytest.param(name, marks=pytest.mark.exhaustive if "resnet" in name else ())
+    for name in shipped()
 ]
 
 
 @pytest.mark.parametrize("trainable", sampled(EACH, 1))
-def test_used_worker_gives_the_numbers_of_a_fresh_process(trainable: str, processes: Processes) -> None:
-    kinds = [kind for kind in KINDS if kind != "half" or "resnet" not in trainable]  # a minute to compile
+def test_used_worker_gives_the_numbers_of_a_fresh_process(
+    trainable: str, processes: Processes
+) -> None:
+    kinds = [
+        kind for kind in KINDS if kind != "half" or "resnet" not in trainable
+    ]  # a minute to compile
     orders = [_order(kinds, seed) for seed in range(2 if "tabular" in trainable else 1)]
     used = [processes.run(trainable, order) for order in orders]
     fresh = {kind: processes.run(trainable, [kind]) for kind in REFERENCES if kind in kinds}
@@ -50,9 +57,17 @@ def _order(kinds: list[str], seed: int) -> list[str]:
 def _expected(fresh: dict[str, list[Outcome]]) -> dict[str, Outcome]:
     expected = {kind: outcome for kind, (outcome,) in fresh.items()}
     for kind, outcome in expected.items():
-        assert (outcome.status, len(outcome.metrics)) == ("completed", EPOCHS), f"{kind}: {outcome.error}"
-    assert len({str(outcome.metrics) for outcome in expected.values()}) == len(expected)  # the kinds do differ
-    return {**expected, "pruned": Outcome("pruned", expected["twin"].metrics[:1]), "failed": Outcome("failed")}
+        assert (outcome.status, len(outcome.metrics)) == ("completed", EPOCHS), (
+            f"{kind}: {outcome.error}"
+        )
+    assert len({str(outcome.metrics) for outcome in expected.values()}) == len(
+        expected
+    )  # the kinds do differ
+    return {
+        **expected,
+        "pruned": Outcome("pruned", expected["twin"].metrics[:1]),
+        "failed": Outcome("failed"),
+    }
 
 
 def _compare(order: list[str], found: Future[list[Outcome]], expected: dict[str, Outcome]) -> None:

@@ -51,7 +51,12 @@ def test_one_program_serves_all_values_of_live_numbers() -> None:
     trainable = Small()
     programs = []
     for decay, rate, batch in ((0.1, 0.01, 16), (0.2, 0.02, 32), (0.3, 0.03, 16)):
-        train(trainable, assignment(**{**LIVE, "weight_decay": decay, "learning_rate": rate, "batch_size": batch}))
+        train(
+            trainable,
+            assignment(
+                **{**LIVE, "weight_decay": decay, "learning_rate": rate, "batch_size": batch}
+            ),
+        )
         programs.append(session_of(trainable).trial.program)
     assert programs[0] is programs[1] is programs[2]
     assert programs[0].train_chunk.experimental_get_tracing_count() == 1
@@ -124,7 +129,9 @@ def test_a_model_with_its_own_train_step_is_trained_as_by_fit() -> None:
             return Own([keras.Input((6,)), keras.layers.Dense(3)])
 
     recognised, asked = Trainable(), Trainable()
-    assert metrics(train(recognised, assignment())) == metrics(train(asked, assignment(training={"loop": "fit"})))
+    assert metrics(train(recognised, assignment())) == metrics(
+        train(asked, assignment(training={"loop": "fit"}))
+    )
     assert recognised.facts().numerics["loop"].startswith("model: ")
 
 
@@ -181,7 +188,10 @@ class Foresighted(Small):
                 ({"epochs": 2}, True),
             ],
         ),
-        (Foresighted(), [({"epochs": 2}, False), ({}, False)]),  # without a parameter it is the length of the trial
+        (
+            Foresighted(),
+            [({"epochs": 2}, False), ({}, False)],
+        ),  # without a parameter it is the length of the trial
     ],
 )
 def test_what_depends_on_the_number_of_epochs_is_told(trainable: Small, cases: Any) -> None:

@@ -52,7 +52,9 @@ def test_a_hyperparameter_acts_or_is_refused(kind: str, name: str) -> None:
 @pytest.mark.parametrize("kind", ["train_step", "model_step"])
 def test_label_smoothing_is_refused_where_a_step_has_a_loss_of_its_own(kind: str) -> None:
     make, training = KINDS[kind]
-    with pytest.raises(Refused, match="the trial has label_smoothing, and training does not use the loss") as caught:
+    with pytest.raises(
+        Refused, match="the trial has label_smoothing, and training does not use the loss"
+    ) as caught:
         train(make(), assignment(epochs=1, training=training, label_smoothing=0.1))
     assert caught.value.about == ("label_smoothing",)
 
@@ -62,19 +64,32 @@ def test_a_model_with_optimizers_of_its_own_has_no_rate_in_its_log_and_takes_non
     given = assignment(epochs=1)
     (epoch,) = train(make(), replace(given, params={"batch_size": 16}))
     assert epoch.learning_rate is None
-    with pytest.raises(Refused, match="optimizers of its own, and the trial has learning_rate, lr_schedule, clipnorm"):
-        train(make(), replace(given, params={"learning_rate": 0.1, "lr_schedule": "cosine", "clipnorm": 1.0}))
+    with pytest.raises(
+        Refused,
+        match="optimizers of its own, and the trial has learning_rate, lr_schedule, clipnorm",
+    ):
+        train(
+            make(),
+            replace(given, params={"learning_rate": 0.1, "lr_schedule": "cosine", "clipnorm": 1.0}),
+        )
 
 
 def test_what_model_reads_for_its_own_optimizer_is_its_own() -> None:
     class Reading(KINDS["own_optimizers"][0]):  # type: ignore[name-defined,misc]  # a class that is chosen by name
         def model(self, hp: Hyperparameters) -> Any:
             model = super().model(hp)
-            model.mine = keras.optimizers.SGD(hp.number("learning_rate"), momentum=hp.number("momentum", 0.0))
+            model.mine = keras.optimizers.SGD(
+                hp.number("learning_rate"), momentum=hp.number("momentum", 0.0)
+            )
             return model
 
-    rates = [train(Reading(), assignment(epochs=1, learning_rate=rate))[0].metrics["loss"] for rate in (0.0, 0.5)]
+    rates = [
+        train(Reading(), assignment(epochs=1, learning_rate=rate))[0].metrics["loss"]
+        for rate in (0.0, 0.5)
+    ]
     assert rates[0] != rates[1]
     train(Reading(), assignment(epochs=1, learning_rate=0.1, momentum=0.5))
-    with pytest.raises(Incompatible, match="and the trial has weight_decay, which would have no effect"):
+    with pytest.raises(
+        Incompatible, match="and the trial has weight_decay, which would have no effect"
+    ):
         train(Reading(), assignment(epochs=1, learning_rate=0.1, weight_decay=0.5))

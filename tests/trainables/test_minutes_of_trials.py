@@ -58,12 +58,17 @@ def test_the_number_of_epochs_is_not_known() -> None:
             assert hp.epochs
             return super().model(hp)
 
-    with pytest.raises(AttributeError, match=r"hp.epochs is not known here: the sweep file has minutes and no epochs"):
+    with pytest.raises(
+        AttributeError,
+        match=r"hp.epochs is not known here: the sweep file has minutes and no epochs",
+    ):
         train(Reading(), timed())
     assert len(train(Reading(), timed(epochs=1))) == 1
 
 
-def linear(epoch: int, epochs: int, warmup: int = 0, by_time: tuple[float, float] | None = None) -> list[float]:
+def linear(
+    epoch: int, epochs: int, warmup: int = 0, by_time: tuple[float, float] | None = None
+) -> list[float]:
     schedule = schedules.polynomial(0.0, 1.0)
     found = schedules.compute_rates(
         schedule, peak=1.0, epoch=epoch, count=4, epochs=epochs, warmup=warmup, by_time=by_time
@@ -76,7 +81,9 @@ def test_shares_of_time_decay_like_the_same_shares_of_epochs(warmup: int) -> Non
     for epoch in range(1, 6):
         by_time = (epoch - 1) / 5, epoch / 5
         expected = linear(epoch, 5, warmup)
-        np.testing.assert_allclose(linear(epoch, UNBOUNDED_EPOCHS, warmup, by_time), expected, atol=1e-6)
+        np.testing.assert_allclose(
+            linear(epoch, UNBOUNDED_EPOCHS, warmup, by_time), expected, atol=1e-6
+        )
 
 
 def test_with_both_the_decay_goes_by_what_is_further() -> None:

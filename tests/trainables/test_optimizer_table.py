@@ -43,7 +43,9 @@ def numbers(name: str, kind: str) -> dict[str, Any]:
 
 def given(name: str, kind: str, gpus: int = 0) -> Any:
     found = assignment(gpus, epochs=4, optimizer=name, **numbers(name, kind))
-    return dataclasses.replace(found, params={**found.params, "learning_rate": RATE.get(name, 0.01)})
+    return dataclasses.replace(
+        found, params={**found.params, "learning_rate": RATE.get(name, 0.01)}
+    )
 
 
 @pytest.mark.parametrize(("name", "kind"), TABLE)
@@ -61,14 +63,20 @@ def test_it_trains_as_in_fit(name: str, kind: str) -> None:
         optimizer.weight_decay = None
     flat = [v for v in model.trainable_variables if len(v.shape) < 2]
     optimizer.exclude_from_weight_decay(var_list=flat)
-    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
-    optimizer.build(model.trainable_variables)  # fit would while it traces, where ScheduleFreeAdamW goes wrong
+    model.compile(
+        optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
+    )
+    optimizer.build(
+        model.trainable_variables
+    )  # fit would while it traces, where ScheduleFreeAdamW goes wrong
     (x, y), _ = trainable.data(None)
     for epoch in range(1, 5):
         order = permutation(len(x), trial.seed, epoch)
         model.fit(x[order], y[order], 16, shuffle=False, verbose=0)
     for mine, theirs in zip(ours.variables, model.variables, strict=True):
-        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), atol=1e-6, rtol=1e-6, err_msg=mine.path)
+        np.testing.assert_allclose(
+            mine.numpy(), theirs.numpy(), atol=1e-6, rtol=1e-6, err_msg=mine.path
+        )
 
 
 def _initial(trainable: Plain) -> list[Any]:
@@ -80,7 +88,10 @@ def _initial(trainable: Plain) -> list[Any]:
 @pytest.mark.parametrize(("name", "kind"), sampled(TABLE, 1))
 def test_two_replicas_are_one(name: str, kind: str) -> None:
     one, two = Plain(), Plain()
-    alone, together = metrics(train(one, given(name, kind))), metrics(train(two, given(name, kind, 2)))
+    alone, together = (
+        metrics(train(one, given(name, kind))),
+        metrics(train(two, given(name, kind, 2))),
+    )
     for a, b in zip(alone, together, strict=True):
         assert b == pytest.approx(a, abs=1e-5, rel=1e-5)
     for a, b in zip(weights(one), weights(two), strict=True):
@@ -92,6 +103,11 @@ def test_other_numbers_take_no_other_graph() -> None:
     train(trainable, given("rmsprop", "other"))
     first = session_of(trainable).trial.program
     again = given("rmsprop", "other")
-    train(trainable, dataclasses.replace(again, params={**again.params, "rho": 0.5, "momentum": 0.1, "epsilon": 1e-2}))
+    train(
+        trainable,
+        dataclasses.replace(
+            again, params={**again.params, "rho": 0.5, "momentum": 0.1, "epsilon": 1e-2}
+        ),
+    )
     assert session_of(trainable).trial.program is first
     assert first.train_chunk.experimental_get_tracing_count() == 1

@@ -113,5 +113,7 @@ def test_a_trial_knows_its_number_where_no_later_trial_would_keep_it() -> None:
 def test_the_number_is_refused_where_it_would_stay_in_what_later_trials_use(where: str) -> None:
     trainable = Numbered()
     trainable.where = where
-    with pytest.raises(RuntimeError, match=r"trial_number is read where data, a model or a step are made"):
+    with pytest.raises(
+        RuntimeError, match=r"trial_number is read where data, a model or a step are made"
+    ):
         train(trainable, assignment(epochs=1))

@@ -35,7 +35,9 @@ pytestmark = [
 
 EPOCHS = 3
 EVERY_DAY = ("CalledOnParts", "DomainAdaptation", "MaskedAutoencoder")
-NAMES = [pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.exhaustive) for name in KINDS]
+NAMES = [
+    pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.exhaustive) for name in KINDS
+]
 IN_FIT = [pytest.param(name, "fit", marks=pytest.mark.exhaustive) for name in KINDS]
 IN_OUR_LOOP = [pytest.param(*one.values, "own", marks=one.marks) for one in NAMES]
 
@@ -51,19 +53,30 @@ def by_fit(author: KerasTrainable, trial: Assignment) -> list[dict[str, Any]]:
     """What `Model.fit` reports of the same model with the same order of examples."""
     hp = Hyperparameters(trial.params)
     author.live = Live(hp)
-    data, held_out = (None if part is None else normalize_examples(part) for part in author.data(hp))
+    data, held_out = (
+        None if part is None else normalize_examples(part) for part in author.data(hp)
+    )
     author.first_example = keras.tree.map_structure(lambda leaf: leaf[:1], data)
-    author.some_targets, author.target_traits = (*data, None)[1], losses.Targets.of((*data, None)[1])
+    author.some_targets, author.target_traits = (
+        (*data, None)[1],
+        losses.Targets.of((*data, None)[1]),
+    )
     author.validates = held_out is not None
     model = building.build_model(author, hp, trial.seed)
     if not model.compiled:
         options = own_methods.get_compile_options(author, hp, model)
         model.compile(author.optimizer(hp), **options, jit_compile=False)
-    data = tuple(trial_parts.add_class_weights(data, author.class_weights(hp, trial_parts.get_labels(data))))
+    data = tuple(
+        trial_parts.add_class_weights(data, author.class_weights(hp, trial_parts.get_labels(data)))
+    )
     history = []
     for epoch in range(1, trial.epochs + 1):
         order = permutation(len(keras.tree.flatten(data)[0]), trial.seed, epoch)
-        x, y, weight = (*keras.tree.map_structure(lambda leaf, rows=order: leaf[rows], data), None, None)[:3]
+        x, y, weight = (
+            *keras.tree.map_structure(lambda leaf, rows=order: leaf[rows], data),
+            None,
+            None,
+        )[:3]
         seen = model.fit(x, y, 16, sample_weight=weight, shuffle=False, verbose=0).history
         found = {name: values[-1] for name, values in seen.items()}
         if held_out is not None:
@@ -79,7 +92,9 @@ def state(author: KerasTrainable) -> list[np.ndarray[Any, Any]]:
 
 
 def same(one: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]]) -> bool:
-    return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    return len(one) == len(other) and all(
+        np.array_equal(a, b) for a, b in zip(one, other, strict=True)
+    )
 
 
 @pytest.mark.parametrize(("name", "loop"), [*IN_OUR_LOOP, *IN_FIT])
@@ -93,7 +108,9 @@ def test_it_trains_as_fit_does(name: str, loop: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_used_worker_and_a_resumed_trial_are_as_fresh_and_straight_ones(name: str, tmp_path: Path) -> None:
+def test_a_used_worker_and_a_resumed_trial_are_as_fresh_and_straight_ones(
+    name: str, tmp_path: Path
+) -> None:
     kind = KINDS[name]
     fresh = {}
     for seed in (1, 2):
@@ -142,7 +159,11 @@ def test_sums_of_several_losses_are_the_same_in_every_process() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     found = {
         subprocess.run(
-            [sys.executable, "-c", IN_A_PROCESS], env=environment, check=True, capture_output=True, timeout=300
+            [sys.executable, "-c", IN_A_PROCESS],
+            env=environment,
+            check=True,
+            capture_output=True,
+            timeout=300,
         ).stdout
         for _ in range(4)
     }
@@ -164,7 +185,9 @@ def test_weights_that_the_step_does_not_unpack_are_named() -> None:
             return Unpacks()
 
     told = r"train_step\(\) fails with 'too many values to unpack \(expected 2\)', and is given \(x, y, sample_weight\)"
-    with pytest.raises(Refused, match=f"{told} as by Model.fit; the weights come from class_weights"):
+    with pytest.raises(
+        Refused, match=f"{told} as by Model.fit; the weights come from class_weights"
+    ):
         Weighed().begin(assignment(class_weights="balanced"))
 
 
@@ -175,7 +198,8 @@ def test_a_model_that_keras_cannot_validate_on_these_data_is_refused() -> None:
             return train, train[:20]
 
     with pytest.raises(
-        Refused, match=r"has no test_step\(\), and Keras's calls the model and its loss with the validation"
+        Refused,
+        match=r"has no test_step\(\), and Keras's calls the model and its loss with the validation",
     ):
         Validated().begin(given("MetricLearning"))
 

@@ -43,7 +43,12 @@ class Transfer(Small):
         return keras.Model(inputs, keras.layers.Dense(3, name="head")(base(inputs)))
 
 
-TWO = {"frozen_layers": ["base"], "frozen_epochs": 2, "fine_tune_learning_rate": 0.005, "learning_rate": 0.05}
+TWO = {
+    "frozen_layers": ["base"],
+    "frozen_epochs": 2,
+    "fine_tune_learning_rate": 0.005,
+    "learning_rate": 0.05,
+}
 
 
 def two(gpus: int = 0, **params: Any) -> Any:
@@ -74,7 +79,8 @@ def by_keras(trial: Any) -> tuple[list[dict[str, float]], list[Any]]:
             seen = model.fit(x[order], y[order], 16, shuffle=False, verbose=0).history
             held = model.evaluate(*held_out, 256, verbose=0, return_dict=True)
             history.append(
-                {name: found[-1] for name, found in seen.items()} | {f"val_{name}": v for name, v in held.items()}
+                {name: found[-1] for name, found in seen.items()}
+                | {f"val_{name}": v for name, v in held.items()}
             )
     return history, [v.numpy() for v in model.variables]
 
@@ -116,15 +122,21 @@ def test_a_second_trial_compiles_nothing_and_is_as_in_a_fresh_trainable() -> Non
     assert compiled(train(used, two(seed=3, learning_rate=0.02))) == [1, 3]
     again = train(used, two(frozen_epochs=1, fine_tune_learning_rate=0.01))
     assert compiled(again) == []
-    assert metrics(again) == metrics(train(fresh, two(frozen_epochs=1, fine_tune_learning_rate=0.01)))
+    assert metrics(again) == metrics(
+        train(fresh, two(frozen_epochs=1, fine_tune_learning_rate=0.01))
+    )
     for a, b in zip(weights(used), weights(fresh), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize(
-    ("at", "more"), sampled([(2, {"ema_momentum": 0.8}), (1, {}), (3, {})], 1, several=True), ids=str
+    ("at", "more"),
+    sampled([(2, {"ema_momentum": 0.8}), (1, {}), (3, {})], 1, several=True),
+    ids=str,
 )
-def test_it_is_resumed_exactly_in_each_phase_and_between_them(at: int, more: Any, tmp_path: Path) -> None:
+def test_it_is_resumed_exactly_in_each_phase_and_between_them(
+    at: int, more: Any, tmp_path: Path
+) -> None:
     straight, broken, resumed = Transfer(), Transfer(), Transfer()
     for trainable in (straight, broken, resumed):
         trainable.dropout_rate = 0.3
@@ -145,7 +157,10 @@ def test_it_is_resumed_exactly_in_each_phase_and_between_them(at: int, more: Any
 def test_replicas_are_one(gpus: int) -> None:
     one, several = Transfer(), Transfer()
     params = {"optimizer": "sgd", "momentum": 0.9, "layer_decay": 0.7, "ema_momentum": 0.5}
-    alone, together = metrics(train(one, two(**params))), metrics(train(several, two(gpus, **params)))
+    alone, together = (
+        metrics(train(one, two(**params))),
+        metrics(train(several, two(gpus, **params))),
+    )
     for a, b in zip(alone, together, strict=True):
         assert b == pytest.approx(a, abs=1e-6, rel=1e-6)
 
@@ -160,7 +175,9 @@ def test_each_phase_has_a_schedule_and_a_warm_up_of_its_own() -> None:
         rates.append(session_of(trainable).trial.rates().tolist())
         session_of(trainable).trial.train_epoch()
     assert rates[0][:3] == pytest.approx([0.025, 0.05, 0.05])
-    assert rates[1][-1] == pytest.approx(0.05 / 8)  # 5 updates an epoch, 10 in the phase, 2 of them warm-up
+    assert rates[1][-1] == pytest.approx(
+        0.05 / 8
+    )  # 5 updates an epoch, 10 in the phase, 2 of them warm-up
     assert rates[2][:3] == pytest.approx([0.0025, 0.005, 0.005])
     assert rates[4][-1] == pytest.approx(0.005 / 13)
 
@@ -190,7 +207,9 @@ def test_averages_go_on_over_the_border(average: Any) -> None:
     trainable.train(report)
     last = seen[-1]
     place = (
-        [w.path for w in last.weights].index("head/kernel") if "head/kernel" in [w.path for w in last.weights] else -2
+        [w.path for w in last.weights].index("head/kernel")
+        if "head/kernel" in [w.path for w in last.weights]
+        else -2
     )
     value = last.variables[place].numpy()
     if "swa_from" in average:
@@ -207,13 +226,18 @@ def test_what_is_exported_is_the_phase_that_it_is_in(tmp_path: Path) -> None:
     exported = trainable.export(tmp_path, ["keras"])
     assert max(exported.differences.values()) < 1e-6
     inside = session_of(trainable).trial.program.model.get_layer("head").get_weights()
-    np.testing.assert_array_equal(trainable.trained_model().get_layer("head").get_weights()[0], inside[0])
+    np.testing.assert_array_equal(
+        trainable.trained_model().get_layer("head").get_weights()[0], inside[0]
+    )
 
 
 class ByAuthor(Transfer):
     def phases(self, hp: Any) -> list[Phase]:
         return [
-            Phase(hp.integer("head_epochs", 1), {"frozen_layers": ["base"], "optimizer": "sgd", "batch_size": 35}),
+            Phase(
+                hp.integer("head_epochs", 1),
+                {"frozen_layers": ["base"], "optimizer": "sgd", "batch_size": 35},
+            ),
             Phase(1, {"frozen_layers": ["base/one", "base/norm"], "lr_schedule": "cosine"}),
             Phase(None, {"learning_rate": 1e-3}),
         ]
@@ -226,7 +250,9 @@ def test_an_author_may_say_what_changes() -> None:
 
     def report(epoch: Any) -> bool:
         trial = session_of(trainable).trial
-        names.append((trial.program.model.optimizer.name, len(trial.program.model.trainable_variables)))
+        names.append(
+            (trial.program.model.optimizer.name, len(trial.program.model.trainable_variables))
+        )
         sizes.append(trial.walk.batch_size)
         rates.append(epoch.learning_rate)
         return True
@@ -266,7 +292,9 @@ def test_another_model_in_the_next_phase_is_refused() -> None:
     class Growing(Transfer):
         def model(self, hp: Any) -> keras.Model:
             units = 8 if "frozen_layers" in hp else 9
-            return keras.Sequential([keras.Input((6,)), keras.layers.Dense(units, name="base"), keras.layers.Dense(3)])
+            return keras.Sequential(
+                [keras.Input((6,)), keras.layers.Dense(units, name="base"), keras.layers.Dense(3)]
+            )
 
     with pytest.raises(Refused, match=r"another model in the next phase: .*base"):
         train(Growing(), two())

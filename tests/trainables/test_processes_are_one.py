@@ -74,7 +74,9 @@ def assert_close(found: Trained, expected: Trained, tolerance: float) -> None:
     for a, b in zip(expected.metrics, found.metrics, strict=True):
         assert b == pytest.approx(a, abs=tolerance, rel=1e-6)
     for path, value in expected.state.items():
-        np.testing.assert_allclose(found.state[path], value, atol=2 * tolerance, rtol=1e-6, err_msg=path)
+        np.testing.assert_allclose(
+            found.state[path], value, atol=2 * tolerance, rtol=1e-6, err_msg=path
+        )
 
 
 def rated(row: tuple[str, ...], schedule: str) -> Assignment:
@@ -82,7 +84,9 @@ def rated(row: tuple[str, ...], schedule: str) -> Assignment:
 
 
 @pytest.mark.parametrize("row", sampled(ROWS[1:3], 1), ids="-".join)
-def test_processes_train_as_one(row: tuple[str, ...], gangs: dict[str, Together], here: Here) -> None:
+def test_processes_train_as_one(
+    row: tuple[str, ...], gangs: dict[str, Together], here: Here
+) -> None:
     trial = rated(row, "cosine")
     one = alone(here, "Weighted", trial)
     ours = of_all(gangs["2x1"], trained, "Weighted", trial)
@@ -93,15 +97,21 @@ def test_processes_train_as_one(row: tuple[str, ...], gangs: dict[str, Together]
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("row", ROWS[1:3], ids="-".join)
-def test_four_devices_of_one_process_train_as_one(row: tuple[str, ...], gangs: dict[str, Together], here: Here) -> None:
+def test_four_devices_of_one_process_train_as_one(
+    row: tuple[str, ...], gangs: dict[str, Together], here: Here
+) -> None:
     trial = rated(row, "cosine")
-    assert_close(of_all(gangs["1x4"], trained, "Weighted", trial), alone(here, "Weighted", trial), TOLERANCE)
+    assert_close(
+        of_all(gangs["1x4"], trained, "Weighted", trial), alone(here, "Weighted", trial), TOLERANCE
+    )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("row", ROWS, ids="-".join)
-def test_the_matrix(row: tuple[str, ...], shape: str, gangs: dict[str, Together], here: Here) -> None:
+def test_the_matrix(
+    row: tuple[str, ...], shape: str, gangs: dict[str, Together], here: Here
+) -> None:
     for schedule in SCHEDULES_OF[row]:
         trial = rated(row, schedule)
         ours = of_all(gangs[shape], trained, "Weighted", trial)
@@ -110,7 +120,9 @@ def test_the_matrix(row: tuple[str, ...], shape: str, gangs: dict[str, Together]
             assert ours.equals(of_all(gangs["1x2"], trained, "Weighted", trial))
 
 
-def check_entry(found: Entry, name: str, gang: Together, here: Here, devices: Together | None) -> None:
+def check_entry(
+    found: Entry, name: str, gang: Together, here: Here, devices: Together | None
+) -> None:
     """``devices`` of one process, to which it is to be equal bit for bit."""
     trial = given(found)
     if found.replicas:
@@ -137,7 +149,9 @@ def check_used(name: str, trial: Assignment, other: Assignment, gang: Together) 
     assert of_all(gang, trained, name, trial).equals(fresh)
 
 
-def check_resumed(name: str, trial: Assignment, gang: Together, devices: Together, folder: Path) -> None:
+def check_resumed(
+    name: str, trial: Assignment, gang: Together, devices: Together, folder: Path
+) -> None:
     """From two processes on two devices of one, and back."""
     for part in ("processes", "devices"):
         (folder / part).mkdir()

@@ -32,7 +32,9 @@ def of_each(kind: str, trial: Assignment) -> tuple[Trained, list[tuple[Any, ...]
 
 @pytest.mark.exhaustive
 def test_rows_are_asked_for_by_the_rank_that_computes_them() -> None:
-    trial = assignment(0, epochs=2, batch_size=16, learning_rate=1e-3, micro_batches=2, optimizer="sgd")
+    trial = assignment(
+        0, epochs=2, batch_size=16, learning_rate=1e-3, micro_batches=2, optimizer="sgd"
+    )
     (_, alone, _), answers = of_each("rows", trial)
     epochs, passes = 2, 2  # of training and of validation
     assert len(alone) >= epochs * passes * ROWS
@@ -48,7 +50,9 @@ def test_records_are_read_by_the_rank_that_computes_them(tmp_path: Path) -> None
     assert (by_place, passes >= 1) == ((), True)
     for _, read, whole in answers:
         assert whole == 0
-        assert RECORDS <= len(read) <= 1.5 * RECORDS  # half of two passes, and of what the next begins with
+        assert (
+            RECORDS <= len(read) <= 1.5 * RECORDS
+        )  # half of two passes, and of what the next begins with
     first, second = (set(read[: RECORDS // 2]) for _, read, _ in answers)
     assert first | second == set(range(RECORDS))
     assert not first & second

@@ -27,7 +27,9 @@ class Drawing(Small):
             case _:
                 drawn = random.random()
         model = super().model(hp)
-        return keras.Sequential([keras.Input((6,)), keras.layers.Rescaling(1 + drawn), *model.layers])
+        return keras.Sequential(
+            [keras.Input((6,)), keras.layers.Rescaling(1 + drawn), *model.layers]
+        )
 
 
 def facts(of: str, seed: int = 0) -> tuple[list[dict[str, float]], Any]:
@@ -86,7 +88,12 @@ class Streamed(Small):
 
 @pytest.mark.parametrize(
     ("how", "told"),
-    [("loose", "deterministic=False"), ("options", "deterministic=False"), ("draws", "draws in a map"), ("", "")],
+    [
+        ("loose", "deterministic=False"),
+        ("options", "deterministic=False"),
+        ("draws", "draws in a map"),
+        ("", ""),
+    ],
 )
 def test_streams_that_come_in_no_fixed_order_are_told(how: str, told: str) -> None:
     trainable = Streamed()

@@ -9,7 +9,13 @@ from trainables.sequence_transformer import SequenceTransformer
 
 pytestmark = pytest.mark.keras
 
-GIVEN = {"optimizer": "adamw", "learning_rate": 0.01, "weight_decay": 0.01, "batch_size": 64, "lr_schedule": "cosine"}
+GIVEN = {
+    "optimizer": "adamw",
+    "learning_rate": 0.01,
+    "weight_decay": 0.01,
+    "batch_size": 64,
+    "lr_schedule": "cosine",
+}
 SMALL = {"width": 16, "heads": 2, "depth": 1}
 
 
@@ -47,6 +53,8 @@ def test_norms_stand_before_or_after(pre_norm: bool) -> None:
 @pytest.mark.slow
 def test_replicas_change_nothing() -> None:
     given = {**GIVEN, **SMALL, "learning_rate": 1e-3, "dropout": 0.1}
-    alone, together = (train(SequenceTransformer(), assignment(gpus, epochs=2, **given)) for gpus in (0, 2))
+    alone, together = (
+        train(SequenceTransformer(), assignment(gpus, epochs=2, **given)) for gpus in (0, 2)
+    )
     for a, b in zip(metrics(alone), metrics(together), strict=True):
         assert a == pytest.approx(b, abs=1e-5)

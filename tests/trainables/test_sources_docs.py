@@ -15,13 +15,23 @@ from small import assignment, train
 from sweep.contract import NotExportable
 from trainables.keras_trainable import KerasTrainable
 
-pytestmark = [pytest.mark.keras, pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.keras,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("sources.md", "long_epochs.md")]
-BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+BLOCKS = [
+    block
+    for page in PAGES
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
 
 
 @pytest.mark.parametrize(
-    "block", sampled(BLOCKS, 3), ids=lambda block: re.findall(r"class (\w+)\(KerasTrainable\)", block)[0]
+    "block",
+    sampled(BLOCKS, 3),
+    ids=lambda block: re.findall(r"class (\w+)\(KerasTrainable\)", block)[0],
 )
 def test_a_block_trains(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "import datasets" in block:
@@ -29,7 +39,9 @@ def test_a_block_trains(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("block")
     monkeypatch.setitem(sys.modules, "block", module)
     exec(compile(block, "page", "exec"), vars(module))
-    (kind,) = (k for k in vars(module).values() if isinstance(k, type) and KerasTrainable in k.__bases__)
+    (kind,) = (
+        k for k in vars(module).values() if isinstance(k, type) and KerasTrainable in k.__bases__
+    )
     long = {"steps_per_epoch": 20, "validation_steps": 1} if kind.__name__ == "Words" else {}
     (epoch,) = train(kind(), assignment(epochs=1, **long))
     assert epoch.measures.get("passes", 20 / 13) == 20 / 13
@@ -37,7 +49,9 @@ def test_a_block_trains(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "weighed" in epoch.metrics or kind.__name__ != "Weighed"
 
 
-def test_the_model_that_reads_texts_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_that_reads_texts_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (block,) = [block for block in BLOCKS if "class Reviews" in block]
     module = types.ModuleType("block")
     monkeypatch.setitem(sys.modules, "block", module)

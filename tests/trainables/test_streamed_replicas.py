@@ -22,7 +22,9 @@ class Streamed(KerasTrainable):
         random = np.random.default_rng(0)
         x = random.integers(0, 256, (41, 6, 6, 3), np.uint8)
         y = (x.mean(axis=(1, 2, 3)) > 127).astype(np.int32)
-        return tf.data.Dataset.from_tensor_slices((x, y)), tf.data.Dataset.from_tensor_slices((x[:19], y[:19]))
+        return tf.data.Dataset.from_tensor_slices((x, y)), tf.data.Dataset.from_tensor_slices(
+            (x[:19], y[:19])
+        )
 
     def model(self, hp: Any) -> keras.Model:
         layers = [
@@ -39,16 +41,23 @@ class Streamed(KerasTrainable):
 def trained(**params: Any) -> tuple[list[dict[str, float]], dict[str, Any]]:
     given = {"batch_size": 12, "learning_rate": 0.05, **params}
     streamed = Streamed()
-    trial = Assignment(trial=0, params=given, seed=3, epochs=1, devices=Devices(gpus=3, simulated=True))
+    trial = Assignment(
+        trial=0, params=given, seed=3, epochs=1, devices=Devices(gpus=3, simulated=True)
+    )
     found = metrics(train(streamed, trial))
     return found, session_of(streamed).trial.program.state.copy_all()
 
 
-RARE = [pytest.param(given, marks=pytest.mark.exhaustive) for given in ({"micro_batches": 2}, {"mixup": 0.4})]
+RARE = [
+    pytest.param(given, marks=pytest.mark.exhaustive)
+    for given in ({"micro_batches": 2}, {"mixup": 0.4})
+]
 
 
 @pytest.mark.parametrize("params", [{}, *RARE], ids=str)
-def test_bits_are_those_of_whole_chunks(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_are_those_of_whole_chunks(
+    params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, weights = trained(**params)
     monkeypatch.setattr(GraphProgram, "shares", lambda program, rank: (None, None))
     whole, theirs = trained(**params)

@@ -182,7 +182,12 @@ APART: Mapping[str, str] = {
     "SpectralNormalization": "is assigned while the loss is computed",
 }
 """What is trained one trial at a time, and why."""
-LAYERS = [pytest.param(kind, name, id=name) for kind, table in KINDS for name in table if name not in ELSEWHERE]
+LAYERS = [
+    pytest.param(kind, name, id=name)
+    for kind, table in KINDS
+    for name in table
+    if name not in ELSEWHERE
+]
 
 
 def compare(kind: type[Animal], *, tolerance: float = 1e-6, **options: Any) -> None:
@@ -196,7 +201,9 @@ def compare(kind: type[Animal], *, tolerance: float = 1e-6, **options: Any) -> N
             np.testing.assert_allclose(a[key], value, atol=tolerance, rtol=1e-6, err_msg=key)
     for variable, b in zip(session_of(ours).trial.program.model.variables, weights, strict=True):
         if variable.dtype.startswith("float"):
-            np.testing.assert_allclose(variable.numpy(), b, atol=tolerance, rtol=0, err_msg=variable.path)
+            np.testing.assert_allclose(
+                variable.numpy(), b, atol=tolerance, rtol=0, err_msg=variable.path
+            )
     for a, b in zip(mine, metrics(train(together, given(found, 2))), strict=True):
         assert b == pytest.approx(a, abs=tolerance, rel=1e-6)
 
@@ -207,7 +214,9 @@ def test_every_layer(kind: Callable[[str], type[Animal]], name: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), LAYERS)
-def test_every_layer_of_trials_that_are_trained_together(kind: Callable[[str], type[Animal]], name: str) -> None:
+def test_every_layer_of_trials_that_are_trained_together(
+    kind: Callable[[str], type[Animal]], name: str
+) -> None:
     why = zoo_together.compare(Entry(kind(name), fast=False), 2e-6)
     assert re.search(APART[name], why) if name in APART else not why, why
 
@@ -242,7 +251,9 @@ def test_every_optimizer_of_trials_that_are_trained_together(name: str) -> None:
 
     why = zoo_together.compare(Entry(Found, fast=False, tolerance=2e-6), 2e-6)
     # It reads its momentum again once that was assigned.
-    assert "they are not what they are alone" in why if name == "ScheduleFreeAdamW" else not why, why
+    assert "they are not what they are alone" in why if name == "ScheduleFreeAdamW" else not why, (
+        why
+    )
 
 
 LABELS = ("SparseCategoricalCrossentropy", "CategoricalGeneralizedCrossEntropy", "Circle")
@@ -254,7 +265,11 @@ PROBABILITIES = (
 
 
 def classes(module: Any, kind: type) -> set[str]:
-    return {name for name, value in vars(module).items() if inspect.isclass(value) and issubclass(value, kind)}
+    return {
+        name
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, kind)
+    }
 
 
 LOSSES = sorted(classes(keras.losses, keras.losses.Loss) - {"Loss", "CTC"})
@@ -270,7 +285,9 @@ def with_loss(name: str) -> type[Animal]:
             return tuple((x, y + 4) for x, y in super().data(hp))
 
         def model(self, hp: Any) -> keras.Model:
-            last = layers.Dense(3 if name in LABELS else 2, activation="softmax" if name in PROBABILITIES else None)
+            last = layers.Dense(
+                3 if name in LABELS else 2, activation="softmax" if name in PROBABILITIES else None
+            )
             return keras.Sequential([keras.Input((6,)), *self.body(), last])
 
         def loss(self, hp: Any, model: Any) -> Any:
@@ -293,7 +310,9 @@ def test_every_loss(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_of_trials_that_are_trained_together(name: str) -> None:
-    tolerance = 1e-5 if name == "Circle" else 2e-6  # which multiplies similarities, and their rounding, by 80
+    tolerance = (
+        1e-5 if name == "Circle" else 2e-6
+    )  # which multiplies similarities, and their rounding, by 80
     why = zoo_together.compare(Entry(with_loss(name), fast=False), tolerance)
     assert not why, why
 
@@ -301,6 +320,8 @@ def test_every_loss_of_trials_that_are_trained_together(name: str) -> None:
 def test_the_tables_are_complete() -> None:
     known = {*ELSEWHERE, *RANDOM, *(name for _, table in KINDS for name in table)}
     aliases = re.compile("Convolution|Pool[123]D$|AvgPool|MaxPool")
-    assert {name for name in classes(layers, layers.Layer) - known if not aliases.search(name)} == set()
+    assert {
+        name for name in classes(layers, layers.Layer) - known if not aliases.search(name)
+    } == set()
     bases = {"Optimizer", "LossScaleOptimizer", "MultiOptimizer"}
     assert classes(keras.optimizers, keras.optimizers.Optimizer) - bases == set(OPTIMIZERS)

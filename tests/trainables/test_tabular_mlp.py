@@ -9,7 +9,13 @@ from trainables.tabular_mlp import TabularMLP
 
 pytestmark = pytest.mark.keras
 
-GIVEN = {"optimizer": "adamw", "learning_rate": 0.01, "weight_decay": 0.3, "batch_size": 32, "lr_schedule": "cosine"}
+GIVEN = {
+    "optimizer": "adamw",
+    "learning_rate": 0.01,
+    "weight_decay": 0.3,
+    "batch_size": 32,
+    "lr_schedule": "cosine",
+}
 
 
 def test_columns_are_standardised_by_the_training_part() -> None:
@@ -31,7 +37,9 @@ def test_shape_of_the_net(normalization: str) -> None:
     hp = Hyperparameters({"width": 8, "depth": 3, "normalization": normalization, "dropout": 0.1})
     model = TabularMLP().model(hp)
     assert [layer.units for layer in model.layers if hasattr(layer, "units")] == [8, 8, 8, 1]
-    assert sum("normalization" in layer.name for layer in model.layers) == (0 if normalization == "none" else 3)
+    assert sum("normalization" in layer.name for layer in model.layers) == (
+        0 if normalization == "none" else 3
+    )
 
 
 def test_an_unknown_normalization_is_named() -> None:

@@ -73,6 +73,8 @@ def test_frozen_layers_stay_as_they_are(gpus: int) -> None:
 @pytest.mark.slow
 def test_replicas_change_nothing() -> None:
     given = {**GIVEN, "frozen_layers": 1, "optimizer": "sgd"}
-    alone, together = (train(TransferDigits(), assignment(gpus, epochs=3, **given)) for gpus in (0, 2))
+    alone, together = (
+        train(TransferDigits(), assignment(gpus, epochs=3, **given)) for gpus in (0, 2)
+    )
     for a, b in zip(metrics(alone), metrics(together), strict=True):
         assert a == pytest.approx(b, abs=1e-5)

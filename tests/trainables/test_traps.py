@@ -66,7 +66,10 @@ def test_2_a_metric_from_outside_is_named_with_where_to_make_it() -> None:
         def metrics(self, hp: Any, model: keras.Model) -> list[Any]:
             return [elsewhere]
 
-    with pytest.raises(NotInScope, match=r"^made outside of metrics\(\): metric 'outer'. Make it inside metrics\(\)"):
+    with pytest.raises(
+        NotInScope,
+        match=r"^made outside of metrics\(\): metric 'outer'. Make it inside metrics\(\)",
+    ):
         train(Stray(), assignment(2))
 
 
@@ -90,13 +93,21 @@ class Overflowing(Small):
 
     def model(self, hp: Any) -> keras.Model:
         return keras.Sequential(
-            [keras.Input((6,)), keras.layers.Dense(4, kernel_initializer="ones"), keras.layers.Dense(3)]
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(4, kernel_initializer="ones"),
+                keras.layers.Dense(3),
+            ]
         )
 
 
 def test_4_all_replicas_agree_that_a_gradient_overflowed() -> None:
     trainable = Overflowing()
-    trainable.begin(assignment(2, epochs=1, batch_size=2, optimizer="sgd", training={"precision": "mixed_float16"}))
+    trainable.begin(
+        assignment(
+            2, epochs=1, batch_size=2, optimizer="sgd", training={"precision": "mixed_float16"}
+        )
+    )
     program = session_of(trainable).trial.program
     before = [np.asarray(v) for v in program.model.trainable_variables]
     scale = float(program.graph.loss_scale.scale.numpy())
@@ -128,7 +139,9 @@ def test_6_and_7_batch_statistics_are_global_also_where_replicas_get_nothing() -
     train(eight, assignment(8, epochs=2, **params))
     agree(one, eight)
     norm = next(
-        x for x in session_of(eight).trial.program.model.layers if isinstance(x, keras.layers.BatchNormalization)
+        x
+        for x in session_of(eight).trial.program.model.layers
+        if isinstance(x, keras.layers.BatchNormalization)
     )
     values = replica_values(eight, norm.moving_mean)
     assert len(values) == 8
@@ -167,10 +180,14 @@ def test_8_layers_that_draw_for_the_batch_as_a_whole_are_named() -> None:
     class Mixed(Small):
         def model(self, hp: Any) -> keras.Model:
             inputs = keras.Input((6,))
-            x = keras.layers.Lambda(lambda t: keras.random.shuffle(t, seed=keras.random.SeedGenerator(1)))(inputs)
+            x = keras.layers.Lambda(
+                lambda t: keras.random.shuffle(t, seed=keras.random.SeedGenerator(1))
+            )(inputs)
             return keras.Model(inputs, keras.layers.Dense(3)(x))
 
-    with pytest.raises(Exception, match=r"keras\.random\.shuffle, which draws for the batch as a whole"):
+    with pytest.raises(
+        Exception, match=r"keras\.random\.shuffle, which draws for the batch as a whole"
+    ):
         train(Mixed(), assignment(2))
 
 
@@ -229,7 +246,9 @@ def test_12_and_13_a_checkpoint_holds_all_state(gpus: int, tmp_path: Path) -> No
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_12_a_checkpoint_goes_on_with_another_number_of_replicas_within_rounding(tmp_path: Path) -> None:
+def test_12_a_checkpoint_goes_on_with_another_number_of_replicas_within_rounding(
+    tmp_path: Path,
+) -> None:
     params = {**ADAM, "ema_momentum": 0.9, "lr_schedule": "cosine"}
     straight, two, one = Small(), Small(), Small()
     whole = train(straight, assignment(epochs=4, **params))

@@ -49,7 +49,10 @@ REFUSED = {
 }
 DRIFTING = ("LossState", "NoisyEvaluation")  # evaluating changes its loss, its seeds
 NOISY = ("NoisyEvaluation", "TensorFlowNoise")
-NAMES = [pytest.param(name, marks=() if name in CHECKED_ALWAYS else pytest.mark.exhaustive) for name in ENTRIES]
+NAMES = [
+    pytest.param(name, marks=() if name in CHECKED_ALWAYS else pytest.mark.exhaustive)
+    for name in ENTRIES
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -38,12 +38,18 @@ def test_our_loop_is_fit(name: str) -> None:
         for key, value in theirs.items():
             if key.removeprefix("val_") in found.skip_metrics:
                 continue
-            flat = [mine[key]] if value.ndim == 0 else [mine[f"{key}_{i}"] for i in range(value.size)]
-            np.testing.assert_allclose(flat, value.reshape(-1), atol=found.tolerance, rtol=1e-6, err_msg=key)
+            flat = (
+                [mine[key]] if value.ndim == 0 else [mine[f"{key}_{i}"] for i in range(value.size)]
+            )
+            np.testing.assert_allclose(
+                flat, value.reshape(-1), atol=found.tolerance, rtol=1e-6, err_msg=key
+            )
     compared = 0
     for (path, mine), theirs in zip(ours.weights, weights, strict=True):
         exactly = not np.issubdtype(theirs.dtype, np.floating)  # seeds of layers, say
-        np.testing.assert_allclose(mine, theirs, atol=0 if exactly else found.tolerance, rtol=0, err_msg=path)
+        np.testing.assert_allclose(
+            mine, theirs, atol=0 if exactly else found.tolerance, rtol=0, err_msg=path
+        )
         compared += 1
     assert compared
 

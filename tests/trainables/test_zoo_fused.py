@@ -12,18 +12,30 @@ from zoo_together import TOLERANCE, compare
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 # OTHER: constants of the graph follow from the seed, or the program is not kept.
-OWN_STEP, STREAMED, OTHER = "train_step\\(\\) is one's own", "another way through the data", "another structure"
+OWN_STEP, STREAMED, OTHER = (
+    "train_step\\(\\) is one's own",
+    "another way through the data",
+    "another structure",
+)
 MIXED, TEXTS = "StatelessRandomGammaV3 has no form", "StringLower has no form"
 APART = {
-    **dict.fromkeys(["MixedStep", "Distilled", "Alternating", "AtOnce", "Wasserstein", "Physics"], OWN_STEP),
-    **dict.fromkeys(["Contrastive", "ContrastiveInParts", "SharpStep", "Adversaries", "TeachesItself"], OWN_STEP),
-    **dict.fromkeys(["InBuckets", "TaggedInBuckets", "AcrossStreams", "InBatches", "AcrossBatches"], STREAMED),
+    **dict.fromkeys(
+        ["MixedStep", "Distilled", "Alternating", "AtOnce", "Wasserstein", "Physics"], OWN_STEP
+    ),
+    **dict.fromkeys(
+        ["Contrastive", "ContrastiveInParts", "SharpStep", "Adversaries", "TeachesItself"], OWN_STEP
+    ),
+    **dict.fromkeys(
+        ["InBuckets", "TaggedInBuckets", "AcrossStreams", "InBatches", "AcrossBatches"], STREAMED
+    ),
     "AcrossBuckets": STREAMED,
     **dict.fromkeys(["Phased", "PhasedWithAverages", "PhasedWithMeans"], "they have phases"),
     "PhasedByAuthor": OTHER,
     **dict.fromkeys(["DrawnConstant", "DrawnTable", "TensorFlowNoise"], OTHER),
     "Positions": STREAMED,
-    **dict.fromkeys(["TensorFlowState", "WithFeaturesInTheGraph", "AcrossInFit", "TaughtByFit"], OTHER),
+    **dict.fromkeys(
+        ["TensorFlowState", "WithFeaturesInTheGraph", "AcrossInFit", "TaughtByFit"], OTHER
+    ),
     **dict.fromkeys(["MixedImages", "MixedHalf", "Segmented"], MIXED),
     **dict.fromkeys(["OfTexts", "OfTextsAdapted", "OfTextsAdaptedInTheModel"], TEXTS),
     **dict.fromkeys(["MixedWeights", "NewWeights"], "micro_batches"),

@@ -25,7 +25,9 @@ EVERY_DAY = {
 
 EACH = [
     pytest.param(
-        *name.values, count, marks=(*name.marks, *([] if EVERY_DAY.get(name.id) == count else [pytest.mark.exhaustive]))
+        *name.values,
+        count,
+        marks=(*name.marks, *([] if EVERY_DAY.get(name.id) == count else [pytest.mark.exhaustive])),
     )
     for name in NAMES
     for count in (2, 3, 4)
@@ -45,4 +47,6 @@ def test_replicas_are_one(name: str, count: int) -> None:
         assert b == pytest.approx(a, abs=found.tolerance, rel=1e-6)
     theirs = session_of(several).trial.program.state.copy_all()
     for path, held in alone.state.items():
-        np.testing.assert_allclose(theirs[path][0], held, atol=2 * found.tolerance, rtol=1e-6, err_msg=path)
+        np.testing.assert_allclose(
+            theirs[path][0], held, atol=2 * found.tolerance, rtol=1e-6, err_msg=path
+        )

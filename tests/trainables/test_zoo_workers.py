@@ -32,24 +32,34 @@ EVERY_DAY = (
     "TensorFlowNoise",
     "Unshuffled",
 )
-DRAWN = ("DrawnConstant", "DrawnTable", "Positions")  # constants of the graph that follow from the seed
+DRAWN = (
+    "DrawnConstant",
+    "DrawnTable",
+    "Positions",
+)  # constants of the graph that follow from the seed
 
 
 @pytest.mark.parametrize("name", chosen(NAMES, *EVERY_DAY))
-def test_a_used_worker_is_a_fresh_process_and_a_resumed_trial_a_straight_one(name: str, processes: Processes) -> None:
+def test_a_used_worker_is_a_fresh_process_and_a_resumed_trial_a_straight_one(
+    name: str, processes: Processes
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         busy = processes.submit(used, name, folder)
         kinds = ("a", "b") if NUMBERS[name] % 6 == 0 or name in DRAWN else ("a",)
         fresh = {kind: processes.submit(straight, name, kind) for kind in kinds}
         *outcomes, paused = busy.result()
         expected = {kind: future.result() for kind, future in fresh.items()}
-        expected.setdefault("b", outcomes[USED.index("b")])  # of most, b is compared with b in the same process
+        expected.setdefault(
+            "b", outcomes[USED.index("b")]
+        )  # of most, b is compared with b in the same process
         for kind, outcome in expected.items():
             assert outcome.status == "completed", f"{kind}: {outcome.reason}"
         assert expected["a"].metrics != expected["b"].metrics
         for position, (kind, outcome) in enumerate(zip(USED, outcomes, strict=True)):
             if kind in expected:
-                assert outcome == expected[kind], f"{kind} after {USED[:position]}: {outcome.reason}"
+                assert outcome == expected[kind], (
+                    f"{kind} after {USED[:position]}: {outcome.reason}"
+                )
         assert {"failed", "interrupted", "pruned"} <= {outcome.status for outcome in outcomes}
         resumed = processes.submit(resume, name, folder).result()
         assert [*paused.metrics, *resumed.metrics] == expected["a"].metrics

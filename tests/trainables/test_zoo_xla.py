@@ -15,7 +15,15 @@ from trainables.keras_trainable import session_of
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 EVERY_DAY = ("Plain", "OfTexts", "Categories")
-APART = ("MixedImages", "MixedWeights", "MixedNumbers", "MixedHalf", "MixedStep", "Segmented", "Detected")
+APART = (
+    "MixedImages",
+    "MixedWeights",
+    "MixedNumbers",
+    "MixedHalf",
+    "MixedStep",
+    "Segmented",
+    "Detected",
+)
 REFUSED = {
     "Categories": "XLA has no kernel for AsString",
     "MixedWeights": "XLA would not draw the numbers of stateless_random_gamma_v3",  # in micro-batches: not apart
@@ -29,7 +37,11 @@ TOLERANCE, OF_HALF = 1e-6, 5e-3
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in EVERY_DAY else pytest.mark.exhaustive, id=n) for n in ENTRIES]
+    "name",
+    [
+        pytest.param(n, marks=() if n in EVERY_DAY else pytest.mark.exhaustive, id=n)
+        for n in ENTRIES
+    ],
 )
 def test_compiled_updates_are_the_same(name: str) -> None:
     found = ENTRIES[name]
@@ -41,13 +53,17 @@ def test_compiled_updates_are_the_same(name: str) -> None:
         return
     without = found.trainable()
     expected, epochs = metrics(train(without, trial)), metrics(train(through, compiled))
-    assert through.facts().numerics["xla"] == ("on, but for augmentation" if name in APART else "on")
+    assert through.facts().numerics["xla"] == (
+        "on, but for augmentation" if name in APART else "on"
+    )
     tolerance = OF_HALF if name in HALF else max(found.tolerance, TOLERANCE)
     for a, b in zip(expected, epochs, strict=True):
         assert b == pytest.approx(a, abs=tolerance, rel=tolerance)
     theirs = session_of(through).trial.program.state.copy_all()
     for path, arrays in session_of(without).trial.program.state.copy_all().items():
-        np.testing.assert_allclose(theirs[path][0], arrays[0], atol=2 * tolerance, rtol=tolerance, err_msg=path)
+        np.testing.assert_allclose(
+            theirs[path][0], arrays[0], atol=2 * tolerance, rtol=tolerance, err_msg=path
+        )
 
 
 def test_the_exceptions_are_of_the_zoo() -> None:

@@ -73,7 +73,9 @@ class OnImages(Animal):
         return zoo_data.images()
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((8, 8, 2)), *self.body(), layers.Flatten(), layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((8, 8, 2)), *self.body(), layers.Flatten(), layers.Dense(3)]
+        )
 
 
 class OnSeries(Animal):
@@ -90,7 +92,9 @@ class OnTokens(Animal):
 
     def model(self, hp: Any) -> keras.Model:
         embedding = layers.Embedding(12, 5, mask_zero=True)
-        return keras.Sequential([keras.Input((7,), dtype="int32"), embedding, *self.body(), layers.Dense(2)])
+        return keras.Sequential(
+            [keras.Input((7,), dtype="int32"), embedding, *self.body(), layers.Dense(2)]
+        )
 
 
 class OnCurve(Animal):

@@ -25,7 +25,8 @@ from trainables.recipe import losses
 
 EPOCHS = 4  # of five updates
 NAMES = [
-    pytest.param(name, marks=() if found.fast else pytest.mark.exhaustive, id=name) for name, found in ENTRIES.items()
+    pytest.param(name, marks=() if found.fast else pytest.mark.exhaustive, id=name)
+    for name, found in ENTRIES.items()
 ]
 
 
@@ -53,7 +54,11 @@ def trained_alone(name: str) -> Alone:
     epochs = metrics(train(ours, given(ENTRIES[name])))
     program = session_of(ours).trial.program
     state = {path: np.array(parts[0]) for path, parts in program.state.copy_all().items()}
-    return Alone(epochs, state, [(variable.path, np.asarray(variable).copy()) for variable in program.model.variables])
+    return Alone(
+        epochs,
+        state,
+        [(variable.path, np.asarray(variable).copy()) for variable in program.model.variables],
+    )
 
 
 def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]:
@@ -67,16 +72,28 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
     if not model.compiled:
         loss, measured = author.loss(hp, model), author.metrics(hp, model)
         weighed = author.weighted_metrics(hp, model)
-        model.compile(author.optimizer(hp), loss, metrics=measured, weighted_metrics=weighed, jit_compile=False)
-    model.optimizer.build(model.trainable_variables)  # fit would while it traces, where ScheduleFreeAdamW goes wrong
-    data = tuple(trial_parts.add_class_weights(data, author.class_weights(hp, trial_parts.get_labels(data))))
+        model.compile(
+            author.optimizer(hp),
+            loss,
+            metrics=measured,
+            weighted_metrics=weighed,
+            jit_compile=False,
+        )
+    model.optimizer.build(
+        model.trainable_variables
+    )  # fit would while it traces, where ScheduleFreeAdamW goes wrong
+    data = tuple(
+        trial_parts.add_class_weights(data, author.class_weights(hp, trial_parts.get_labels(data)))
+    )
     batch, steps, history = int(trial.params["batch_size"]), trial.params.get("steps_per_epoch"), []
     seed = trial.seed if trial.params.get("shuffle", True) else None
     batches = _batches(data, batch, seed)
     for epoch in range(1, trial.epochs + 1):
         if steps is None:
             a, b, *c = _rows(data, permutation(_size(data), seed, epoch))
-            seen = model.fit(a, b, batch, sample_weight=c[0] if c else None, shuffle=False, verbose=0).history
+            seen = model.fit(
+                a, b, batch, sample_weight=c[0] if c else None, shuffle=False, verbose=0
+            ).history
         else:
             some = [next(batches) for _ in range(steps)]
             some = (batch for batch in (*some, *some))  # fit reads ahead, and warns at the end
@@ -84,7 +101,9 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
         at_once = int(trial.params.get("validation_batch_size", batch))  # as fit does
         count = int(trial.params.get("validation_steps", 256))
         v, w, *u = _rows(held_out, slice(count * at_once))
-        held = model.evaluate(v, w, at_once, sample_weight=u[0] if u else None, verbose=0, return_dict=True)
+        held = model.evaluate(
+            v, w, at_once, sample_weight=u[0] if u else None, verbose=0, return_dict=True
+        )
         values = {name: found[-1] for name, found in seen.items()} | {
             f"val_{name}": found for name, found in held.items()
         }

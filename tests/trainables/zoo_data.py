@@ -22,7 +22,9 @@ def points() -> tuple[Any, Any]:
 def curve() -> tuple[Any, Any]:
     """(90, 6) floats, two numbers to predict."""
     (x, _), (v, _) = points()
-    return tuple((a, np.stack([a[:, 0] * a[:, 1], np.tanh(a[:, 2])], 1).astype(np.float32)) for a in (x, v))
+    return tuple(
+        (a, np.stack([a[:, 0] * a[:, 1], np.tanh(a[:, 2])], 1).astype(np.float32)) for a in (x, v)
+    )
 
 
 def images() -> tuple[Any, Any]:

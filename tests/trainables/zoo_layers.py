@@ -85,7 +85,9 @@ class Attention(OnSeries):
     def model(self, hp: Any) -> keras.Model:
         inputs = keras.Input((7, 4))
         x = layers.MultiHeadAttention(2, 3)(inputs, inputs)
-        return keras.Model(inputs, layers.Dense(3)(layers.GlobalMaxPooling1D()(layers.LayerNormalization()(x))))
+        return keras.Model(
+            inputs, layers.Dense(3)(layers.GlobalMaxPooling1D()(layers.LayerNormalization()(x)))
+        )
 
 
 @entry()
@@ -104,7 +106,9 @@ class Tagger(OnTokens):
         return zoo_data.tags()
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((7,), dtype="int32"), layers.Embedding(12, 5), layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((7,), dtype="int32"), layers.Embedding(12, 5), layers.Dense(3)]
+        )
 
     def loss(self, hp: Any, model: Any) -> Any:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
@@ -136,25 +140,40 @@ class MaskedTagger(OnTokens):
 @entry()
 class Conv1D(OnSeries):
     def body(self) -> list[Any]:
-        return [layers.Conv1D(4, 3, activation="relu", padding="causal"), layers.GlobalAveragePooling1D()]
+        return [
+            layers.Conv1D(4, 3, activation="relu", padding="causal"),
+            layers.GlobalAveragePooling1D(),
+        ]
 
 
 @entry(fast=True)
 class Conv2D(OnImages):
     def body(self) -> list[Any]:
-        return [layers.Conv2D(4, 3, activation="relu"), layers.MaxPooling2D(), layers.Conv2D(4, 2, strides=2)]
+        return [
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(4, 2, strides=2),
+        ]
 
 
 @entry()
 class Transposed(OnImages):
     def body(self) -> list[Any]:
-        return [layers.AveragePooling2D(2), layers.Conv2DTranspose(3, 3, strides=2), layers.UpSampling2D()]
+        return [
+            layers.AveragePooling2D(2),
+            layers.Conv2DTranspose(3, 3, strides=2),
+            layers.UpSampling2D(),
+        ]
 
 
 @entry()
 class Separable(OnImages):
     def body(self) -> list[Any]:
-        return [layers.SeparableConv2D(4, 3), layers.DepthwiseConv2D(3, activation="relu"), layers.BatchNormalization()]
+        return [
+            layers.SeparableConv2D(4, 3),
+            layers.DepthwiseConv2D(3, activation="relu"),
+            layers.BatchNormalization(),
+        ]
 
 
 @entry()
@@ -164,7 +183,9 @@ class ConvolutionalLSTM(Animal):
 
     def model(self, hp: Any) -> keras.Model:
         body = [layers.ConvLSTM1D(2, 3), layers.Flatten()]
-        return keras.Sequential([keras.Input((2, 8, 8, 1)), layers.Reshape((2, 8, 8)), *body, layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((2, 8, 8, 1)), layers.Reshape((2, 8, 8)), *body, layers.Dense(3)]
+        )
 
 
 # ---- preprocessing
@@ -173,13 +194,21 @@ class ConvolutionalLSTM(Animal):
 @entry()
 class Lambdas(Animal):
     def body(self) -> list[Any]:
-        return [layers.Lambda(lambda x: ops.concatenate([x, ops.square(x)], -1)), layers.Dense(4, activation="gelu")]
+        return [
+            layers.Lambda(lambda x: ops.concatenate([x, ops.square(x)], -1)),
+            layers.Dense(4, activation="gelu"),
+        ]
 
 
 @entry()
 class Rescaled(OnImages):
     def body(self) -> list[Any]:
-        return [layers.Rescaling(0.5, 0.1), layers.CenterCrop(6, 6), layers.Resizing(4, 4), layers.Conv2D(3, 2)]
+        return [
+            layers.Rescaling(0.5, 0.1),
+            layers.CenterCrop(6, 6),
+            layers.Resizing(4, 4),
+            layers.Conv2D(3, 2),
+        ]
 
 
 @entry(fast=True)

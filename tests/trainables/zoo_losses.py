@@ -23,8 +23,14 @@ ops = keras.ops
 class Regularised(Animal):
     def body(self) -> list[Any]:
         return [
-            layers.Dense(8, activation="tanh", kernel_regularizer=keras.regularizers.L1L2(1e-3, 1e-2)),
-            layers.Dense(5, bias_regularizer="l2", kernel_regularizer=keras.regularizers.OrthogonalRegularizer(0.01)),
+            layers.Dense(
+                8, activation="tanh", kernel_regularizer=keras.regularizers.L1L2(1e-3, 1e-2)
+            ),
+            layers.Dense(
+                5,
+                bias_regularizer="l2",
+                kernel_regularizer=keras.regularizers.OrthogonalRegularizer(0.01),
+            ),
         ]
 
 
@@ -33,7 +39,11 @@ class ActivityRegularised(Animal):
     """Keras divides by the examples of a batch in its sum, so that its size matters."""
 
     def body(self) -> list[Any]:
-        return [layers.Dense(8, activation="tanh"), layers.Lambda(lambda x: x, name="sum"), _SumLoss()]
+        return [
+            layers.Dense(8, activation="tanh"),
+            layers.Lambda(lambda x: x, name="sum"),
+            _SumLoss(),
+        ]
 
 
 class _SumLoss(layers.Layer):
@@ -64,13 +74,21 @@ class _WeightedLoss(layers.Dense):
 @entry(fast=True, params={"gradient_checkpointing": True})
 class Recomputed(Animal):
     def body(self) -> list[Any]:
-        return [layers.Dense(8, activation="tanh"), _WeightedLoss(8), layers.Dense(4, activity_regularizer="l2")]
+        return [
+            layers.Dense(8, activation="tanh"),
+            _WeightedLoss(8),
+            layers.Dense(4, activity_regularizer="l2"),
+        ]
 
 
 @entry()
 class Constrained(Animal):
     def body(self) -> list[Any]:
-        return [layers.Dense(8, kernel_constraint=keras.constraints.MaxNorm(0.7), bias_constraint="non_neg")]
+        return [
+            layers.Dense(
+                8, kernel_constraint=keras.constraints.MaxNorm(0.7), bias_constraint="non_neg"
+            )
+        ]
 
 
 # ---- state of one's own
@@ -100,7 +118,9 @@ class _Drifting(layers.Layer):
     def __init__(self) -> None:
         super().__init__()
         start = np.random.uniform(0.5, 1.5, 8)
-        self.scale = tf.Variable(start, dtype="float32", trainable=False, aggregation=tf.VariableAggregation.MEAN)
+        self.scale = tf.Variable(
+            start, dtype="float32", trainable=False, aggregation=tf.VariableAggregation.MEAN
+        )
 
     def call(self, x: Any, training: bool = False) -> Any:
         if training:
@@ -159,7 +179,9 @@ class ManyMetrics(Animal):
         return tuple((x, np.eye(3, dtype=np.float32)[y]) for x, y in zoo_data.points())
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((6,)), *self.body(), layers.Dense(3, activation="softmax")])
+        return keras.Sequential(
+            [keras.Input((6,)), *self.body(), layers.Dense(3, activation="softmax")]
+        )
 
     def metrics(self, hp: Any, model: Any) -> Any:
         return [
@@ -173,7 +195,9 @@ class ManyMetrics(Animal):
 class OwnCompiledLoss(keras.Model):
     """Calls a loss object of Keras by itself, which divides by the replicas."""
 
-    def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True) -> Any:
+    def compute_loss(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+    ) -> Any:
         return keras.losses.MeanSquaredError()(y, y_pred)
 
 
@@ -209,7 +233,9 @@ class SampleWeights(Animal):
 @entry()
 class MeanWithSampleWeight(SampleWeights):
     def loss(self, hp: Any, model: Any) -> Any:
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
 
 
 @entry()
@@ -229,7 +255,10 @@ class SummedLoss(Animal):
 
 class _Callable(keras.losses.Loss):
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        return ops.mean(keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)) ** 2
+        return (
+            ops.mean(keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True))
+            ** 2
+        )
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)

@@ -16,10 +16,19 @@ ops = keras.ops
 MIXED = "fit sees the data as they are"
 
 
-@entry(fast=True, params={"mixup": 0.4, "cutmix": 1.0, "random_erasing": 0.3, "label_smoothing": 0.1}, fit=MIXED)
+@entry(
+    fast=True,
+    params={"mixup": 0.4, "cutmix": 1.0, "random_erasing": 0.3, "label_smoothing": 0.1},
+    fit=MIXED,
+)
 class MixedImages(OnImages):
     def body(self) -> list[Any]:
-        return [layers.Conv2D(4, 3), layers.BatchNormalization(), layers.ReLU(), layers.Dropout(0.2)]
+        return [
+            layers.Conv2D(4, 3),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.Dropout(0.2),
+        ]
 
 
 @entry(params={"mixup": 0.8, "micro_batches": 3}, fit=MIXED)
@@ -31,7 +40,9 @@ class MixedWeights(Animal):
         return (x, y, np.linspace(0.5, 2.0, len(x)).astype("float32")), held_out
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
 
     def weighted_metrics(self, hp: Any, model: keras.Model) -> Any:
         return ["accuracy"]
@@ -47,7 +58,9 @@ class NewWeights(Animal):
     """Weights that only `augment` gives."""
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
 
     def augment(self, x: Any, y: Any, sample_weight: Any, hp: Any, draws: Any) -> Any:
         return super().augment(x, hp, draws), y, draws.uniform((), 0.1, 2.0)
@@ -73,7 +86,9 @@ class MixedStep(OnImages):
     """One-hot targets in a training step of its own."""
 
     def data(self, hp: Any) -> Any:
-        return tuple((x, keras.utils.to_categorical(y, 3).astype("float32")) for x, y in super().data(hp))
+        return tuple(
+            (x, keras.utils.to_categorical(y, 3).astype("float32")) for x, y in super().data(hp)
+        )
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
         return keras.losses.CategoricalCrossentropy(from_logits=True)
@@ -89,13 +104,18 @@ class OnShapes(Animal):
     def shapes(self) -> tuple[Any, Any, Any]:
         random = np.random.default_rng(4)
         low, sides = random.integers(1, 7, (90, 2)), random.integers(4, 8, (90, 2))
-        boxes = np.concatenate([low, low + sides], 1).astype("float32")  # left, top, right, bottom of 16 x 16
+        boxes = np.concatenate([low, low + sides], 1).astype(
+            "float32"
+        )  # left, top, right, bottom of 16 x 16
         at = np.arange(16) + 0.5
         across = (at >= boxes[:, :1]) & (at < boxes[:, 2:3])
         down = (at >= boxes[:, 1:2]) & (at < boxes[:, 3:4])
         masks = down[:, :, None] & across[:, None, :]
         kinds = random.integers(0, 2, 90).astype("int32")
-        x = random.normal(0, 0.3, (90, 16, 16, 1)) + masks[..., None] * np.where(kinds, 1.0, -1.0)[:, None, None, None]
+        x = (
+            random.normal(0, 0.3, (90, 16, 16, 1))
+            + masks[..., None] * np.where(kinds, 1.0, -1.0)[:, None, None, None]
+        )
         return x.astype("float32"), masks.astype("int32") * (kinds + 1)[:, None, None], boxes
 
     def moved(self, x: Any, draws: Any) -> Movement:
@@ -140,7 +160,9 @@ class Detected(OnShapes):
         kinds = masks.max(axis=(1, 2), keepdims=False)[:, None] - 1
         y = {"boxes": boxes[:, None] / 16, "labels": kinds}
         parts = (slice(0, 70), slice(70, None))
-        train, held_out = ((x[part], {name: values[part] for name, values in y.items()}) for part in parts)
+        train, held_out = (
+            (x[part], {name: values[part] for name, values in y.items()}) for part in parts
+        )
         return train, held_out
 
     def model(self, hp: Any) -> keras.Model:
@@ -150,13 +172,18 @@ class Detected(OnShapes):
         for axis in (1, 2):  # where along the width, and along the height, it begins and ends
             profile = layers.Conv1D(8, 5, padding="same", activation="relu")(ops.mean(x, axis=axis))
             share = layers.Softmax(axis=1)(layers.Dense(2)(profile))
-            edges.append(ops.sum(share * (ops.arange(16, dtype="float32")[:, None] + 0.5) / 16, axis=1))
+            edges.append(
+                ops.sum(share * (ops.arange(16, dtype="float32")[:, None] + 0.5) / 16, axis=1)
+            )
         boxes = layers.Reshape((1, 4), name="boxes")(ops.reshape(ops.stack(edges, axis=2), (-1, 4)))
         labels = layers.Reshape((1, 2), name="labels")(layers.Dense(2)(ops.mean(x, axis=(1, 2))))
         return keras.Model(inputs, {"boxes": boxes, "labels": labels})
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
-        return {"boxes": "huber", "labels": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+        return {
+            "boxes": "huber",
+            "labels": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        }
 
     def loss_weights(self, hp: Any) -> Any:
         return {"boxes": 10.0}

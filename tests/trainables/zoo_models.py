@@ -26,7 +26,8 @@ class Plain(Animal):
 class SeveralInputsAndOutputs(Animal):
     def data(self, hp: Any) -> Any:
         return tuple(
-            ({"a": x[:, :3], "b": x[:, 3:]}, {"kind": y, "size": x.sum(1, keepdims=True)}) for x, y in zoo_data.points()
+            ({"a": x[:, :3], "b": x[:, 3:]}, {"kind": y, "size": x.sum(1, keepdims=True)})
+            for x, y in zoo_data.points()
         )
 
     def model(self, hp: Any) -> keras.Model:
@@ -68,7 +69,9 @@ class Subclassed(Animal):
 @entry()
 class Nested(Animal):
     def body(self) -> list[Any]:
-        inner = keras.Sequential([keras.Input((6,)), layers.Dense(5, activation="relu"), layers.BatchNormalization()])
+        inner = keras.Sequential(
+            [keras.Input((6,)), layers.Dense(5, activation="relu"), layers.BatchNormalization()]
+        )
         return [inner, layers.Dense(4, activation="tanh")]
 
 
@@ -77,7 +80,9 @@ class Residual(Animal):
     def model(self, hp: Any) -> keras.Model:
         x = inputs = keras.Input((6,))
         for _ in range(2):
-            x = layers.Add()([x, layers.Dense(6, activation="tanh")(layers.LayerNormalization()(x))])
+            x = layers.Add()(
+                [x, layers.Dense(6, activation="tanh")(layers.LayerNormalization()(x))]
+            )
         return keras.Model(inputs, layers.Dense(3)(x))
 
 
@@ -94,7 +99,9 @@ class CompiledInModel(Animal):
     def model(self, hp: Any) -> keras.Model:
         model = super().model(hp)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.Adam(0.02), loss, metrics=["accuracy"], weighted_metrics=["accuracy"])
+        model.compile(
+            keras.optimizers.Adam(0.02), loss, metrics=["accuracy"], weighted_metrics=["accuracy"]
+        )
         return model
 
     optimizer = KerasTrainable.optimizer
@@ -103,8 +110,12 @@ class CompiledInModel(Animal):
 @entry()
 class OwnComputeLoss(OnCurve):
     class Smooth(keras.Model):
-        def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True) -> Any:
-            return super().compute_loss(x, y, y_pred, sample_weight, training) + 0.1 * ops.mean(ops.square(y_pred))
+        def compute_loss(
+            self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+        ) -> Any:
+            return super().compute_loss(x, y, y_pred, sample_weight, training) + 0.1 * ops.mean(
+                ops.square(y_pred)
+            )
 
     def model(self, hp: Any) -> keras.Model:
         inputs = keras.Input((6,))
@@ -117,7 +128,11 @@ class OwnComputeLoss(OnCurve):
 @entry(fast=True)
 class BatchNorm(Animal):
     def body(self) -> list[Any]:
-        return [layers.Dense(8, use_bias=False), layers.BatchNormalization(momentum=0.9), layers.Activation("tanh")]
+        return [
+            layers.Dense(8, use_bias=False),
+            layers.BatchNormalization(momentum=0.9),
+            layers.Activation("tanh"),
+        ]
 
 
 @entry()

@@ -71,13 +71,17 @@ def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
     if end is None:
         return Outcome("pruned", found)
     complete = end.status == "completed"
-    return Outcome(end.status, found, _checksums(worker.trainable) if complete else {}, end.error or end.reason)
+    return Outcome(
+        end.status, found, _checksums(worker.trainable) if complete else {}, end.error or end.reason
+    )
 
 
 def _checksums(trainable: object) -> dict[str, int]:
     assert isinstance(trainable, TrialSession)
     arrays = trainable.trial.program.state.copy_all()
-    return {path: zlib.crc32(np.ascontiguousarray(parts[0]).tobytes()) for path, parts in arrays.items()}
+    return {
+        path: zlib.crc32(np.ascontiguousarray(parts[0]).tobytes()) for path, parts in arrays.items()
+    }
 
 
 def _worker(name: str, folder: str) -> Worker:

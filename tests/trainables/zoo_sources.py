@@ -57,7 +57,10 @@ class WithWeightedMetrics(Animal):
         return ["accuracy"]
 
     def weighted_metrics(self, hp: Any, model: keras.Model) -> Any:
-        return [keras.metrics.SparseCategoricalAccuracy(name="weighed"), keras.metrics.SparseTopKCategoricalAccuracy(2)]
+        return [
+            keras.metrics.SparseCategoricalAccuracy(name="weighed"),
+            keras.metrics.SparseTopKCategoricalAccuracy(2),
+        ]
 
 
 def sentences() -> tuple[Any, Any]:
@@ -67,11 +70,16 @@ def sentences() -> tuple[Any, Any]:
     return rows, np.array([(row == 3).any() for row in rows]).astype(np.int32)
 
 
-@entry(fast=True, fit="its batches are of one bucket each; tests/trainables/data/test_buckets.py compares them")
+@entry(
+    fast=True,
+    fit="its batches are of one bucket each; tests/trainables/data/test_buckets.py compares them",
+)
 class InBuckets(Animal):
     def data(self, hp: Any) -> Any:
         x, y = sentences()
-        return sequences.buckets(x[:70], y[:70], count=3), sequences.buckets(x[70:], y[70:], count=2)
+        return sequences.buckets(x[:70], y[:70], count=3), sequences.buckets(
+            x[70:], y[70:], count=2
+        )
 
     def model(self, hp: Any) -> keras.Model:
         embedding = layers.Embedding(12, 5, mask_zero=True)
@@ -90,12 +98,17 @@ class TaggedInBuckets(Animal):
 
         def part(a: int, b: int) -> Any:
             inputs = {"words": x[a:b], "length": lengths[a:b] / 40}
-            return sequences.buckets(inputs, tags[a:b], weights[a:b], lengths=[8, 16, 40], y_padding=-1)
+            return sequences.buckets(
+                inputs, tags[a:b], weights[a:b], lengths=[8, 16, 40], y_padding=-1
+            )
 
         return part(0, 70), part(70, 90)
 
     def model(self, hp: Any) -> keras.Model:
-        words, length = keras.Input((None,), dtype="int32", name="words"), keras.Input((1,), name="length")
+        words, length = (
+            keras.Input((None,), dtype="int32", name="words"),
+            keras.Input((1,), name="length"),
+        )
         x = layers.Embedding(12, 5)(words) * layers.Dense(5)(length)[:, None, :]
         return keras.Model({"words": words, "length": length}, layers.Dense(3)(x))
 
@@ -118,14 +131,21 @@ class OnTexts(Animal):
         return texts()
 
     def model(self, hp: Any) -> keras.Model:
-        numbers = [self.words(), layers.Embedding(12, 5, mask_zero=True), layers.GlobalAveragePooling1D()]
+        numbers = [
+            self.words(),
+            layers.Embedding(12, 5, mask_zero=True),
+            layers.GlobalAveragePooling1D(),
+        ]
         return keras.Sequential([keras.Input((), dtype="string"), *numbers, layers.Dense(2)])
 
     def words(self) -> Any:
         return layers.TextVectorization(vocabulary=WORDS, output_sequence_length=6)
 
 
-@entry(fast=True, fit="fit takes no array of texts; tests/trainables/data/test_sources.py compares it with numbers")
+@entry(
+    fast=True,
+    fit="fit takes no array of texts; tests/trainables/data/test_sources.py compares it with numbers",
+)
 class OfTexts(OnTexts):
     pass
 
@@ -174,17 +194,25 @@ class Streamed(Animal):
     """Datasets, mapped; shuffled in a buffer."""
 
     def data(self, hp: Any) -> Any:
-        return tuple(tf.data.Dataset.from_tensor_slices(part).map(lambda x, y: (x * 2, y)) for part in super().data(hp))
+        return tuple(
+            tf.data.Dataset.from_tensor_slices(part).map(lambda x, y: (x * 2, y))
+            for part in super().data(hp)
+        )
 
 
 @entry(
-    fast=True, params={"steps_per_epoch": 3}, fit="it takes no datasets of examples; test_long_epochs.py compares it"
+    fast=True,
+    params={"steps_per_epoch": 3},
+    fit="it takes no datasets of examples; test_long_epochs.py compares it",
 )
 class AcrossStreams(Streamed):
     pass
 
 
-@entry(fast=True, fit="fit lets it draw from the process; tests/trainables/data/test_batches.py compares it")
+@entry(
+    fast=True,
+    fit="fit lets it draw from the process; tests/trainables/data/test_batches.py compares it",
+)
 class InBatches(Animal):
     def data(self, hp: Any) -> Any:
         (x, y), held_out = zoo_data.points()
@@ -205,11 +233,17 @@ class OnFeatures(OnImages):
     """A head on a frozen convolution with batch normalisation and dropout, which do nothing there."""
 
     def features(self, hp: Any) -> keras.Model:
-        body = [layers.Conv2D(4, 3, activation="relu"), layers.BatchNormalization(), layers.Dropout(0.5)]
+        body = [
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.BatchNormalization(),
+            layers.Dropout(0.5),
+        ]
         return keras.Sequential([keras.Input((8, 8, 2)), *body, layers.GlobalAveragePooling2D()])
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((4,)), layers.Dense(8, activation="tanh"), layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((4,)), layers.Dense(8, activation="tanh"), layers.Dense(3)]
+        )
 
 
 @entry(

@@ -35,7 +35,11 @@ class Distilled(Animal):
         return super().model(hp)
 
     def body(self) -> list[Any]:
-        return [layers.Dense(8, activation="tanh"), layers.BatchNormalization(), layers.Dropout(0.2)]
+        return [
+            layers.Dense(8, activation="tanh"),
+            layers.BatchNormalization(),
+            layers.Dropout(0.2),
+        ]
 
     def train_step(self, model: keras.Model, batch: Any, hp: Any) -> Any:
         predicted = model(batch.x, training=True)
@@ -84,7 +88,10 @@ class AtOnce(Adversarial):
     def train_step(self, model: keras.Model, batch: Any, hp: Any) -> Any:
         fake = model(batch.draws.normal((3,)), training=True)
         judged = self.judge(fake)
-        return {"judged": ops.softplus(-self.judge(batch.x)) + ops.softplus(judged), "made": ops.softplus(-judged)}
+        return {
+            "judged": ops.softplus(-self.judge(batch.x)) + ops.softplus(judged),
+            "made": ops.softplus(-judged),
+        }
 
 
 @entry(fit=OWN)
@@ -109,7 +116,10 @@ class Wasserstein(Adversarial):
             score = self.judge(between)
         slope = ops.sqrt(ops.sum(tape.gradient(score, between) ** 2, axis=1, keepdims=True) + 1e-12)
         penalty = (slope - 1.0) ** 2
-        return {"critic": self.judge(fake) - self.judge(batch.x) + 10.0 * penalty, "penalty": penalty}
+        return {
+            "critic": self.judge(fake) - self.judge(batch.x) + 10.0 * penalty,
+            "penalty": penalty,
+        }
 
 
 @entry(fit=OWN)
@@ -151,7 +161,11 @@ class Pairs(Animal):
         all_b = batch.gather(b) if self.whole else b
         first = batch.first if self.whole else 0
         labels = ops.arange(ops.shape(a)[0]) + first
-        return {"loss": crossentropy(labels, 5.0 * ops.matmul(a, ops.transpose(all_b)), from_logits=True)}
+        return {
+            "loss": crossentropy(
+                labels, 5.0 * ops.matmul(a, ops.transpose(all_b)), from_logits=True
+            )
+        }
 
 
 @entry(fit=OWN)
@@ -172,13 +186,20 @@ class Hooked(BatchNorm):
     """Counts in a variable, remembers, halves the rate, changes a weight, logs more; sharpness and averages as well."""
 
     def model(self, hp: Any) -> keras.Model:
-        self.steps, self.seen = (tf.Variable(0.0, trainable=False, name=name) for name in ("steps", "seen"))
+        self.steps, self.seen = (
+            tf.Variable(0.0, trainable=False, name=name) for name in ("steps", "seen")
+        )
         return super().model(hp)
 
-    def on_train_batch_end(self, update: Any, logs: Any, gradients: Any, model: Any, hp: Any) -> Any:
+    def on_train_batch_end(
+        self, update: Any, logs: Any, gradients: Any, model: Any, hp: Any
+    ) -> Any:
         self.steps.assign_add(1.0)
         norm = tf.linalg.global_norm([gradient for gradient, _ in gradients])
-        return {"norm": norm, "steps": self.steps + 0.0 * logs["loss"] * tf.cast(update, tf.float32)}
+        return {
+            "norm": norm,
+            "steps": self.steps + 0.0 * logs["loss"] * tf.cast(update, tf.float32),
+        }
 
     def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
         self.seen.assign_add(logs["loss"])

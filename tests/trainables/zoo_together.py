@@ -31,9 +31,17 @@ class Trained:
 def trials(kind: Any, count: int = 4) -> list[Assignment]:
     """Return trials that differ in what needs no program of its own: learning rates, and two seeds."""
     found = given(kind)
-    rates = [{"learning_rate": 0.01 * (1 + number / 4)} if kind.rated else {} for number in range(count)]
+    rates = [
+        {"learning_rate": 0.01 * (1 + number / 4)} if kind.rated else {} for number in range(count)
+    ]
     return [
-        replace(found, trial=number, params={**found.params, **rate}, seed=found.seed + number // 2, epochs=EPOCHS)
+        replace(
+            found,
+            trial=number,
+            params={**found.params, **rate},
+            seed=found.seed + number // 2,
+            epochs=EPOCHS,
+        )
         for number, rate in enumerate(rates)
     ]
 
@@ -55,7 +63,8 @@ def together(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
     for member, assignment in zip(members, assignments, strict=True):
         member.begin(assignment)
     reports = {
-        member: lambda epoch, of=of: of.append(epoch) is None for member, of in zip(members, epochs, strict=True)
+        member: lambda epoch, of=of: of.append(epoch) is None
+        for member, of in zip(members, epochs, strict=True)
     }
     for error in group.train(reports).values():
         if not isinstance(error, Stopped):
@@ -83,4 +92,6 @@ def assert_same(a: Trained, b: Trained, tolerance: float = TOLERANCE) -> None:
         assert theirs == pytest.approx(mine, abs=tolerance, rel=tolerance, nan_ok=True)
     assert a.state.keys() == b.state.keys()
     for path, (value, *_) in a.state.items():
-        np.testing.assert_allclose(b.state[path][0], value, atol=2 * tolerance, rtol=2 * tolerance, err_msg=path)
+        np.testing.assert_allclose(
+            b.state[path][0], value, atol=2 * tolerance, rtol=2 * tolerance, err_msg=path
+        )

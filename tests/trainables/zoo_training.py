@@ -21,7 +21,9 @@ ops = keras.ops
 @entry(fast=True, rated=False)
 class OwnSchedule(Animal):
     def optimizer(self, hp: Any) -> keras.optimizers.Optimizer:
-        return keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 15, warmup_target=0.2, warmup_steps=4))
+        return keras.optimizers.SGD(
+            keras.optimizers.schedules.CosineDecay(0.1, 15, warmup_target=0.2, warmup_steps=4)
+        )
 
 
 @entry(fast=True, fit="fit ends with the averages in the weights")
@@ -87,7 +89,9 @@ class DrawnTable(Animal):
 @entry(fast=True)
 class FrozenBase(Animal):
     def model(self, hp: Any) -> keras.Model:
-        base = keras.Sequential([keras.Input((6,)), layers.Dense(8, activation="tanh"), layers.BatchNormalization()])
+        base = keras.Sequential(
+            [keras.Input((6,)), layers.Dense(8, activation="tanh"), layers.BatchNormalization()]
+        )
         base.trainable = False
         inputs = keras.Input((6,))
         return keras.Model(inputs, layers.Dense(3)(base(inputs, training=False)))
@@ -101,7 +105,9 @@ class CachedPretrained(Animal):
 
     def model(self, hp: Any) -> keras.Model:
         if self.base is None:
-            self.base = keras.Sequential([keras.Input((6,)), layers.Dense(8, activation="tanh", name="loaded")])
+            self.base = keras.Sequential(
+                [keras.Input((6,)), layers.Dense(8, activation="tanh", name="loaded")]
+            )
             self.base.set_weights([np.linspace(-1, 1, 48).reshape(6, 8), np.zeros(8)])
         inputs = keras.Input((6,))
         return keras.Model(inputs, layers.Dense(3, name="head")(self.base(inputs)))
@@ -115,7 +121,9 @@ class CachedDrawn(Animal):
 
     def model(self, hp: Any) -> keras.Model:
         if self.base is None:
-            self.base = keras.Sequential([keras.Input((6,)), layers.Dense(8, activation="tanh", name="drawn")])
+            self.base = keras.Sequential(
+                [keras.Input((6,)), layers.Dense(8, activation="tanh", name="drawn")]
+            )
         inputs = keras.Input((6,))
         return keras.Model(inputs, layers.Dense(3, name="head")(self.base(inputs)))
 
@@ -141,7 +149,11 @@ class _TensorFlowNoise(layers.Layer):
         self.start = tf.Variable(tf.random.normal((1, shape[-1])), trainable=False)
 
     def call(self, x: Any) -> Any:
-        return x + 0.1 * tf.random.normal(tf.shape(x)) * self.start + 0.1 * tf.random.uniform([tf.shape(x)[0], 1])
+        return (
+            x
+            + 0.1 * tf.random.normal(tf.shape(x)) * self.start
+            + 0.1 * tf.random.uniform([tf.shape(x)[0], 1])
+        )
 
 
 @entry(fast=True, fit="tf.random follows the seed of the trial")
@@ -179,7 +191,11 @@ class RandomImages(OnImages):
 # ---- precision
 
 
-@entry(training={"precision": "mixed_bfloat16"}, fit="fit would leave the outputs in bfloat16", tolerance=5e-3)
+@entry(
+    training={"precision": "mixed_bfloat16"},
+    fit="fit would leave the outputs in bfloat16",
+    tolerance=5e-3,
+)
 class Half(BatchNorm):
     pass
 
@@ -192,7 +208,11 @@ class LastBatchOfOne(OnImages):
     """70 examples in batches of 23 leave a batch of one, which is less than the replicas."""
 
     def body(self) -> list[Any]:
-        return [layers.Conv2D(4, 3, activation="relu"), layers.MaxPooling2D(), layers.BatchNormalization()]
+        return [
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.BatchNormalization(),
+        ]
 
 
 # ---- steps of a model's own
@@ -203,8 +223,12 @@ class Adversary(keras.Model):
 
     def __init__(self) -> None:
         super().__init__()
-        self.judge = keras.Sequential([keras.Input((6,)), layers.Dense(6, activation="relu"), layers.Dense(1)])
-        self.maker = keras.Sequential([keras.Input((3,)), layers.Dense(6, activation="relu"), layers.Dense(6)])
+        self.judge = keras.Sequential(
+            [keras.Input((6,)), layers.Dense(6, activation="relu"), layers.Dense(1)]
+        )
+        self.maker = keras.Sequential(
+            [keras.Input((3,)), layers.Dense(6, activation="relu"), layers.Dense(6)]
+        )
         self.seeds = keras.random.SeedGenerator(3)
         self.judged, self.made = keras.metrics.Mean(name="judged"), keras.metrics.Mean(name="made")
 
@@ -225,7 +249,10 @@ class Adversary(keras.Model):
             fake = self.maker(drawn)
             loss = self.loss_fn(truth, self.judge(x)) + self.loss_fn(false, self.judge(fake))
             made = self.loss_fn(truth, self.judge(fake))
-        for optimizer, net, value in ((self.judging, self.judge, loss), (self.making, self.maker, made)):
+        for optimizer, net, value in (
+            (self.judging, self.judge, loss),
+            (self.making, self.maker, made),
+        ):
             optimizer.apply_gradients(
                 zip(tape.gradient(value, net.trainable_weights), net.trainable_weights, strict=True)
             )
@@ -234,7 +261,9 @@ class Adversary(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics}
 
 
-@entry(fast=True, fit="without validation", replicas="has its own train_step and compile", rated=False)
+@entry(
+    fast=True, fit="without validation", replicas="has its own train_step and compile", rated=False
+)
 class Adversaries(Animal):
     def data(self, hp: Any) -> Any:
         return zoo_data.points()[0], None
@@ -251,7 +280,12 @@ class SelfTaught(keras.Model):
     def __init__(self) -> None:
         super().__init__()
         self.inner = keras.Sequential(
-            [layers.Dense(8, "tanh"), layers.BatchNormalization(), layers.Dropout(0.3), layers.Dense(3)]
+            [
+                layers.Dense(8, "tanh"),
+                layers.BatchNormalization(),
+                layers.Dropout(0.3),
+                layers.Dense(3),
+            ]
         )
 
     def call(self, x: Any, training: bool = False) -> Any:
@@ -262,7 +296,9 @@ class SelfTaught(keras.Model):
         with tf.GradientTape() as tape:
             predicted = self(x, training=True)
             loss = self.compute_loss(y=y, y_pred=predicted)
-        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.optimizer.apply(
+            tape.gradient(loss, self.trainable_variables), self.trainable_variables
+        )
         return self.counted(y, predicted, loss)
 
     def test_step(self, data: Any) -> Any:

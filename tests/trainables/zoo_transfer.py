@@ -18,16 +18,27 @@ class Based(Animal):
     """A base with normalisation, noise and a nested block below a head."""
 
     def model(self, hp: Any) -> keras.Model:
-        block = keras.Sequential([layers.Dense(5, activation="tanh", name="inner"), layers.Dropout(0.2)], name="block")
+        block = keras.Sequential(
+            [layers.Dense(5, activation="tanh", name="inner"), layers.Dropout(0.2)], name="block"
+        )
         base = keras.Sequential(
-            [keras.Input((6,)), layers.Dense(8, name="stem"), layers.BatchNormalization(name="norm"), block],
+            [
+                keras.Input((6,)),
+                layers.Dense(8, name="stem"),
+                layers.BatchNormalization(name="norm"),
+                block,
+            ],
             name="base",
         )
         inputs = keras.Input((6,))
         return keras.Model(inputs, layers.Dense(3, name="head")(base(inputs)))
 
 
-PHASED = {"frozen_layers": ["base/stem", "base/norm"], "frozen_epochs": 2, "fine_tune_learning_rate": 0.01}
+PHASED = {
+    "frozen_layers": ["base/stem", "base/norm"],
+    "frozen_epochs": 2,
+    "fine_tune_learning_rate": 0.01,
+}
 
 
 @entry(fast=True, fit=OWN, params=PHASED)
@@ -66,7 +77,9 @@ class PhasedByAuthor(Based):
         self.memory["epochs"] = [*self.memory.get("epochs", []), epoch]
 
 
-@entry(fast=True, fit=OWN, params={"layer_decay": 0.8, "layer_rates.head": 2.0, "global_clipnorm": 0.5})
+@entry(
+    fast=True, fit=OWN, params={"layer_decay": 0.8, "layer_rates.head": 2.0, "global_clipnorm": 0.5}
+)
 class Layered(Based):
     def groups(self, hp: Any, model: keras.Model) -> Any:
         rate = hp.live("inner", 0.5)

@@ -25,7 +25,9 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "scored.py").write_text(TRAINABLE)
     results = tmp_path / "results"
     make_sweep(results, "lives", some_trials(now, 5))
-    make_sweep(results, "killed", [*some_trials(now - 600), start(8, now - 500), epoch(8, 1, now - 499)])
+    make_sweep(
+        results, "killed", [*some_trials(now - 600), start(8, now - 500), epoch(8, 1, now - 499)]
+    )
     make_sweep(results, "done", finished(now - 3600))
     return tmp_path
 

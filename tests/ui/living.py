@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sweep.events import EpochReported, Event, Facts, Params, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    Params,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+)
 from sweep.events import TrialStarted as Started
 from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
@@ -57,7 +66,11 @@ def begin(now: float) -> Event:
 
 def params_of(number: int) -> Params:
     rate = 10 ** (-4 + 3 * (number * 7 % 12) / 12)
-    return {"learning_rate": rate, "units": [8, 16, 32][number % 3], "optimizer": ["adam", "sgd"][number % 2]}
+    return {
+        "learning_rate": rate,
+        "units": [8, 16, 32][number % 3],
+        "optimizer": ["adam", "sgd"][number % 2],
+    }
 
 
 def start(number: int, now: float) -> Event:
@@ -70,15 +83,25 @@ def epoch(number: int, at: int, now: float) -> Event:
     score = best * (1 - math.exp(-0.7 * at))
     metrics = {"val_accuracy": score, "val_loss": 1.4 - score, "loss": 1.3 - score}
     measures = {"cpu_cores": 0.9, "memory_peak_bytes": 6e8}
-    return EpochReported(trial=number, epoch=at, metrics=metrics, time=now, time_s=0.4, measures=measures)
+    return EpochReported(
+        trial=number, epoch=at, metrics=metrics, time=now, time_s=0.4, measures=measures
+    )
 
 
-def end(number: int, status: Status, now: float, reason: str = "", error: str | None = None) -> Event:
-    facts = Facts(started=now - 3, node="here", devices="cpu:0", train_s=2.4, overhead_s={"compile_s": 0.5})
-    return TrialEnded(trial=number, status=status, reason=reason, time=now, error=error, facts=facts)
+def end(
+    number: int, status: Status, now: float, reason: str = "", error: str | None = None
+) -> Event:
+    facts = Facts(
+        started=now - 3, node="here", devices="cpu:0", train_s=2.4, overhead_s={"compile_s": 0.5}
+    )
+    return TrialEnded(
+        trial=number, status=status, reason=reason, time=now, error=error, facts=facts
+    )
 
 
-def trial(number: int, now: float, epochs: int = 6, status: Status = Status.COMPLETED, **ending: str) -> list[Event]:
+def trial(
+    number: int, now: float, epochs: int = 6, status: Status = Status.COMPLETED, **ending: str
+) -> list[Event]:
     """A whole trial, which ends at ``now``."""
     found = [start(number, now - epochs * 0.5)]
     found += [epoch(number, at, now - (epochs - at) * 0.5) for at in range(1, epochs + 1)]
@@ -92,7 +115,9 @@ def some_trials(now: float, count: int = 8) -> list[Event]:
         then = now - 50 + 4 * number
         if number == 3:
             error = f"Traceback (most recent call last):\n  ...\nValueError: {SCRIPT}"
-            events += trial(number, then, 1, Status.FAILED, reason="ValueError: no such layer", error=error)
+            events += trial(
+                number, then, 1, Status.FAILED, reason="ValueError: no such layer", error=error
+            )
         elif number % 4 == 2:
             events += trial(number, then, 2, Status.PRUNED, reason="pruned at epoch 2: rank 3 of 3")
         else:

@@ -24,7 +24,13 @@ ACCESS = Access(token="token", cookie="secret")
 
 
 @pytest.mark.parametrize(
-    ("host", "name"), [("127.0.0.1:80", "127.0.0.1"), ("LOCALHOST", "localhost"), ("[::1]:8", "[::1]"), ("a:b", "a:b")]
+    ("host", "name"),
+    [
+        ("127.0.0.1:80", "127.0.0.1"),
+        ("LOCALHOST", "localhost"),
+        ("[::1]:8", "[::1]"),
+        ("a:b", "a:b"),
+    ],
 )
 def test_a_port_is_no_part_of_a_name(host: str, name: str) -> None:
     assert strip_port(host) == name
@@ -47,7 +53,12 @@ def test_some_requests_are_refused_whoever_sends_them(asked: Asked, status: int 
 
 
 def _post(**changed: str) -> Asked:
-    given = {"origin": "http://localhost:9", "cookie": "secret", "content_type": "application/json", **changed}
+    given = {
+        "origin": "http://localhost:9",
+        "cookie": "secret",
+        "content_type": "application/json",
+        **changed,
+    }
     return Asked(method="POST", host="localhost:9", **given)
 
 
@@ -85,7 +96,16 @@ def test_a_pass_is_made_from_the_token() -> None:
     assert given != make_pass("token")
     assert is_pass(given, "token")
     number, signature = given.split(".")
-    wrong = ["", ".", number, f"{number}.", f"x{given}", f"{given}0", f"{number}.{signature[::-1]}", "\udce9.\udce9"]
+    wrong = [
+        "",
+        ".",
+        number,
+        f"{number}.",
+        f"x{given}",
+        f"{given}0",
+        f"{number}.{signature[::-1]}",
+        "\udce9.\udce9",
+    ]
     assert [one for one in wrong if is_pass(one, "token")] == []
     assert not is_pass(given, "another")
 
@@ -93,7 +113,15 @@ def test_a_pass_is_made_from_the_token() -> None:
 @pytest.mark.parametrize(
     ("origins", "wrong"),
     [
-        (["http://localhost:8888", "https://hub.example", "vscode-webview://1abc", "vscode-file://vscode-app"], None),
+        (
+            [
+                "http://localhost:8888",
+                "https://hub.example",
+                "vscode-webview://1abc",
+                "vscode-file://vscode-app",
+            ],
+            None,
+        ),
         (["http://[::1]:9"], None),
         (["https://hub.example", "null"], "null"),
         ([""], ""),
@@ -135,7 +163,12 @@ def test_only_those_with_a_pass_show_it_in_a_frame() -> None:
     assert refused.status == 403
     assert make_headers(access)["X-Frame-Options"] == "DENY"
     assert make_headers(access)["Content-Security-Policy"].endswith("frame-ancestors 'none'")
-    access.frames.admit("a pass", "hub.example:80", "https://hub.example", ["https://hub.example", "https://a.example"])
+    access.frames.admit(
+        "a pass",
+        "hub.example:80",
+        "https://hub.example",
+        ["https://hub.example", "https://a.example"],
+    )
     assert find_refusal_of_host(proxied, access) is None
     assert "X-Frame-Options" not in make_headers(access)
     policy = make_headers(access)["Content-Security-Policy"]
@@ -155,9 +188,18 @@ def test_only_those_with_a_pass_show_it_in_a_frame() -> None:
         ("localhost:9", "http://localhost:8", "same-site", 403),
     ],
 )
-def test_who_acts_in_a_frame_comes_from_the_page_itself(host: str, origin: str, site: str, status: int | None) -> None:
+def test_who_acts_in_a_frame_comes_from_the_page_itself(
+    host: str, origin: str, site: str, status: int | None
+) -> None:
     frames = Frames(hosts={"hub.example"}, origins={"https://hub.example"})
     access = Access(token="token", cookie="secret", frames=frames)
-    asked = Asked(method="POST", host=host, origin=origin, site=site, cookie="secret", content_type="application/json")
+    asked = Asked(
+        method="POST",
+        host=host,
+        origin=origin,
+        site=site,
+        cookie="secret",
+        content_type="application/json",
+    )
     refusal = find_refusal(asked, access)
     assert (refusal and refusal.status) == status

@@ -14,7 +14,9 @@ from sweep.ui import acts
 from sweep.ui.acts import ACTS, find_act, list_offered_acts, make_arguments, show_command
 
 ALL = {act.name: act for act in ACTS}
-EVERYTHING = {act.command: frozenset({group[0] for one in ACTS for group in one.options}) for act in ACTS}
+EVERYTHING = {
+    act.command: frozenset({group[0] for one in ACTS for group in one.options}) for act in ACTS
+}
 RESULTS = "results"
 
 
@@ -50,7 +52,11 @@ def _commands() -> acts.Commands:
             "best a --trial 2 --export d --format keras",
         ),
         ("add", {"settings": "lr=3e-3\nunits=64"}, "add a lr=3e-3 units=64"),
-        ("change", {"changes": "parameters.units.values=[8, 16]"}, "change a --set 'parameters.units.values=[8, 16]'"),
+        (
+            "change",
+            {"changes": "parameters.units.values=[8, 16]"},
+            "change a --set 'parameters.units.values=[8, 16]'",
+        ),
         ("note", {"text": "second try; $(rm -rf /)"}, "note a 'second try; $(rm -rf /)'"),
         ("note_trial", {"trial": "3", "text": "--remove"}, "note -- a 3 --remove"),
         ("star", {"trial": "3"}, "star a 3"),
@@ -76,20 +82,31 @@ def test_the_command_line_of_an_act(name: str, given: dict[str, str], line: str)
         ("confirm", {}, "confirm a --results /all/see"),
     ],
 )
-def test_a_submitted_sweep_is_resumed_on_its_cluster(name: str, given: dict[str, str], line: str) -> None:
+def test_a_submitted_sweep_is_resumed_on_its_cluster(
+    name: str, given: dict[str, str], line: str
+) -> None:
     sent = Submission("http://head:8265", "ann")
     assert make_arguments(ALL[name], {"sweep": "a", **given}, "/all/see", sent) == shlex.split(line)
 
 
 def test_another_results_folder_is_named() -> None:
-    assert make_arguments(ALL["stop"], {"sweep": "a"}, "/all/see") == ["stop", "a", "--results", "/all/see"]
+    assert make_arguments(ALL["stop"], {"sweep": "a"}, "/all/see") == [
+        "stop",
+        "a",
+        "--results",
+        "/all/see",
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "given", "mistake"),
     [
         ("add", {"settings": "  \n"}, "Parameters, one a line: is empty; as in NAME=VALUE"),
-        ("extend", {"run_cap": "many"}, "Configurations in all: is 'many', expected a whole number"),
+        (
+            "extend",
+            {"run_cap": "many"},
+            "Configurations in all: is 'many', expected a whole number",
+        ),
         ("extend", {"run_cap": "-3"}, "is '-3', expected a whole number"),
         ("note", {"text": "a\0b"}, "has a character that no command line can have"),
         ("note", {"text": "a" * 20_000}, "has 20,000 characters, expected at most 10,000"),
@@ -97,7 +114,9 @@ def test_another_results_folder_is_named() -> None:
         ("stop_trial", {}, "trial: is '', expected the number of a trial"),
     ],
 )
-def test_what_cannot_be_a_command_line_is_refused(name: str, given: dict[str, str], mistake: str) -> None:
+def test_what_cannot_be_a_command_line_is_refused(
+    name: str, given: dict[str, str], mistake: str
+) -> None:
     with pytest.raises(InputError) as caught:
         make_arguments(ALL[name], {"sweep": "a", **given}, RESULTS)
     assert mistake in str(caught.value)
@@ -108,9 +127,17 @@ def test_only_what_this_installation_has_is_offered() -> None:
     assert list_offered_acts({"stop": frozenset()}).keys() == {"stop"}
     assert list_offered_acts(EVERYTHING) == ALL
     offered = list_offered_acts(_commands())
-    assert {"stop", "stop_now", "stop_trial", "resume", "extend", "retry", "confirm", "retrain", "export"} <= set(
-        offered
-    )
+    assert {
+        "stop",
+        "stop_now",
+        "stop_trial",
+        "resume",
+        "extend",
+        "retry",
+        "confirm",
+        "retrain",
+        "export",
+    } <= set(offered)
     assert {act.command for act in offered.values()} <= set(main.commands)
     with pytest.raises(UnknownNameError, match="did you mean 'stop'"):
         find_act(offered, "stopp")
@@ -119,7 +146,8 @@ def test_only_what_this_installation_has_is_offered() -> None:
 @pytest.mark.parametrize("act", list_offered_acts(_commands()).values(), ids=lambda act: act.name)
 def test_the_parser_takes_what_an_act_makes(act: acts.Act) -> None:
     given = {
-        field.name: {"number": "3", "lines": "a=1\nb=2", "flag": "yes"}.get(field.kind, "x") for field in act.fields
+        field.name: {"number": "3", "lines": "a=1\nb=2", "flag": "yes"}.get(field.kind, "x")
+        for field in act.fields
     }
     arguments = make_arguments(act, {"sweep": "a", "trial": "1", **given}, "s3://bucket/place")
     command = main.commands[arguments[0]]

@@ -58,7 +58,10 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     "nested, in a block": ("training:\n  ¦", TRAINING),
     "nested, in braces": ("training: {pre¦}", ["precision"]),
     "nested, in braces that are not closed": ("training: {loop: own, pat¦", ["patience"]),
-    "nested, in braces over several lines": ("training: {\n  loop: own,\n  pat¦\n}\nepochs: 3", ["patience"]),
+    "nested, in braces over several lines": (
+        "training: {\n  loop: own,\n  pat¦\n}\nepochs: 3",
+        ["patience"],
+    ),
     "braces that are not closed end at the next key": ("metric: {name: a,\nmeth¦", ["method"]),
     "the block around it": ("training:\n  loop: own\nbud¦", ["budget"]),
     "below a scalar": ("epochs: 10\n  ¦", []),
@@ -67,14 +70,20 @@ ROWS: dict[str, tuple[str, list[str]]] = {
         "resources: {price_per_gpu_hour: {A100: {¦}}}",
         ["on_demand", "spot"],
     ),
-    "budget, behind another key": ("budget: {hours: 8, ¦}", ["trials", "gpu_hours", "epochs", "money"]),
+    "budget, behind another key": (
+        "budget: {hours: 8, ¦}",
+        ["trials", "gpu_hours", "epochs", "money"],
+    ),
     "a rule's type comes first": ("early_terminate: {¦}", ["type"]),
     "a rule's keys": ("early_terminate: {type: asha, ¦}", ASHA),
     "a rule's keys, before its type": ("early_terminate: {¦, type: asha}", ASHA),
     "a rule's keys, in quotes": ("early_terminate:\n  type: 'asha'\n  ¦", ASHA),
     "an item of a list": ("metrics:\n  - name: a\n    go¦", ["goal"]),
     "an item beside the key of its list": ("metrics:\n- name: a\n  go¦", ["goal"]),
-    "the second item": ("metrics:\n  - name: a\n  - ¦", ["name", "goal", "target", "impute", "impute_while_running"]),
+    "the second item": (
+        "metrics:\n  - name: a\n  - ¦",
+        ["name", "goal", "target", "impute", "impute_while_running"],
+    ),
     "a list's first line": ("notify:\n  comm¦", ["command"]),
     "JSON": ('{"epochs": 3, "run¦"}', ["run_cap", "training", "prior"][:1]),
     # parameters
@@ -109,7 +118,10 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     "booleans": ("training:\n  deterministic: ¦", ["true", "false"]),
     "a number or a word": ("training:\n  fuse: ¦", ["auto", "false"]),
     "a default": ("epochs: ¦", ["10"]),
-    "words of a standard hyperparameter": ("parameters:\n  class_weights: {values: [none, ¦]}", ["none", "balanced"]),
+    "words of a standard hyperparameter": (
+        "parameters:\n  class_weights: {values: [none, ¦]}",
+        ["none", "balanced"],
+    ),
     "flags among them": ("parameters:\n  shuffle:\n    values:\n      - ¦", ["true", "false"]),
     "values of another parameter": (
         f"{TWO}  x: {{value: 1, when: {{kind: [cnn, ¦]}}}}",
@@ -117,12 +129,18 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     ),
     "a starting point's names": (f"{TWO}start_with:\n  - lr: 1\n    ¦", ["kind"]),
     "a starting point's values": (f"{TWO}start_with: [{{kind: ¦}}]", ["cnn", "rnn"]),
-    "how sure a belief is": (f"{TWO}prior: {{lr: {{value: 1, confidence: ¦}}}}", ["low", "medium", "high"]),
+    "how sure a belief is": (
+        f"{TWO}prior: {{lr: {{value: 1, confidence: ¦}}}}",
+        ["low", "medium", "high"],
+    ),
     "the baseline": (f"{TWO}baseline: {{¦}}", ["kind", "lr"]),
     "what a population changes": (f"{TWO}population: {{perturb: [¦]}}", ["kind", "lr"]),
     # expressions
     "names of a constraint": (f"{TWO}constraints:\n  - l¦ < 1", ["lr"]),
-    "metrics of a constraint": (f"metric: {{name: val_x}}\n{TWO}constraints: ['lr < v¦']", ["val_x"]),
+    "metrics of a constraint": (
+        f"metric: {{name: val_x}}\n{TWO}constraints: ['lr < v¦']",
+        ["val_x"],
+    ),
     "a tied value": (f"{TWO}  x: {{value: '= 2 * ¦'}}", ["kind", "lr"]),
     # nothing
     "a comment": ("# method: ¦", []),
@@ -173,7 +191,9 @@ def test_values_say_what_they_do() -> None:
     assert about["grid"].startswith("Chooses configurations: every combination once")
     assert "](" not in "".join(about.values())
     assert all(one.about for one in ask("parameters: {x: {distribution: ¦}}").proposals)
-    assert [one.label for one in ask("parameters: {x: {distribution: ¦}}").proposals] == [*DISTRIBUTIONS]
+    assert [one.label for one in ask("parameters: {x: {distribution: ¦}}").proposals] == [
+        *DISTRIBUTIONS
+    ]
     assert [one.default for one in ask("training: {loop: ¦}").proposals] == ["own", ""]
 
 
@@ -188,9 +208,17 @@ def test_values_say_what_they_do() -> None:
         ('method: "r¦andom"', "random", 'method: "random"'),
         ("metrics:\n  -¦", "name", "metrics:\n  - name: "),
         ("metrics:\n  ¦", "name", "metrics:\n  - name: "),
-        ("early_terminate: ¦\nepochs: 3", "{type: median}", "early_terminate: {type: median}\nepochs: 3"),
+        (
+            "early_terminate: ¦\nepochs: 3",
+            "{type: median}",
+            "early_terminate: {type: median}\nepochs: 3",
+        ),
         (f"{TWO}constraints: ['li < l¦r']", "lr", f"{TWO}constraints: ['li < lr']"),
-        ("constraints: [to¦]\nmetrics: [{name: top 5}]", "top 5", "constraints: [`top 5`]\nmetrics: [{name: top 5}]"),
+        (
+            "constraints: [to¦]\nmetrics: [{name: top 5}]",
+            "top 5",
+            "constraints: [`top 5`]\nmetrics: [{name: top 5}]",
+        ),
     ],
 )
 def test_what_is_taken_replaces_the_word(marked: str, label: str, text: str) -> None:
@@ -198,12 +226,20 @@ def test_what_is_taken_replaces_the_word(marked: str, label: str, text: str) -> 
 
 
 def test_what_is_known_of_the_trainable() -> None:
-    assert labels("parameters:\n  ¦", KNOWN) == ["augment.shift", "units", "learning_rate", "layer_rates.", "epochs"]
+    assert labels("parameters:\n  ¦", KNOWN) == [
+        "augment.shift",
+        "units",
+        "learning_rate",
+        "layer_rates.",
+        "epochs",
+    ]
     assert labels("parameters:\n  augment:\n    parameters:\n      ¦", KNOWN) == ["shift"]
     assert labels("metric: {name: ¦}", KNOWN) == ["val_loss", "top 5"]
     assert take("metric: {name: ¦}", "top 5", KNOWN) == 'metric: {name: "top 5"}'
     assert labels("warm_start: [¦]", KNOWN) == ["first", "last week"]
-    assert set(labels("parameters:\n  ¦")) == {name.removesuffix("*") for name in STANDARD} | {"epochs"}
+    assert set(labels("parameters:\n  ¦")) == {name.removesuffix("*") for name in STANDARD} | {
+        "epochs"
+    }
 
 
 def test_only_read_hyperparameters_are_proposed_where_they_are_known() -> None:
@@ -215,7 +251,9 @@ def test_whole_parameters_are_proposed() -> None:
     found = labels("parameters:\n  class_weights: ¦")
     assert found[0] == "{values: [none, balanced]}"
     for form in found:
-        parse_spec(f"trainable: m:M\nmethod: random\nrun_cap: 2\nparameters: {{x: {form}}}", "s.yaml")
+        parse_spec(
+            f"trainable: m:M\nmethod: random\nrun_cap: 2\nparameters: {{x: {form}}}", "s.yaml"
+        )
 
 
 WHOLE = """\
@@ -241,9 +279,24 @@ training:
 def test_each_key_of_a_file_is_proposed_at_its_place() -> None:
     """With the cursor in a key of the schema, that key is among the proposals: the place is understood."""
     lines = WHOLE.splitlines()
-    for word in ("name", "trainable", "method", "metric", "parameters", "constraints", "early_terminate", "training"):
+    for word in (
+        "name",
+        "trainable",
+        "method",
+        "metric",
+        "parameters",
+        "constraints",
+        "early_terminate",
+        "training",
+    ):
         at = next(number for number, line in enumerate(lines) if line.startswith(f"{word}:"))
-        marked = "\n".join([*lines[:at], lines[at].replace(word, word[:2] + CURSOR + word[2:], 1), *lines[at + 1 :]])
+        marked = "\n".join(
+            [
+                *lines[:at],
+                lines[at].replace(word, word[:2] + CURSOR + word[2:], 1),
+                *lines[at + 1 :],
+            ]
+        )
         assert word in labels(marked), word
     for word in ("goal", "distribution", "when", "min_iter", "precision"):
         assert word in labels(WHOLE.replace(word, word[:1] + CURSOR + word[1:], 1)), word
@@ -251,7 +304,9 @@ def test_each_key_of_a_file_is_proposed_at_its_place() -> None:
 
 @given(st.data())
 def test_no_text_is_too_broken(data: st.DataObject) -> None:
-    cut, end = sorted((data.draw(st.integers(0, len(WHOLE))), data.draw(st.integers(0, len(WHOLE)))))
+    cut, end = sorted(
+        (data.draw(st.integers(0, len(WHOLE))), data.draw(st.integers(0, len(WHOLE))))
+    )
     noise = data.draw(st.text(alphabet=" \n-:{}[]\"'#&*|>,ab=\\\t\ud800\U0001f600", max_size=12))
     text = WHOLE[:cut] + noise + WHOLE[end:]
     found = propose(text, cut + len(noise))
@@ -260,10 +315,18 @@ def test_no_text_is_too_broken(data: st.DataObject) -> None:
 
 def test_what_is_proposed_in_a_whole_file_is_accepted() -> None:
     """Each value that is proposed in place of the file's own passes the validator, but for what depends on others."""
-    for marked in ("method: r¦andom", "goal: m¦inimize", "precision: a¦uto", "type: a¦sha", "{kind: ¦a, rate"):
+    for marked in (
+        "method: r¦andom",
+        "goal: m¦inimize",
+        "precision: a¦uto",
+        "type: a¦sha",
+        "{kind: ¦a, rate",
+    ):
         plain = marked.replace(CURSOR, "")
         for label in labels(WHOLE.replace(plain, marked, 1)):
-            text = take(WHOLE.replace(plain, marked, 1), label).replace("  - rate < 0.01", "  - rate < 1")
+            text = take(WHOLE.replace(plain, marked, 1), label).replace(
+                "  - rate < 0.01", "  - rate < 1"
+            )
             try:
                 parse_spec(text, "s.yaml")
             except InputError as error:
@@ -272,8 +335,12 @@ def test_what_is_proposed_in_a_whole_file_is_accepted() -> None:
 
 def test_it_is_quick() -> None:
     """A request has 50 ms; this is processor time, so that a busy machine makes no difference."""
-    more = "".join(f"  p{number}: {{values: [1, 2, 3], when: {{kind: a}}}}\n" for number in range(180))
-    marked = WHOLE.replace("constraints:", f"{more}constraints:").replace("- {kind: a", f"- {{{CURSOR}kind: a")
+    more = "".join(
+        f"  p{number}: {{values: [1, 2, 3], when: {{kind: a}}}}\n" for number in range(180)
+    )
+    marked = WHOLE.replace("constraints:", f"{more}constraints:").replace(
+        "- {kind: a", f"- {{{CURSOR}kind: a"
+    )
     assert len(marked.splitlines()) > 190
     took = []
     for _ in range(5):
@@ -284,7 +351,15 @@ def test_it_is_quick() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a" + 100_000 * " ", 100_000 * "- ", 100_000 * "{", 50_000 * "[{a: ", 100_000 * "a:", "'" * 99_999]
+    "text",
+    [
+        "a" + 100_000 * " ",
+        100_000 * "- ",
+        100_000 * "{",
+        50_000 * "[{a: ",
+        100_000 * "a:",
+        "'" * 99_999,
+    ],
 )
 def test_long_lines_take_no_longer(text: str) -> None:
     began = time.process_time()
@@ -301,14 +376,19 @@ def test_very_long_texts_are_left_alone() -> None:
 
 def labels_asked_for(marked: str, known: Known = NOTHING) -> list[str]:
     at = marked.index(CURSOR)
-    return [one.label for one in propose(marked.replace(CURSOR, "", 1), at, known, asked=True).proposals]
+    return [
+        one.label for one in propose(marked.replace(CURSOR, "", 1), at, known, asked=True).proposals
+    ]
 
 
 ASKED = {
     "a misspelt key": ("metod¦", "method"),
     "a misspelt key that has a colon": ("metod¦: grid", "method"),
     "a misspelt value": ("method: gird¦", "grid"),
-    "a misspelt hyperparameter": ("parameters:\n  lerning_rate¦: {min: 0.1, max: 1.0}", "learning_rate"),
+    "a misspelt hyperparameter": (
+        "parameters:\n  lerning_rate¦: {min: 0.1, max: 1.0}",
+        "learning_rate",
+    ),
     "a misspelt optimizer": ("parameters: {optimizer: {values: [sdg¦]}}", "sgd"),
 }
 
@@ -356,7 +436,12 @@ def test_a_hyperparameter_is_offered_with_all_its_words() -> None:
 
 
 def test_trainables_that_were_found_are_offered() -> None:
-    known = Known(trainables={"my_model:MyModel": "In my_model.py.", "trainables.digits_cnn:DigitsCNN": "Ours."})
+    known = Known(
+        trainables={
+            "my_model:MyModel": "In my_model.py.",
+            "trainables.digits_cnn:DigitsCNN": "Ours.",
+        }
+    )
     assert labels("trainable: ¦", known) == [*known.trainables]
     assert labels("trainable: digits¦", known) == ["trainables.digits_cnn:DigitsCNN"]
     assert labels_asked_for("trainable: my_model:MyModle¦", known) == ["my_model:MyModel"]

@@ -36,7 +36,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_mistake_has_its_line(project: Path) -> None:
-    text = FILE.replace("NAME", "new").replace("epochs: 6", "epochs: none").replace("run_cap", "run_cup")
+    text = (
+        FILE.replace("NAME", "new")
+        .replace("epochs: 6", "epochs: none")
+        .replace("run_cap", "run_cup")
+    )
     found = check_draft(text, "new.yaml")
     lines = {one.line: one for one in found.mistakes}
     assert lines[11].mistake.found == "epochs: text 'none'"
@@ -54,7 +58,9 @@ def test_mistakes_come_by_line_and_a_key_without_a_value_is_at_its_own(project: 
 
 
 def test_a_file_without_mistakes_says_how_much_it_would_train(project: Path) -> None:
-    found = check_draft(FILE.replace("NAME", "new").replace("scored:Scored", "drafted:train"), "new.yaml")
+    found = check_draft(
+        FILE.replace("NAME", "new").replace("scored:Scored", "drafted:train"), "new.yaml"
+    )
     assert found.mistakes == ()
     assert (found.name, found.work) == ("new", "random: 12 trials of at most 6 epochs")
 
@@ -142,7 +148,9 @@ def test_the_sweep_files_of_the_folder_are_listed_and_opened(tmp_path: Path) -> 
 def test_a_new_sweep_begins_with_a_trainable_of_the_folder_and_no_mistake(project: Path) -> None:
     known = KnownTrainables()
     known.search_folder(project)
-    (project / "drafted.py").write_text("def train(hp, report):\n    report(val_loss=hp.learning_rate)\n")
+    (project / "drafted.py").write_text(
+        "def train(hp, report):\n    report(val_loss=hp.learning_rate)\n"
+    )
     text = write_template(known, "sweep.yaml")
     assert "trainable: drafted:train\nmetric: {name: val_loss, goal: minimize}\n" in text
     assert check_draft(text, "sweep.yaml").mistakes == ()

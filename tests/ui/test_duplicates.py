@@ -90,7 +90,9 @@ def test_added_configurations_are_tried_first_or_named(lives: ResultsFolder) -> 
     assert parse_spec(text, "again.yaml").start_with == ({"units": 16, "rate": 0.5},)
 
 
-def test_a_file_in_which_keys_cannot_be_found_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_which_keys_cannot_be_found_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     text = "{name: flow, trainable: 's:S', method: random, run_cap: 3, parameters: {a: {min: 0.0, max: 1.0}}}\n"
     folder = make_sweep(tmp_path / "results", "flow", [], text)
@@ -101,7 +103,9 @@ def test_a_file_in_which_keys_cannot_be_found_is_written_anew(tmp_path: Path, mo
     assert parse_spec(found, "again.yaml").to_json_dict() == present | {"name": "again"}
 
 
-def test_what_a_run_was_given_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_was_given_is_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     call("run", "first.yaml", "--inline", "-q", "--run-cap", "1")

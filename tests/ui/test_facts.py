@@ -23,7 +23,9 @@ from sweep.events import (
 from sweep.ui.facts import describe_event, describe_standing
 
 BY_ADA = {"request": "r", "by": "ada", "time": 3.0}
-STARTED = TrialStarted(trial=0, trial_id="t0", params={"units": 8, "rate": 0.1}, seed=0, repeat=0, time=2.0)
+STARTED = TrialStarted(
+    trial=0, trial_id="t0", params={"units": 8, "rate": 0.1}, seed=0, repeat=0, time=2.0
+)
 
 
 @pytest.mark.parametrize(
@@ -37,23 +39,37 @@ STARTED = TrialStarted(trial=0, trial_id="t0", params={"units": 8, "rate": 0.1},
         (NoteWritten(trial=0, text="", **BY_ADA), "ada removed the note on trial 0"),
         (TrialStarred(trial=0, **BY_ADA), "ada gave trial 0 a star"),
         (TrialStarred(trial=0, starred=False, **BY_ADA), "ada took the star of trial 0 away"),
-        (ConfigurationsEnqueued(configurations=({"units": 64, "rate": 0.1},), **BY_ADA), "ada added units=64"),
         (
-            ConfigurationsEnqueued(configurations=tuple({"units": n} for n in range(5)), request="r", time=3.0),
+            ConfigurationsEnqueued(configurations=({"units": 64, "rate": 0.1},), **BY_ADA),
+            "ada added units=64",
+        ),
+        (
+            ConfigurationsEnqueued(
+                configurations=tuple({"units": n} for n in range(5)), request="r", time=3.0
+            ),
             "somebody added units=0; units=1; units=2 and 2 more",
         ),
         (
             SweepChanged(settings={"parameters": {}, "run_cap": 9}, **BY_ADA),
             "ada changed parameters, run_cap, from trial 1 on",
         ),
-        (TrialEnded(trial=0, status=Status.PRUNED, reason="rank 3 of 3", time=3.0), "trial 0 is pruned: rank 3 of 3"),
         (
-            TrialEnded(trial=0, status=Status.PRUNED, reason="stopped on request", asked=True, time=3.0),
+            TrialEnded(trial=0, status=Status.PRUNED, reason="rank 3 of 3", time=3.0),
+            "trial 0 is pruned: rank 3 of 3",
+        ),
+        (
+            TrialEnded(
+                trial=0, status=Status.PRUNED, reason="stopped on request", asked=True, time=3.0
+            ),
             "trial 0 was stopped by hand",
         ),
         (
             TrialEnded(
-                trial=0, status=Status.INTERRUPTED, reason="ValueError: a; b; tried again, 1 of 3", again=True, time=3.0
+                trial=0,
+                status=Status.INTERRUPTED,
+                reason="ValueError: a; b; tried again, 1 of 3",
+                again=True,
+                time=3.0,
             ),
             "trial 0 failed and is tried again, 1 of 3: ValueError: a; b",
         ),
@@ -68,7 +84,9 @@ def test_events_in_words(event: Event, text: str) -> None:
 
 
 def test_the_running_trial_that_leads_is_named_until_a_completed_one_is_better() -> None:
-    standing = Standing(Outline(name="s", metric="loss", goal="minimize", varying=("units",), epochs=9))
+    standing = Standing(
+        Outline(name="s", metric="loss", goal="minimize", varying=("units",), epochs=9)
+    )
     leaders = []
     for event in (
         SessionStarted(time=1.0, resumed=False, version="1"),
@@ -94,5 +112,7 @@ def test_a_sweep_that_does_not_run_is_not_said_to_be_killed_before_its_log_has_b
         (SessionEnded(time=3.0, reason="finished"), 1.0),
     ):
         standing.observe(event)
-        states.append(describe_standing(standing, 6.0, running=False, read=read, line=0, events=()).state)
+        states.append(
+            describe_standing(standing, 6.0, running=False, read=read, line=0, events=()).state
+        )
     assert states == ["reading", "reading", "ended"]

@@ -27,7 +27,9 @@ def read_all(sweep: FollowedSweep) -> LiveFacts:
     return sweep.describe()
 
 
-def test_lines_are_found_from_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_found_from_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(following, "BLOCK_BYTES", 64)
     path = tmp_path / "log"
     index = LineIndex(path)
@@ -35,7 +37,9 @@ def test_lines_are_found_from_their_numbers(tmp_path: Path, monkeypatch: pytest.
     assert index.lines == 0
     lines: list[bytes] = []
     for size in (1, 7, 40, 3):
-        lines += [b"%d " % number * (number % 9 + 1) for number in range(len(lines), len(lines) + size)]
+        lines += [
+            b"%d " % number * (number % 9 + 1) for number in range(len(lines), len(lines) + size)
+        ]
         lines.append(b"longer than a block" * 20)
         path.write_bytes(b"".join(line + b"\n" for line in lines) + b"torn")
         index.count_new_lines()
@@ -57,15 +61,21 @@ def test_the_facts_of_a_running_sweep(tmp_path: Path) -> None:
         assert facts.counts == {"running": 1, "completed": 5, "pruned": 2, "failed": 1}
         assert facts.worth == {"running": 2 / 6, "completed": 5.0, "pruned": 2.0, "failed": 1.0}
         assert facts.share == pytest.approx((8 + 2 / 6) / 12)
-        assert [(one.trial, one.epoch, one.of, len(one.curve)) for one in facts.workers] == [(8, 2, 6, 2)]
+        assert [(one.trial, one.epoch, one.of, len(one.curve)) for one in facts.workers] == [
+            (8, 2, 6, 2)
+        ]
         assert [(one.epoch, one.reached, one.pruned) for one in facts.rungs] == [(2, 8, 2)]
-        assert [(one.kind, one.count, one.trial) for one in facts.failures] == [("ValueError", 1, 3)]
+        assert [(one.kind, one.count, one.trial) for one in facts.failures] == [
+            ("ValueError", 1, 3)
+        ]
         assert facts.best is not None
         assert facts.best.trials == (1,)
         assert facts.line == folder.log.read_text().count("\n")
         assert facts.events[0].text.startswith("trial 8 started: learning_rate=")
         assert facts.events[-1].text == "the sweep began"
-        assert [one.text for one in sweep.list_events(3)][1] == "trial 3 is failed: ValueError: no such layer"
+        assert [one.text for one in sweep.list_events(3)][
+            1
+        ] == "trial 3 is failed: ValueError: no such layer"
         driver.write(end(8, Status.INTERRUPTED, T + 3, reason="interrupted"))
         assert read_all(sweep).counts["interrupted"] == 1
     facts = read_all(sweep)
@@ -109,8 +119,14 @@ def test_notes_and_stars_are_shown_until_they_are_removed(tmp_path: Path) -> Non
         driver.write(TrialStarred(trial=2, request="c", time=T))
         facts = read_all(sweep)
         assert facts.note == "wider next"
-        assert [(one.trial, one.starred, one.note) for one in facts.marks] == [(1, False, "good"), (2, True, "")]
-        driver.write(NoteWritten(text="", request="d", time=T), NoteWritten(trial=1, text="", request="e", time=T))
+        assert [(one.trial, one.starred, one.note) for one in facts.marks] == [
+            (1, False, "good"),
+            (2, True, ""),
+        ]
+        driver.write(
+            NoteWritten(text="", request="d", time=T),
+            NoteWritten(trial=1, text="", request="e", time=T),
+        )
         driver.write(TrialStarred(trial=2, starred=False, request="f", time=T))
         facts = read_all(sweep)
     assert (facts.note, facts.marks) == ("", ())
@@ -129,7 +145,9 @@ def test_without_a_rule_a_trial_that_was_stopped_makes_no_rung(tmp_path: Path) -
 
 
 def test_trials_that_wait_are_listed_at_their_rung(tmp_path: Path) -> None:
-    text = FILE.replace("{type: asha, min_iter: 2, eta: 3}", "{type: asha_promotion, min_iter: 2, eta: 3}")
+    text = FILE.replace(
+        "{type: asha, min_iter: 2, eta: 3}", "{type: asha_promotion, min_iter: 2, eta: 3}"
+    )
     waiting = [begin(T), start(0, T), epoch(0, 1, T), epoch(0, 2, T)]
     folder = make_sweep(tmp_path, "one", waiting, text)
     with driving(folder) as driver:
@@ -179,7 +197,11 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
         "broken": "damaged",
     }
     assert rows["old"]["question"] == "Which learning rate and width suit the small net?"
-    assert (rows["new"]["total"], rows["new"]["share"], rows["new"]["metric"]) == (12, 8 / 12, "val_accuracy")
+    assert (rows["new"]["total"], rows["new"]["share"], rows["new"]["metric"]) == (
+        12,
+        8 / 12,
+        "val_accuracy",
+    )
     json.dumps(rows)
     assert shelf.list_rows()[0] is not None
     with driving(folder) as driver:
@@ -190,7 +212,9 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
     with driving(make_sweep(results, "lives", some_trials(time.time(), 5))):
         first, *_ = Shelf(results).list_rows()
         assert (first["name"], first["left_s"] > 0) == ("lives", True)
-    with driving(make_sweep(results, "half", [begin(time.time()), start(0, time.time())])) as driver:
+    with driving(
+        make_sweep(results, "half", [begin(time.time()), start(0, time.time())])
+    ) as driver:
         driver.write(*(epoch(0, at, time.time()) for at in (1, 2, 3)))
         first, *_ = Shelf(results).list_rows()
         assert (first["name"], first["share"]) == ("half", pytest.approx(0.5 / 12))  # by its epochs

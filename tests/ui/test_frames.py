@@ -35,14 +35,20 @@ def visit(work: Callable[[Client], Awaitable[None]], frames: Frames | None = Non
         access = Access(token="the-token", cookie="the-cookie", frames=frames)
         page = server.Page(Path("results"), access, {})
         await page.reading.prepare()
-        async with TestClient(TestServer(server.make_app(page)), cookie_jar=CookieJar(unsafe=True)) as client:
+        async with TestClient(
+            TestServer(server.make_app(page)), cookie_jar=CookieJar(unsafe=True)
+        ) as client:
             await work(client)
 
     asyncio.run(run())
 
 
 async def bring(client: Client, given: str, *ancestors: str, **more: str) -> ClientResponse:
-    query = [("pass", given), ("origin", more.get("origin", ORIGIN)), ("sweep", more.get("sweep", "one"))]
+    query = [
+        ("pass", given),
+        ("origin", more.get("origin", ORIGIN)),
+        ("sweep", more.get("sweep", "one")),
+    ]
     query += [("ancestor", ancestor) for ancestor in ancestors]
     headers = {"Host": more["host"]} if "host" in more else {}
     return await client.get("/", params=query, headers=headers)
@@ -52,7 +58,9 @@ def test_a_pass_opens_the_page_once(project: Path) -> None:
     async def work(client: Client) -> None:
         given = make_pass("the-token")
         for path in ("/one", "/-/shelf.json", "/-/here/more"):
-            assert (await client.get(path, headers=HUB, params={"pass": given, "origin": ORIGIN})).status == 403
+            assert (
+                await client.get(path, headers=HUB, params={"pass": given, "origin": ORIGIN})
+            ).status == 403
         answer = await bring(client, given, ORIGIN, host="hub.example", sweep="a:b ü")
         assert answer.status == 200
         assert 'content="0;url=./a%3Ab%20%C3%BC"' in await answer.text()
@@ -76,10 +84,14 @@ def test_a_pass_opens_the_page_once(project: Path) -> None:
 def test_a_frame_of_another_site_gets_a_cookie_for_it_alone(project: Path) -> None:
     async def work(client: Client) -> None:
         around = ["vscode-webview://1abc", "vscode-file://vscode-app"]
-        answer = await bring(client, make_pass("the-token"), *around, origin=f"http://127.0.0.1:{client.port}")
+        answer = await bring(
+            client, make_pass("the-token"), *around, origin=f"http://127.0.0.1:{client.port}"
+        )
         kind = "HttpOnly; SameSite=None; Secure; Partitioned"
         assert answer.headers["Set-Cookie"] == f"sweep_ui_{client.port}=the-cookie; {kind}"
-        assert answer.headers["Content-Security-Policy"].endswith(f"frame-ancestors {around[1]} {around[0]}")
+        assert answer.headers["Content-Security-Policy"].endswith(
+            f"frame-ancestors {around[1]} {around[0]}"
+        )
 
     visit(work, Frames())
 
@@ -105,11 +117,15 @@ def test_a_frame_of_another_site_gets_a_cookie_for_it_alone(project: Path) -> No
         "two around",
     ],  # the same each time
 )
-def test_a_wrong_pass_opens_nothing(project: Path, given: str, query: dict[str, str], status: int) -> None:
+def test_a_wrong_pass_opens_nothing(
+    project: Path, given: str, query: dict[str, str], status: int
+) -> None:
     frames = Frames()
 
     async def work(client: Client) -> None:
-        answer = await client.get("/", params={"pass": given, "origin": ORIGIN, **query}, headers=HUB)
+        answer = await client.get(
+            "/", params={"pass": given, "origin": ORIGIN, **query}, headers=HUB
+        )
         assert answer.status == status
         assert "Set-Cookie" not in answer.headers
         assert answer.headers["X-Frame-Options"] == "DENY"
@@ -121,7 +137,9 @@ def test_a_wrong_pass_opens_nothing(project: Path, given: str, query: dict[str, 
 
 def test_many_ancestors_are_refused(project: Path) -> None:
     async def work(client: Client) -> None:
-        answer = await bring(client, make_pass("the-token"), *(f"https://a{number}.example" for number in range(9)))
+        answer = await bring(
+            client, make_pass("the-token"), *(f"https://a{number}.example" for number in range(9))
+        )
         assert answer.status == 400
 
     visit(work, Frames())
@@ -129,7 +147,9 @@ def test_many_ancestors_are_refused(project: Path) -> None:
 
 def test_a_page_of_the_command_line_takes_no_passes(project: Path) -> None:
     async def work(client: Client) -> None:
-        assert (await bring(client, make_pass("the-token"), ORIGIN, host="hub.example")).status == 403
+        assert (
+            await bring(client, make_pass("the-token"), ORIGIN, host="hub.example")
+        ).status == 403
         answer = await client.get("/", params={"pass": make_pass("the-token"), "origin": ORIGIN})
         assert answer.status == 403
         assert answer.headers["X-Frame-Options"] == "DENY"
@@ -161,7 +181,9 @@ def test_acts_come_from_the_page_as_its_browser_sees_it(project: Path) -> None:
         known = {**HUB, "Cookie": "sweep_ui_80=the-cookie", "Content-Type": "application/json"}
         statuses = []
         for origin in (ORIGIN, "https://evil.example", "http://hub.example", "null", ""):
-            answer = await client.post("/-/new/check", data="{}", headers={**known, "Origin": origin})
+            answer = await client.post(
+                "/-/new/check", data="{}", headers={**known, "Origin": origin}
+            )
             statuses.append(answer.status)
         assert statuses == [200, 403, 403, 403, 403]
 
@@ -171,7 +193,9 @@ def test_acts_come_from_the_page_as_its_browser_sees_it(project: Path) -> None:
 ADDRESS = re.compile(r"""(?:href|src)="([^"]*)"|url=([^"]*)""")
 
 
-@pytest.mark.parametrize("path", ["/", "/one", "/one/3", "/-/new", "/-/compare?sweep=one&sweep=a:b ü", "/a:b ü"])
+@pytest.mark.parametrize(
+    "path", ["/", "/one", "/one/3", "/-/new", "/-/compare?sweep=one&sweep=a:b ü", "/a:b ü"]
+)
 def test_every_address_of_a_page_is_relative(project: Path, path: str) -> None:
     """So a proxy may have the page below any path."""
 

@@ -29,7 +29,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ask(known: KnownTrainables, before: str, after: str = "", results: Path = Path("results")) -> list[str]:
+def ask(
+    known: KnownTrainables, before: str, after: str = "", results: Path = Path("results")
+) -> list[str]:
     return [one.label for one in complete_draft(before, after, known, results).proposals]
 
 
@@ -57,7 +59,9 @@ def test_a_source_that_has_changed_is_read_again(project: Path) -> None:
     assert ask(known, DRAFT) == ["units", "width", "epochs"]
 
 
-def test_what_cannot_be_read_is_looked_for_later(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_looked_for_later(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = KnownTrainables()
     known.read("absent:Model", "new.yaml")
     draft = DRAFT.replace("typed:train", "absent:Model")
@@ -73,7 +77,12 @@ def test_only_some_are_remembered(project: Path, monkeypatch: pytest.MonkeyPatch
     known = KnownTrainables()
     for number in range(4):
         known.read(f"absent_{number}:Model", "new.yaml")
-    assert [known.find(f"absent_{number}:Model")[1] for number in range(4)] == [True, True, False, False]
+    assert [known.find(f"absent_{number}:Model")[1] for number in range(4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.keras
@@ -90,7 +99,9 @@ def test_a_keras_trainable_reads_the_standard_hyperparameters_and_its_own() -> N
 def test_characters_are_counted_as_browsers_do(project: Path) -> None:
     found = complete_draft("# \U0001f600\nepo", "chs: 3 # \U0001f600", KnownTrainables(), project)
     assert (found.before, found.after) == (3, 3)
-    found = complete_draft("# \U0001f600\ntrainable: \U0001f600", "\U0001f600\n", KnownTrainables(), project)
+    found = complete_draft(
+        "# \U0001f600\ntrainable: \U0001f600", "\U0001f600\n", KnownTrainables(), project
+    )
     assert (found.before, found.after) == (2, 2)
 
 

@@ -64,7 +64,9 @@ def attribute(html: str, name: str) -> str:
     return found[1]
 
 
-def test_a_kernel_has_one_server_for_each_results_folder(started: list[list[str]], shown: list[str]) -> None:
+def test_a_kernel_has_one_server_for_each_results_folder(
+    started: list[list[str]], shown: list[str]
+) -> None:
     sweep.show("one")
     sweep.show()
     sweep.show(Path("results") / "one", height=300)
@@ -77,7 +79,9 @@ def test_a_kernel_has_one_server_for_each_results_folder(started: list[list[str]
     assert [attribute(html, "height") for html in shown] == ["700", "700", "300", "700", "700"]
 
 
-def test_a_server_that_has_ended_is_started_again(started: list[list[str]], shown: list[str]) -> None:
+def test_a_server_that_has_ended_is_started_again(
+    started: list[list[str]], shown: list[str]
+) -> None:
     sweep.show()
     for one in notebook.servers.values():
         one.process.code = 0  # type: ignore[attr-defined]  # it is a fake
@@ -85,7 +89,9 @@ def test_a_server_that_has_ended_is_started_again(started: list[list[str]], show
     assert len(started) == 2
 
 
-def test_each_cell_has_passes_of_its_own_and_not_the_token(started: list[list[str]], shown: list[str]) -> None:
+def test_each_cell_has_passes_of_its_own_and_not_the_token(
+    started: list[list[str]], shown: list[str]
+) -> None:
     sweep.show()
     sweep.show()
     passes = [attribute(html, name) for html in shown for name in ("frame-pass", "tab-pass")]
@@ -94,7 +100,9 @@ def test_each_cell_has_passes_of_its_own_and_not_the_token(started: list[list[st
     assert "the-token" not in "".join(shown)
 
 
-def test_a_name_is_only_text_in_the_cell(started: list[list[str]], shown: list[str], tmp_path: Path) -> None:
+def test_a_name_is_only_text_in_the_cell(
+    started: list[list[str]], shown: list[str], tmp_path: Path
+) -> None:
     name = '"><script>alert(1)<'
     (tmp_path / "results" / "one").rename(tmp_path / "results" / name)
     sweep.show(name)
@@ -102,7 +110,9 @@ def test_a_name_is_only_text_in_the_cell(started: list[list[str]], shown: list[s
     assert 'data-sweep="&#34;&gt;&lt;script&gt;alert(1)&lt;"' in shown[0]
 
 
-def test_mistakes(started: list[list[str]], shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes(
+    started: list[list[str]], shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InputError, match="oen: no such sweep in results; did you mean 'one'"):
         sweep.show("oen")
     with pytest.raises(InputError, match="height is 0, expected a number of pixels above 0"):
@@ -111,7 +121,9 @@ def test_mistakes(started: list[list[str]], shown: list[str], monkeypatch: pytes
     with pytest.raises(InputError, match="the page's process did not start"):
         sweep.show()
     monkeypatch.setattr(running, "is_here", lambda: False)
-    with pytest.raises(InputError, match="no kernel of a notebook; in a terminal: python -m sweep ui one"):
+    with pytest.raises(
+        InputError, match="no kernel of a notebook; in a terminal: python -m sweep ui one"
+    ):
         sweep.show("one")
     assert shown == []
 

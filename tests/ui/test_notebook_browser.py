@@ -23,7 +23,11 @@ from living import driving, epoch, finished, make_sweep, some_trials, start, tri
 
 from sweep.ui.access import make_pass
 
-pytestmark = [pytest.mark.slow, needs_chromium, pytest.mark.filterwarnings("ignore")]  # those of the kernel's client
+pytestmark = [
+    pytest.mark.slow,
+    needs_chromium,
+    pytest.mark.filterwarnings("ignore"),
+]  # those of the kernel's client
 
 BASE = "/user/ada/"
 
@@ -53,7 +57,10 @@ class Jupyter:
     async def _begin(self) -> web.AppRunner:
         app = web.Application()
         app.add_routes(
-            [web.get(f"{BASE}lab", self._show), web.route("*", f"{BASE}proxy/{{port:[0-9]+}}/{{tail:.*}}", self._proxy)]
+            [
+                web.get(f"{BASE}lab", self._show),
+                web.route("*", f"{BASE}proxy/{{port:[0-9]+}}/{{tail:.*}}", self._proxy),
+            ]
         )
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
@@ -86,7 +93,10 @@ class Jupyter:
         async with self._client.request(
             request.method,
             aiohttp.client.URL(target + query, encoded=True),
-            headers={**request.headers, "X-Forwarded-Context": f"{BASE}proxy/{request.match_info['port']}"},
+            headers={
+                **request.headers,
+                "X-Forwarded-Context": f"{BASE}proxy/{request.match_info['port']}",
+            },
             data=await request.read(),
             allow_redirects=False,
         ) as found:
@@ -110,7 +120,9 @@ class Kernel:
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PYTHONPATH": path}
         environment.pop("PYTEST_CURRENT_TEST", None)
-        self.manager, self.client = start_new_kernel(cwd=str(folder), env=environment, startup_timeout=120)
+        self.manager, self.client = start_new_kernel(
+            cwd=str(folder), env=environment, startup_timeout=120
+        )
 
     def run(self, code: str) -> str:
         """Run a cell; return the HTML of its output."""
@@ -179,7 +191,9 @@ class Notebook:
 
     def frame(self, at: int = 0) -> Any:
         """The frame of an output, when its page is there."""
-        self.page.wait_for_function("(at) => document.querySelectorAll('iframe').length > at", arg=at)
+        self.page.wait_for_function(
+            "(at) => document.querySelectorAll('iframe').length > at", arg=at
+        )
         frame = self.page.query_selector_all("iframe")[at].content_frame()
         frame.wait_for_selector("html[data-ready], body.shelf #sweeps li", state="attached")
         return frame
@@ -233,7 +247,9 @@ def driving_lives(project: Path) -> Iterator[Any]:
         driver.write(*trial(21, time.time()))
 
 
-def test_a_frame_that_is_made_anew_needs_no_new_pass(browser: Any, jupyter: Jupyter, kernel: Kernel) -> None:
+def test_a_frame_that_is_made_anew_needs_no_new_pass(
+    browser: Any, jupyter: Jupyter, kernel: Kernel
+) -> None:
     jupyter.outputs = [kernel.run("sweep.show('done')")]
     notebook = Notebook(browser, jupyter, "hub.example")
     notebook.frame()
@@ -242,7 +258,9 @@ def test_a_frame_that_is_made_anew_needs_no_new_pass(browser: Any, jupyter: Jupy
     notebook.frame()
     notebook.page.reload()
     assert notebook.frame().url.endswith("/done")
-    stranger = Notebook(browser, jupyter, "hub.example")  # another browser with the same, saved output
+    stranger = Notebook(
+        browser, jupyter, "hub.example"
+    )  # another browser with the same, saved output
     stranger.page.wait_for_selector("iframe")
     stranger.page.frame_locator("iframe").locator("text=run the cell again").wait_for()
     stranger.context.close()
@@ -264,11 +282,15 @@ def test_a_local_notebook_without_a_proxy_goes_straight_to_the_server(
             notebook.page.click("text=open in a tab")
         opened.value.wait_for_selector("html[data-ready]", state="attached")
         assert opened.value.url == frame.url
-        assert [one for one in notebook.troubles if "404" not in one] == []  # of the way through Jupyter
+        assert [
+            one for one in notebook.troubles if "404" not in one
+        ] == []  # of the way through Jupyter
         notebook.context.close()
 
 
-def test_a_remote_notebook_without_a_proxy_says_what_to_install(browser: Any, jupyter: Jupyter, kernel: Kernel) -> None:
+def test_a_remote_notebook_without_a_proxy_says_what_to_install(
+    browser: Any, jupyter: Jupyter, kernel: Kernel
+) -> None:
     jupyter.has_proxy = False
     jupyter.outputs = [kernel.run("sweep.show('done')")]
     notebook = Notebook(browser, jupyter, "hub.example")
@@ -277,7 +299,9 @@ def test_a_remote_notebook_without_a_proxy_says_what_to_install(browser: Any, ju
     notebook.context.close()
 
 
-def test_a_frame_on_another_site_keeps_its_cookie(browser: Any, jupyter: Jupyter, kernel: Kernel) -> None:
+def test_a_frame_on_another_site_keeps_its_cookie(
+    browser: Any, jupyter: Jupyter, kernel: Kernel
+) -> None:
     """As in VS Code, whose pages are of another scheme: here, of another host."""
     port = kernel.run("from sweep.ui import notebook; import IPython; server = notebook.find_server('results')\n"
                       "IPython.display.display(IPython.display.HTML(f'{server.port} {server.token}'))")  # fmt: skip
@@ -302,7 +326,9 @@ def test_a_frame_on_another_site_keeps_its_cookie(browser: Any, jupyter: Jupyter
     thief.context.close()
 
 
-def test_a_saved_page_of_the_notebook_has_a_link(browser: Any, kernel: Kernel, tmp_path: Path) -> None:
+def test_a_saved_page_of_the_notebook_has_a_link(
+    browser: Any, kernel: Kernel, tmp_path: Path
+) -> None:
     file = tmp_path / "notebook.html"
     output = kernel.run("sweep.show('done')")
     file.write_text(f"<!DOCTYPE html><body>{output}</body>")
@@ -331,5 +357,7 @@ def test_the_page_ends_with_the_kernel(browser: Any, jupyter: Jupyter, project: 
         assert time.monotonic() < deadline
         time.sleep(0.3)
     notebook.page.reload()
-    notebook.page.wait_for_selector("text=If the kernel was started again since, run the cell again")
+    notebook.page.wait_for_selector(
+        "text=If the kernel was started again since, run the cell again"
+    )
     notebook.context.close()

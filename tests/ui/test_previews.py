@@ -51,7 +51,9 @@ def test_other_acts_have_none(done: ResultsFolder) -> None:
         ("learning_rate=0.01\nunits=8\noptimizer=sgd", "is limited to 12 configurations"),
     ],
 )
-def test_what_cannot_be_added_is_said_before(done: ResultsFolder, settings: str, mistake: str) -> None:
+def test_what_cannot_be_added_is_said_before(
+    done: ResultsFolder, settings: str, mistake: str
+) -> None:
     before = done.log.read_bytes()
     shown = preview_act(ALL["add"], {"sweep": "done", "settings": settings}, "results", done)
     assert shown["command"].startswith("python -m sweep add done ")
@@ -66,11 +68,19 @@ def test_what_can_be_added_has_no_mistake(tmp_path: Path) -> None:
 
 
 def test_of_a_submitted_sweep_it_says_where_what_happens(done: ResultsFolder) -> None:
-    done.write_info(done.read_info().changed(submitted=Submission("http://head:8265", "ann").as_fields()))
+    done.write_info(
+        done.read_info().changed(submitted=Submission("http://head:8265", "ann").as_fields())
+    )
     shown = preview_act(ALL["resume"], {"sweep": "done"}, "results", done)
-    assert shown == {"command": "python -m sweep resume ann/done --address http://head:8265", "wrong": "", "note": ""}
+    assert shown == {
+        "command": "python -m sweep resume ann/done --address http://head:8265",
+        "wrong": "",
+        "note": "",
+    }
     shown = preview_act(ALL["retrain"], {"sweep": "done"}, "results", done)
-    assert shown["note"].startswith("It trains on this machine, not on the cluster at http://head:8265")
+    assert shown["note"].startswith(
+        "It trains on this machine, not on the cluster at http://head:8265"
+    )
     given = {"sweep": "done", "seeds": "4", "finalists": "2", "budget": "none"}
     note = preview_act(ALL["confirm"], given, "results", done)["note"]
     assert note.startswith("done: at most 8 trainings")

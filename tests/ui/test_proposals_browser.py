@@ -50,12 +50,18 @@ class Editor:
 
     @property
     def labels(self) -> list[str]:
-        return list(self.page.eval_on_selector_all("#proposals code", "(found) => found.map((one) => one.textContent)"))
+        return list(
+            self.page.eval_on_selector_all(
+                "#proposals code", "(found) => found.map((one) => one.textContent)"
+            )
+        )
 
     @property
     def chosen(self) -> str:
         return str(
-            self.page.evaluate("document.querySelector('#proposals [aria-selected=true] code')?.textContent ?? ''")
+            self.page.evaluate(
+                "document.querySelector('#proposals [aria-selected=true] code')?.textContent ?? ''"
+            )
         )
 
     @property
@@ -96,7 +102,9 @@ def test_proposals_by_keyboard(browser: Any, address: str) -> None:
 def test_proposals_that_are_asked_for(browser: Any, address: str) -> None:
     editor = Editor(browser, address, "trainable: typed:train\nparameters:\n  ")
     editor.press("Control+Space")
-    editor.visitor.wait("[...document.querySelectorAll('#proposals code')].some((one) => one.textContent === 'depth')")
+    editor.visitor.wait(
+        "[...document.querySelectorAll('#proposals code')].some((one) => one.textContent === 'depth')"
+    )
     assert editor.chosen == "depth"
     assert "suggestions, the first is depth" in editor.page.evaluate("find('heard').textContent")
     editor.press("Escape")
@@ -163,7 +171,9 @@ def test_the_trainables_of_the_folder_are_proposed(browser: Any, address: str) -
     editor.close()
 
 
-def test_a_file_is_opened_changed_and_overwritten(browser: Any, address: str, tmp_path: Path) -> None:
+def test_a_file_is_opened_changed_and_overwritten(
+    browser: Any, address: str, tmp_path: Path
+) -> None:
     path = tmp_path / "mine.yaml"
     text = "name: mine\nparameters: {}\n"
     path.write_text(text)
@@ -196,7 +206,12 @@ def test_a_file_is_opened_changed_and_overwritten(browser: Any, address: str, tm
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_proposals_by_finger_at_phone_width(browser: Any, address: str, scheme: str) -> None:
-    phone = {"viewport": {"width": 390, "height": 760}, "has_touch": True, "is_mobile": True, "color_scheme": scheme}
+    phone = {
+        "viewport": {"width": 390, "height": 760},
+        "has_touch": True,
+        "is_mobile": True,
+        "color_scheme": scheme,
+    }
     editor = Editor(browser, address, "training: {loop: own, deterministic: true, pre", **phone)
     editor.page.tap("#complete")
     editor.wait_for_list()

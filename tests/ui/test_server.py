@@ -27,7 +27,10 @@ from sweep.ui import acts, drafts, server, watching
 from sweep.ui.access import MAX_BODY_BYTES, Access
 
 ACCESS = Access(token="the-token", cookie="the-cookie")
-COMMANDS = {act.command: frozenset({group[0] for one in acts.ACTS for group in one.options}) for act in acts.ACTS}
+COMMANDS = {
+    act.command: frozenset({group[0] for one in acts.ACTS for group in one.options})
+    for act in acts.ACTS
+}
 Client = TestClient[Any, Any]
 
 
@@ -45,14 +48,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def visit(work: Callable[[Client], Awaitable[None]], *, let_in: bool = True, read_only: bool = False) -> None:
+def visit(
+    work: Callable[[Client], Awaitable[None]], *, let_in: bool = True, read_only: bool = False
+) -> None:
     """Run ``work`` with a client of a server for the project in the current folder."""
 
     async def run() -> None:
         secrets = Access(read_only=read_only, token=ACCESS.token, cookie=ACCESS.cookie)
         page = server.Page(Path("results"), secrets, COMMANDS)
         await page.reading.prepare()
-        async with TestClient(TestServer(server.make_app(page)), cookie_jar=CookieJar(unsafe=True)) as client:
+        async with TestClient(
+            TestServer(server.make_app(page)), cookie_jar=CookieJar(unsafe=True)
+        ) as client:
             if let_in:
                 assert (await client.get("/?token=the-token")).status == 200
             await work(client)
@@ -106,7 +113,13 @@ HOSTILE: dict[str, tuple[str, str, dict[str, str], object, int]] = {
     "no cookie": ("GET", "/one/-/status.json", {"Cookie": ""}, None, 403),
     "another cookie": ("GET", "/", {"Cookie": "sweep_ui_PORT=guessed"}, None, 403),
     "a wrong token": ("GET", "/?token=guessed", {}, None, 403),
-    "an act from another page": ("POST", "/one/-/acts/resume", {"Origin": "http://evil.example"}, {}, 403),
+    "an act from another page": (
+        "POST",
+        "/one/-/acts/resume",
+        {"Origin": "http://evil.example"},
+        {},
+        403,
+    ),
     "an act without an origin": ("POST", "/one/-/acts/resume", {"Origin": ""}, {}, 403),
     "an act without a cookie": ("POST", "/one/-/acts/resume", {"Cookie": ""}, {}, 403),
     "an act as a form": ("POST", "/one/-/acts/resume", {"Content-Type": "text/plain"}, {}, 415),
@@ -120,7 +133,13 @@ HOSTILE: dict[str, tuple[str, str, dict[str, str], object, int]] = {
     "a zero byte": ("GET", "/one%00", {}, None, 404),
     "a file that climbs": ("GET", "/-/files/..%2F..%2Fserver.py", {}, None, 404),
     "a file that is none of the page's": ("GET", "/-/files/base.html.jinja", {}, None, 404),
-    "a comparison that climbs": ("GET", "/-/compare.json?sweep=one&sweep=../outside", {}, None, 404),
+    "a comparison that climbs": (
+        "GET",
+        "/-/compare.json?sweep=one&sweep=../outside",
+        {},
+        None,
+        404,
+    ),
     "a draft from outside": ("GET", "/-/new?from=..%2Foutside", {}, None, 404),
     "a script as a name": ("GET", f"/{quote(SCRIPT, safe='')}", {}, None, 404),
     "an unknown act": ("POST", "/one/-/acts/rm", {}, {}, 404),
@@ -128,9 +147,21 @@ HOSTILE: dict[str, tuple[str, str, dict[str, str], object, int]] = {
     "fields that are no texts": ("POST", "/one/-/acts/resume", {}, {"a": ["b"]}, 400),
     "no object": ("POST", "/one/-/acts/resume", {}, ["a"], 400),
     "half of a character in a note": ("POST", "/one/-/acts/note", {}, {"text": "a\ud800"}, 400),
-    "half of a character in a draft": ("POST", "/-/new/run", {}, {"file": "a.yaml", "text": "a: \ud800"}, 400),
+    "half of a character in a draft": (
+        "POST",
+        "/-/new/run",
+        {},
+        {"file": "a.yaml", "text": "a: \ud800"},
+        400,
+    ),
     "an encoding that does not exist": (
-        *("POST", "/one/-/acts/resume", {"Content-Type": "application/json; charset=none"}, ["a"], 400),
+        *(
+            "POST",
+            "/one/-/acts/resume",
+            {"Content-Type": "application/json; charset=none"},
+            ["a"],
+            400,
+        ),
     ),
     "a draft that climbs": ("POST", "/-/new/run", {}, {"file": "../a.yaml", "text": "a"}, 400),
     "a trial that is none": ("GET", "/one/999.json", {}, None, 404),
@@ -161,12 +192,17 @@ def test_hostile_requests_are_refused(project: Path, name: str) -> None:
     assert (project / "results" / "one" / "log.jsonl").read_text().count("session_started") == 1
 
 
-@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"text": ' * 100_000, b"9" * 5000, b"\xff\xfe{", b""])
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"text": ' * 100_000, b"9" * 5000, b"\xff\xfe{", b""]
+)
 def test_what_cannot_be_read_as_json_is_refused(project: Path, body: bytes) -> None:
     async def work(client: Client) -> None:
         headers = {"Origin": origin(client), "Content-Type": "application/json"}
         answer = await client.post("/one/-/acts/note", data=body, headers=headers)
-        assert (answer.status, (await answer.json())["error"][0]["is"]) == (400, "is no object of texts")
+        assert (answer.status, (await answer.json())["error"][0]["is"]) == (
+            400,
+            "is no object of texts",
+        )
 
     visit(work)
 
@@ -184,7 +220,9 @@ def test_a_body_of_100_megabytes_is_refused(project: Path) -> None:
                 yield b"x" * (MAX_BODY_BYTES // 4)
 
         headers = {"Origin": origin(client), "Content-Type": "application/json"}
-        answer = await client.post("/-/new/check", data=body(), headers=headers)  # in chunks, of no announced size
+        answer = await client.post(
+            "/-/new/check", data=body(), headers=headers
+        )  # in chunks, of no announced size
         assert answer.status == 413
 
     visit(work)
@@ -207,7 +245,11 @@ def test_proposals_come_from_the_text_and_change_nothing(project: Path) -> None:
     before = sorted(path.name for path in project.rglob("*"))
 
     async def work(client: Client) -> None:
-        given = {"before": "trainable: typed:train\nparameters:\n  de", "after": "\nepochs: 3", "file": "new.yaml"}
+        given = {
+            "before": "trainable: typed:train\nparameters:\n  de",
+            "after": "\nepochs: 3",
+            "file": "new.yaml",
+        }
         labels: list[str] = []
         deadline = time.monotonic() + 30
         while "depth" not in labels and time.monotonic() < deadline:  # its source is read meanwhile
@@ -264,7 +306,9 @@ def test_names_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "results" / "plain").rename(tmp_path / "results" / name)
 
     async def work(client: Client) -> None:
-        answer = await client.get(f"/{name.replace('%', '%25').replace('<', '%3C').replace('>', '%3E')}")
+        answer = await client.get(
+            f"/{name.replace('%', '%25').replace('<', '%3C').replace('>', '%3E')}"
+        )
         text = await answer.text()
         assert answer.status == 200
         assert "<script>" not in text
@@ -293,7 +337,9 @@ def test_documents_are_those_of_the_commands(project: Path) -> None:
 def test_the_report_and_the_file(project: Path) -> None:
     async def work(client: Client) -> None:
         content = await read(client, "/one/-/report.json")
-        assert content["line"] == (project / "results" / "one" / "log.jsonl").read_text().count("\n")
+        assert content["line"] == (project / "results" / "one" / "log.jsonl").read_text().count(
+            "\n"
+        )
         assert content["data"]["trials"]["trial"] == list(range(8))
         assert "The best was learning_rate=" in content["html"]
         answer = await client.get("/one/-/report.html")
@@ -314,7 +360,11 @@ def test_a_trial_and_another_beside_it(project: Path) -> None:
         assert failed["retrain"] == "python -m sweep retrain one --trial 3"
         assert other["metrics"].keys() == {"val_accuracy", "val_loss", "loss"}
         assert [part["name"] for part in other["times"]] == ["training", "compile", "wait"]
-        assert [one["name"] for one in content["data"]["curves"]["metrics"]] == ["val_accuracy", "val_loss", "loss"]
+        assert [one["name"] for one in content["data"]["curves"]["metrics"]] == [
+            "val_accuracy",
+            "val_loss",
+            "loss",
+        ]
 
     visit(work)
 
@@ -332,7 +382,9 @@ class Stream:
         """The number and the data of the next event of a kind; others are passed over."""
         event, number, data = "", "", []
         while True:
-            line = (await asyncio.wait_for(self._answer.content.readline(), 20)).decode().rstrip("\n")
+            line = (
+                (await asyncio.wait_for(self._answer.content.readline(), 20)).decode().rstrip("\n")
+            )
             name, _, value = line.partition(": ")
             if name == "event":
                 event, number, data = value, "", []
@@ -362,11 +414,16 @@ def test_what_is_new_is_streamed_and_a_stream_goes_on_where_it_broke_off(project
             for stream in (first, second):
                 number, lines = await stream.next("log")
                 assert number == str(before + 2)
-                assert [json.loads(line)["event"] for line in lines.splitlines()] == ["trial_started", "epoch_reported"]
+                assert [json.loads(line)["event"] for line in lines.splitlines()] == [
+                    "trial_started",
+                    "epoch_reported",
+                ]
             while json.loads((await first.next("facts"))[1])["counts"].get("running") != 1:
                 pass
             driver.write(epoch(8, 2, now), end(8, Status.COMPLETED, now))
-            again = Stream(await client.get("/one/-/events", headers={"Last-Event-ID": str(before + 1)}))
+            again = Stream(
+                await client.get("/one/-/events", headers={"Last-Event-ID": str(before + 1)})
+            )
             events: list[dict[str, Any]] = []
             while len(events) < 3:
                 events += map(json.loads, (await again.next("log"))[1].splitlines())
@@ -414,7 +471,9 @@ def test_a_damaged_sweep_is_said(project: Path) -> None:
     visit(work)
 
 
-def test_a_problem_that_is_over_is_said_to_be_over(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_that_is_over_is_said_to_be_over(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A store that was away comes back, and meanwhile nothing has changed."""
     look = watching.FollowedSweep.read_on
     away = False
@@ -457,7 +516,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """In place of sweep, a program that writes down what it was given."""
     record = tmp_path / "record.txt"
     program = tmp_path / "program.sh"
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {record}\ncat >> {record}\necho said; exit 4\n')
+    program.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" >> {record}\ncat >> {record}\necho said; exit 4\n'
+    )
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     return record
@@ -474,18 +535,27 @@ def test_an_act_is_exactly_its_command_line(project: Path, recorded: Path) -> No
     async def work(client: Client) -> None:
         text = "second try; $(touch hacked) `touch hacked` | & > hacked"
         shown = await (
-            await post(client, "/one/-/acts/note_trial", {"trial": "3", "text": text, "preview": "yes"})
+            await post(
+                client, "/one/-/acts/note_trial", {"trial": "3", "text": text, "preview": "yes"}
+            )
         ).json()
         assert not recorded.exists()
-        job = await (await post(client, "/one/-/acts/note_trial", {"trial": "3", "text": text})).json()
+        job = await (
+            await post(client, "/one/-/acts/note_trial", {"trial": "3", "text": text})
+        ).json()
         assert shown == {"command": job["command"], "wrong": "", "note": ""}
         done = await finish(client, job)
         assert (done["exit_code"], done["output"]) == (4, "said\n")
-        wrong = await (await post(client, "/one/-/acts/extend", {"run_cap": "many", "preview": "yes"})).json()
+        wrong = await (
+            await post(client, "/one/-/acts/extend", {"run_cap": "many", "preview": "yes"})
+        ).json()
         told = "Configurations in all: is 'many', expected a whole number"
         assert wrong == {"command": "", "wrong": told, "note": ""}
         answer = await post(client, "/one/-/acts/extend", {"run_cap": "many"})
-        assert (answer.status, (await answer.json())["error"][0]["where"]) == (400, "Configurations in all")
+        assert (answer.status, (await answer.json())["error"][0]["where"]) == (
+            400,
+            "Configurations in all",
+        )
         assert (await client.get("/-/jobs/99")).status == 404
 
     visit(work)
@@ -535,12 +605,17 @@ def test_a_file_is_opened_and_overwritten_on_purpose(project: Path) -> None:
         assert (await client.get("/-/new?file=../secret.yaml")).status == 400
         assert (await client.get("/-/new?file=none.yaml")).status == 404
         given = {"file": "mine.yaml", "text": "name: yours\n"}
-        assert await (await post(client, "/-/new/save", given)).json() == {"file": "mine.yaml", "saved": False}
+        assert await (await post(client, "/-/new/save", given)).json() == {
+            "file": "mine.yaml",
+            "saved": False,
+        }
         assert (project / "mine.yaml").read_text() == "name: mine\nparameters:\n"
         answer = await post(client, "/-/new/save", {**given, "replace": "yes"})
         assert await answer.json() == {"file": "mine.yaml", "saved": True}
         assert (project / "mine.yaml").read_text() == "name: yours\n"
-        answer = await post(client, "/-/new/save", {**given, "file": "../mine.yaml", "replace": "yes"})
+        answer = await post(
+            client, "/-/new/save", {**given, "file": "../mine.yaml", "replace": "yes"}
+        )
         assert answer.status == 400
 
     visit(work)
@@ -593,7 +668,9 @@ def test_an_open_page_is_counted(project: Path, monkeypatch: pytest.MonkeyPatch,
     visit(work)
 
 
-def test_a_check_that_was_given_up_is_left_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_was_given_up_is_left_out(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While one text is checked, the browser gives up the next one for a newer one."""
     checked: list[str] = []
     goes_on = threading.Event()
@@ -630,11 +707,18 @@ def test_what_was_done_is_shown_again_until_it_is_dismissed(project: Path, recor
 
         starred = await (await post(client, "/one/-/acts/star", {"trial": "3"})).json()
         await finish(client, await (await post(client, "/one/-/acts/resume", {})).json())
-        await finish(client, await (await post(client, "/-/new/plan", {"file": "a.yaml", "text": ""})).json())
+        await finish(
+            client, await (await post(client, "/-/new/plan", {"file": "a.yaml", "text": ""})).json()
+        )
         assert (starred["title"], starred["detaches"]) == ("Star trial 3 of one", False)
         assert await titles("sweep=one") == ["Star trial 3 of one", "Resume one"]
         assert await titles("sweep=one&trial=3") == ["Star trial 3 of one"]
-        assert await titles("sweep=one&trial=2") == await titles("sweep=two") == await titles("file=b.yaml") == []
+        assert (
+            await titles("sweep=one&trial=2")
+            == await titles("sweep=two")
+            == await titles("file=b.yaml")
+            == []
+        )
         assert await titles("file=a.yaml") == ["Plan"]
         (resumed,) = (await read(client, "/-/jobs.json?sweep=one"))[1:]
         assert (resumed["output"], resumed["exit_code"], resumed["detaches"]) == ("said\n", 4, True)
@@ -645,7 +729,9 @@ def test_what_was_done_is_shown_again_until_it_is_dismissed(project: Path, recor
     visit(work)
 
 
-def test_a_request_that_is_no_http_is_refused_and_not_logged(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_that_is_no_http_is_refused_and_not_logged(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     logger = logging.getLogger("aiohttp.server")
 
     async def work(client: Client) -> None:
@@ -663,6 +749,10 @@ def test_a_request_that_is_no_http_is_refused_and_not_logged(project: Path, capl
 
 def test_an_error_of_the_server_is_logged() -> None:
     error = ValueError("no")
-    record = logging.LogRecord("aiohttp.server", logging.ERROR, "", 0, "x", None, (ValueError, error, None))
+    record = logging.LogRecord(
+        "aiohttp.server", logging.ERROR, "", 0, "x", None, (ValueError, error, None)
+    )
     assert server.is_own_error(record)
-    assert server.is_own_error(logging.LogRecord("aiohttp.server", logging.ERROR, "", 0, "x", None, None))
+    assert server.is_own_error(
+        logging.LogRecord("aiohttp.server", logging.ERROR, "", 0, "x", None, None)
+    )

@@ -24,7 +24,12 @@ def read(text: str) -> Outline:
 def test_the_place_of_a_missing_value(text: str, expected: bool) -> None:
     place = read(text).place
     assert place is not None
-    assert (place.kind, place.path, place.start, place.end) == ("value", ("method",), len(text) - 1, len(text) - 1)
+    assert (place.kind, place.path, place.start, place.end) == (
+        "value",
+        ("method",),
+        len(text) - 1,
+        len(text) - 1,
+    )
     assert place.needs_space is expected
 
 

@@ -37,7 +37,9 @@ def test_classes_and_functions_are_told_from_others() -> None:
 @pytest.mark.parametrize("text", ["def (", "\x00", "class A(B): ..."])
 def test_what_is_no_trainable_is_left_out(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.py").write_text(text)
-    assert not [name for name in TrainableFinder().list_trainables(tmp_path) if name.startswith("odd")]
+    assert not [
+        name for name in TrainableFinder().list_trainables(tmp_path) if name.startswith("odd")
+    ]
 
 
 def test_modules_and_packages_of_the_folder_come_first(tmp_path: Path) -> None:
@@ -49,7 +51,13 @@ def test_modules_and_packages_of_the_folder_come_first(tmp_path: Path) -> None:
         (tmp_path / apart).parent.mkdir(exist_ok=True)
         (tmp_path / apart).write_text("def train(hp, report): ...")
     found = TrainableFinder().list_trainables(tmp_path)
-    assert list(found)[:5] == ["mine:Mine", "mine:Wider", "mine:Widest", "mine:train", "models.wide:train"]
+    assert list(found)[:5] == [
+        "mine:Mine",
+        "mine:Wider",
+        "mine:Widest",
+        "mine:train",
+        "models.wide:train",
+    ]
     assert all(name.startswith(("mine:", "models.wide:", "trainables.")) for name in found)
     assert "trainables.session:TrialSession" not in found
     assert found["models.wide:train"] == f"In {Path('models') / 'wide.py'}."

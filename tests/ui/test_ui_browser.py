@@ -14,7 +14,19 @@ from typing import Any
 
 import pytest
 from browsers import needs_chromium
-from living import FILE, SCRIPT, begin, driver_process, driving, end, epoch, finished, make_sweep, start, trial
+from living import (
+    FILE,
+    SCRIPT,
+    begin,
+    driver_process,
+    driving,
+    end,
+    epoch,
+    finished,
+    make_sweep,
+    start,
+    trial,
+)
 from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
 
 from sweep.events import OutputPrinted, SessionEnded, Status
@@ -66,8 +78,14 @@ def test_charts_grow_and_what_was_chosen_stays(visit: Visit, project: Path) -> N
         one.wait("curveOf(5, 'val_loss')[1].length === 5")
         one.wait("plots.find((plot) => plot instanceof CurvePlot).paths[5]?.length === 10")
         assert one.page.evaluate("[...selection.mask]") == [0, 1, 0, 0, 1, 0]
-        assert one.page.evaluate("document.querySelector('#metric').selectedOptions[0].textContent") == "val_loss"
-        assert one.page.evaluate("document.querySelector('#colour').selectedOptions[0].textContent") == "status"
+        assert (
+            one.page.evaluate("document.querySelector('#metric').selectedOptions[0].textContent")
+            == "val_loss"
+        )
+        assert (
+            one.page.evaluate("document.querySelector('#colour').selectedOptions[0].textContent")
+            == "status"
+        )
         assert one.page.evaluate("table.rows.length") == 2
         assert one.page.evaluate("window.canvas === document.querySelector('#curves canvas')")
         driver.write(epoch(5, 6, now), end(5, Status.COMPLETED, now))
@@ -86,7 +104,9 @@ def test_lanes_of_workers_grow_while_trials_run(visit: Visit, project: Path) -> 
         now = time.time()
         driver.write(start(5, now), epoch(5, 1, now))
         one.wait("document.querySelector('#lanes-place #timeline')")
-        one.wait("DATA.timeline.open.length === 1 && DATA.timeline.lanes.every((lane) => lane.startsWith('here'))")
+        one.wait(
+            "DATA.timeline.open.length === 1 && DATA.timeline.lanes.every((lane) => lane.startsWith('here'))"
+        )
         end_of_it = "DATA.timeline.spans.end[DATA.timeline.open[0]]"
         before = one.page.evaluate(end_of_it)
         one.wait(f"{end_of_it} > {before + 2}")  # without any event
@@ -134,7 +154,9 @@ def test_a_hundred_trials_that_ask_for_new_parts(visit: Visit, project: Path) ->
             driver.write(*trial(number, now))
         one.wait("N === 16 && DATA.importance.length === 1")
         one.wait("plots.some((plot) => plot instanceof ImportancePlot)")
-        assert one.page.evaluate("[...selection.mask].map((on, at) => on && at).filter(Boolean)") == [2]
+        assert one.page.evaluate(
+            "[...selection.mask].map((on, at) => on && at).filter(Boolean)"
+        ) == [2]
         boxes = one.page.evaluate("plots.map((plot) => plot.box.isConnected)")
         assert all(boxes)
         assert len(boxes) == 10  # importance and timeline, as in the file
@@ -172,7 +194,10 @@ def test_a_trial_that_failed(visit: Visit) -> None:
     one.page.fill("#beside-number", "1")
     one.page.click("#beside button")
     one.wait("document.querySelectorAll('tr.differs').length > 3")
-    assert one.page.evaluate("[1e-4, 2.0417716249981246e-6].map(told)") == ["0.0001", "2.0417716249981246e-6"]
+    assert one.page.evaluate("[1e-4, 2.0417716249981246e-6].map(told)") == [
+        "0.0001",
+        "2.0417716249981246e-6",
+    ]
     one.open("/killed/999", ready=False)
     one.has_text("#trial", "has no trial 999")
     assert [trouble[-15:] for trouble in one.troubles] == ["404 (Not Found)"]
@@ -202,16 +227,24 @@ def test_what_a_trial_prints_is_shown_while_it_trains(visit: Visit, project: Pat
 
 def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path) -> None:
     """On Ray, from the page alone; `test_ui_browser_acts.py` has all acts."""
-    (project / "scored.py").write_text(TRAINABLE.replace("range(6)", "range(2000)"))  # trials do not end meanwhile
+    (project / "scored.py").write_text(
+        TRAINABLE.replace("range(6)", "range(2000)")
+    )  # trials do not end meanwhile
     one = visit()
     one.open("/-/new?from=done", ready=False)
     one.has_text("#verdict", "mistake")
-    text = FILE.replace("NAME", "real").replace("scored:Scored", "scored:train").replace("run_cap: 12", "run_cap: 40")
+    text = (
+        FILE.replace("NAME", "real")
+        .replace("scored:Scored", "scored:train")
+        .replace("run_cap: 12", "run_cap: 40")
+    )
     one.page.fill("#text", text + "bugdet: {hours: 1}\n")
     one.has_text("#mistakes", r"line 14 bugdet: unknown key; did you mean 'budget'")
     assert one.page.locator("#numbers .wrong").inner_text().strip() == "14"
     assert one.page.locator("#run").is_disabled()
-    one.page.fill("#text", text.replace("epochs: 6", "epochs: 2000") + "resources: {max_concurrent: 1}\n")
+    one.page.fill(
+        "#text", text.replace("epochs: 6", "epochs: 2000") + "resources: {max_concurrent: 1}\n"
+    )
     one.has_text("#verdict", "real: no mistake; random: 40 trials")
     one.page.fill("#file", "real.yaml")
     one.page.click("#plan")
@@ -227,14 +260,23 @@ def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path
     said = press_act(one, "stop_trial", f"stop real --trial {number}", {})
     assert f"trial {number} " in said
     one.has_text("#state", "stopped by hand")
-    (ended,) = [event for event in events_of(folder) if event["event"] == "trial_ended" and event["trial"] == number]
+    (ended,) = [
+        event
+        for event in events_of(folder)
+        if event["event"] == "trial_ended" and event["trial"] == number
+    ]
     assert (ended["status"], ended["asked"]) == ("pruned", True)
     one.open("/real")
     one.has_text("#state", "^running$")
     press_act(one, "stop", "stop real", {})
     one.has_text("#state", "interrupted|stopped on request")
     assert events_of(folder)[-1]["event"] == "session_ended"
-    press_act(one, "extend", "resume real --set budget.epochs=60 --detach", {"changes": "budget.epochs=60"})
+    press_act(
+        one,
+        "extend",
+        "resume real --set budget.epochs=60 --detach",
+        {"changes": "budget.epochs=60"},
+    )
     one.has_text("#state", "budget")
     assert sum(event["event"] == "session_started" for event in events_of(folder)) == 2
 
@@ -243,7 +285,11 @@ def test_acts_that_are_not_offered_are_not_there(visit: Visit) -> None:
     one = visit()
     one.open("/done")
     one.wait("acts.shown")
-    names = set(one.page.evaluate("[...document.querySelectorAll('[data-act]')].map((act) => act.dataset.act)"))
+    names = set(
+        one.page.evaluate(
+            "[...document.querySelectorAll('[data-act]')].map((act) => act.dataset.act)"
+        )
+    )
     assert {"resume", "extend", "retry", "confirm", "retrain", "export"} <= names
     assert not names & {"stop_now", "stop_trial"}
     assert one.page.is_disabled("[data-act=stop]")  # it keeps its place
@@ -256,7 +302,9 @@ def test_acts_that_are_not_offered_are_not_there(visit: Visit) -> None:
     assert one.page.evaluate("document.querySelector('dialog').open")
     one.page.keyboard.press("Escape")
     one.wait("!document.querySelector('dialog').open")
-    one.wait("document.activeElement.tagName === 'SUMMARY'")  # the event of closing comes a moment later
+    one.wait(
+        "document.activeElement.tagName === 'SUMMARY'"
+    )  # the event of closing comes a moment later
 
 
 def test_read_only(browser: Any, project: Path) -> None:
@@ -281,7 +329,9 @@ def test_the_saved_file_is_the_report(visit: Visit, project: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["light", "dark", "phone"])
-def test_pages_fit_and_are_worked_with_by_the_keyboard(visit: Visit, project: Path, kind: str, tmp_path: Path) -> None:
+def test_pages_fit_and_are_worked_with_by_the_keyboard(
+    visit: Visit, project: Path, kind: str, tmp_path: Path
+) -> None:
     phone = {"viewport": {"width": 390, "height": 850}, "is_mobile": True, "has_touch": True}
     context = {"dark": {"color_scheme": "dark"}, "phone": phone}.get(kind, {})
     one = visit(**context)
@@ -303,15 +353,23 @@ def test_pages_fit_and_are_worked_with_by_the_keyboard(visit: Visit, project: Pa
         assert one.page.locator("main").count() == one.page.locator("h1").count() == 1
     if kind == "phone":
         one.open("/killed")
-        bottom = one.page.evaluate("document.querySelector('#buttons button').getBoundingClientRect().bottom")
+        bottom = one.page.evaluate(
+            "document.querySelector('#buttons button').getBoundingClientRect().bottom"
+        )
         assert bottom < 850  # on the first screen
 
 
 def test_run_with_ui_says_the_address(browser: Any, project: Path) -> None:
-    text = FILE.replace("NAME", "shown").replace("scored:Scored", "scored:train").replace("run_cap: 12", "run_cap: 3")
+    text = (
+        FILE.replace("NAME", "shown")
+        .replace("scored:Scored", "scored:train")
+        .replace("run_cap: 12", "run_cap: 3")
+    )
     (project / "shown.yaml").write_text(text)
     command = [sys.executable, "-m", "sweep", "run", "shown.yaml", "--inline", "--ui"]
-    with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as run:
+    with subprocess.Popen(
+        command, cwd=project, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as run:
         assert run.stderr is not None
         address = next(line.split()[1] for line in run.stderr if line.startswith("page "))
         reading = threading.Thread(target=run.stderr.read)

@@ -44,7 +44,9 @@ def find_violations(one: Visitor) -> list[str]:
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_no_page_has_a_serious_barrier(visit: Visit, project: Path, colours: str, size: str) -> None:
+def test_no_page_has_a_serious_barrier(
+    visit: Visit, project: Path, colours: str, size: str
+) -> None:
     one = visit(color_scheme=colours, **(PHONE if size == "phone" else {}))
     found = {}
     with driving(ResultsFolder(project / "results" / "lives")) as driver:

@@ -30,7 +30,11 @@ Logged: TypeAlias = list[dict[str, Any]]
 """Events that an act has added to a log."""
 
 RULE = "early_terminate: {type: asha, min_iter: 2, eta: 3}\n"
-SHORT = FILE.replace("scored:Scored", "scored:train").replace(RULE, "").replace("run_cap: 12", "run_cap: 4")
+SHORT = (
+    FILE.replace("scored:Scored", "scored:train")
+    .replace(RULE, "")
+    .replace("run_cap: 12", "run_cap: 4")
+)
 LONG = SHORT.replace("epochs: 6", "epochs: 2000")
 DIGITS = """\
 name: model
@@ -74,13 +78,21 @@ def has_ended(events: Logged, reason: str = "finished") -> bool:
 
 def is_note(events: Logged, number: int | None) -> bool:
     (event,) = events
-    return (event["event"], event["text"], event.get("trial")) == ("note_written", "tried; $(it)", number)
+    return (event["event"], event["text"], event.get("trial")) == (
+        "note_written",
+        "tried; $(it)",
+        number,
+    )
 
 
 def has_tried_again(events: Logged) -> bool:
     """Whether trial 3, which had failed, was completed, and no other trial was trained."""
     ended = kinds(events, "trial_ended")
-    return {event["trial"] for event in ended} == {3} and ended[-1]["status"] == "completed" and has_ended(events)
+    return (
+        {event["trial"] for event in ended} == {3}
+        and ended[-1]["status"] == "completed"
+        and has_ended(events)
+    )
 
 
 def has_confirmed(events: Logged) -> bool:
@@ -114,7 +126,10 @@ ROWS: Mapping[str, Row] = {
         sweep="runs",
         trial=0,
         fields={"now": "yes"},
-        logged=lambda new: [(one["status"], one["asked"]) for one in kinds(new, "trial_ended")] == [("pruned", True)],
+        logged=lambda new: (
+            [(one["status"], one["asked"]) for one in kinds(new, "trial_ended")]
+            == [("pruned", True)]
+        ),
         state="stopped by hand",
     ),
     "resume": Row(
@@ -226,21 +241,27 @@ ROWS: Mapping[str, Row] = {
     "remove_note": Row(
         line="note over ''",
         sweep="over",
-        logged=lambda new: [(one["text"], one.get("trial")) for one in kinds(new, "note_written")] == [("", None)],
+        logged=lambda new: (
+            [(one["text"], one.get("trial")) for one in kinds(new, "note_written")] == [("", None)]
+        ),
         says="removed the note on the sweep",
     ),
     "remove_note_trial": Row(
         line="note over 0 ''",
         sweep="over",
         trial=0,
-        logged=lambda new: [(one["text"], one.get("trial")) for one in kinds(new, "note_written")] == [("", 0)],
+        logged=lambda new: (
+            [(one["text"], one.get("trial")) for one in kinds(new, "note_written")] == [("", 0)]
+        ),
         says="removed the note on trial 0",
     ),
     "remove_star": Row(
         line="star over 0 --remove",
         sweep="over",
         trial=0,
-        logged=lambda new: [(one["trial"], one["starred"]) for one in kinds(new, "trial_starred")] == [(0, False)],
+        logged=lambda new: (
+            [(one["trial"], one["starred"]) for one in kinds(new, "trial_starred")] == [(0, False)]
+        ),
         says="took the star of trial 0 away",
     ),
     "star": Row(
@@ -248,7 +269,8 @@ ROWS: Mapping[str, Row] = {
         sweep="over",
         trial=1,
         logged=lambda new: (
-            [(one["trial"], one.get("starred", True)) for one in kinds(new, "trial_starred")] == [(1, True)]
+            [(one["trial"], one.get("starred", True)) for one in kinds(new, "trial_starred")]
+            == [(1, True)]
         ),
         says="gave trial 1 a star",
     ),
@@ -260,7 +282,14 @@ def ended_trials(now: float, count: int) -> list[Event]:
     events = [begin(now - 60)]
     for number in range(count - 1):
         events += trial(number, now - 50 + 4 * number)
-    events += trial(count - 1, now - 20, 1, Status.FAILED, reason="ValueError: no luck", error="ValueError: no luck")
+    events += trial(
+        count - 1,
+        now - 20,
+        1,
+        Status.FAILED,
+        reason="ValueError: no luck",
+        error="ValueError: no luck",
+    )
     return events
 
 
@@ -289,7 +318,12 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     ]
     ended = SessionEnded(time=now, reason="finished", finished=True)
     make_sweep(results, "over", [*ended_trials(now, 4), *marks, ended], SHORT)
-    make_sweep(results, "halted", [*ended_trials(now, 3), SessionEnded(time=now, reason="interrupted")], SHORT)
+    make_sweep(
+        results,
+        "halted",
+        [*ended_trials(now, 3), SessionEnded(time=now, reason="interrupted")],
+        SHORT,
+    )
     return tmp_path
 
 
@@ -332,7 +366,9 @@ def _as_case(act: Act) -> Any:
 
 
 @pytest.mark.parametrize("act", [_as_case(act) for act in ACTS if act.name in ROWS])
-def test_an_act_is_pressed_and_its_event_is_in_the_log(act: Act, visit: Visit, project: Path) -> None:
+def test_an_act_is_pressed_and_its_event_is_in_the_log(
+    act: Act, visit: Visit, project: Path
+) -> None:
     row = ROWS[act.name]
     if row.sweep == "runs":
         with running(project):
@@ -347,7 +383,10 @@ def press_and_check(act: Act, row: Row, visit: Visit, project: Path) -> None:
     one = visit()
     one.open(f"/{row.sweep}" if row.trial is None else f"/{row.sweep}/{row.trial}")
     said = press_act(one, act.name, row.line, row.fields)
-    until(lambda: row.logged(new_events(folder, before)), lambda: (said, without_epochs(new_events(folder, before))))
+    until(
+        lambda: row.logged(new_events(folder, before)),
+        lambda: (said, without_epochs(new_events(folder, before))),
+    )
     if row.state:
         one.has_text("#state", f"^{row.state}$")
     if row.state and row.trial is None:
@@ -369,7 +408,9 @@ def test_a_configuration_is_added_from_a_point_in_a_chart(visit: Visit, project:
     folder = ResultsFolder(project / "results" / "halted")
     one = visit()
     one.open("/halted")
-    one.page.evaluate("plots.find((plot) => plot instanceof HistoryPlot).box.scrollIntoView({block: 'center'})")
+    one.page.evaluate(
+        "plots.find((plot) => plot instanceof HistoryPlot).box.scrollIntoView({block: 'center'})"
+    )
     one.wait("plots.find((plot) => plot instanceof HistoryPlot).chart")
     one.page.mouse.click(*one.page.evaluate(POINT_OF_TRIAL_1))
     one.has_text("#chosen", "trial 1")
@@ -395,7 +436,9 @@ BOTTOM = "(selector) => document.querySelector(selector).getBoundingClientRect()
 PHONE = {"viewport": {"width": 390, "height": 850}, "is_mobile": True, "has_touch": True}
 
 
-@pytest.mark.parametrize("size", [{"viewport": {"width": 1280, "height": 800}}, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    "size", [{"viewport": {"width": 1280, "height": 800}}, PHONE], ids=["desktop", "phone"]
+)
 def test_acts_keep_their_places_and_the_answer_comes_first(
     visit: Visit, project: Path, size: Mapping[str, Any]
 ) -> None:
@@ -480,16 +523,24 @@ def test_forms_are_filled_in_with_what_the_sweep_has(visit: Visit) -> None:
     one.page.keyboard.press("Escape")
     one.page.click("[data-act=change]")
     assert one.page.input_value("#field-changes") == ""
-    assert one.page.get_attribute("#field-changes", "placeholder") == "parameters.learning_rate.min=0.0001"
+    assert (
+        one.page.get_attribute("#field-changes", "placeholder")
+        == "parameters.learning_rate.min=0.0001"
+    )
     one.page.click(".offered button >> text=parameters.units.values=[8, 16, 32]")
     one.page.click(".offered button >> text=run_cap=4")
-    assert one.page.input_value("#field-changes") == "parameters.units.values=[8, 16, 32]\nrun_cap=4"
+    assert (
+        one.page.input_value("#field-changes") == "parameters.units.values=[8, 16, 32]\nrun_cap=4"
+    )
     one.has_exactly(
-        "dialog output", "python -m sweep change over --set 'parameters.units.values=[8, 16, 32]' --set run_cap=4"
+        "dialog output",
+        "python -m sweep change over --set 'parameters.units.values=[8, 16, 32]' --set run_cap=4",
     )
 
 
-def test_what_acts_said_is_there_again_and_what_succeeded_takes_a_line(visit: Visit, project: Path) -> None:
+def test_what_acts_said_is_there_again_and_what_succeeded_takes_a_line(
+    visit: Visit, project: Path
+) -> None:
     one = visit()
     one.open("/over")
     press_act(one, "note", "note over 'a plain one'", {"text": "a plain one"})
@@ -539,7 +590,12 @@ def test_what_would_do_nothing_is_not_offered(visit: Visit, project: Path) -> No
     one.wait("acts.shown")
     one.has_text("#failed", "Diverged trials are results")
     assert one.page.is_disabled("[data-act=resume]")
-    assert one.page.locator("[data-act=retry], [data-act=confirm], [data-act=retrain], [data-act=export]").count() == 0
+    assert (
+        one.page.locator(
+            "[data-act=retry], [data-act=confirm], [data-act=retrain], [data-act=export]"
+        ).count()
+        == 0
+    )
     one.open("/over")
     one.page.wait_for_selector("[data-act=retry]", state="attached")
     one.open("/over/1")
@@ -547,7 +603,9 @@ def test_what_would_do_nothing_is_not_offered(visit: Visit, project: Path) -> No
     assert one.page.locator("[data-act=retry_trial]").count() == 0
 
 
-def test_the_ranking_leads_to_each_trial_and_a_selection_moves_nothing(visit: Visit, project: Path) -> None:
+def test_the_ranking_leads_to_each_trial_and_a_selection_moves_nothing(
+    visit: Visit, project: Path
+) -> None:
     one = visit()
     one.open("/over")
     one.page.wait_for_selector("#ranking td a")

@@ -100,7 +100,9 @@ def test_killed_and_resumed_under_an_open_page(visit: Visit, project: Path) -> N
         one.page.evaluate("window.opened = 'before'")
         os.kill(driver.pid, signal.SIGKILL)
         one.has_text("#state", "^killed$")
-    one.has_text("#silence", "Its process was killed .* ago. Nothing is lost: python -m sweep resume real")
+    one.has_text(
+        "#silence", "Its process was killed .* ago. Nothing is lost: python -m sweep resume real"
+    )
     assert one.page.evaluate("document.title") == "killed · real"
     assert one.page.locator("[data-act=resume]").is_enabled()
     assert one.page.locator("[data-act=stop]").is_disabled()
@@ -190,9 +192,22 @@ def test_submitted(browser: Any, project: Path, tmp_path: Path) -> None:
     sent.mkdir()
     for name in ("real.yaml", "trained.py"):
         (tmp_path / name).rename(sent / name)
-    command = [*ALONE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, "-W", "ignore", "-c", SUBMIT]
+    command = [
+        *ALONE,
+        "sh",
+        "-c",
+        'ip link set lo up && exec "$@"',
+        "sh",
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        SUBMIT,
+    ]
     log = ResultsFolder(tmp_path / "results" / "real").log
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as cluster:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as cluster:
         try:
             until(lambda: log.exists() or cluster.poll() is not None)
             assert cluster.poll() is None, cluster.stdout and cluster.stdout.read()

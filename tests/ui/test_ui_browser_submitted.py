@@ -60,7 +60,10 @@ def test_acts_on_a_submitted_sweep(
             monkeypatch.setenv(name, value)
         sent = cluster.call(project, "submit", "sent.yaml", "--results", str(project / "results"))
         assert sent.returncode == 0, sent.stderr
-        until(lambda: folder.log.exists() and logged("epoch_reported"), lambda: cluster.call(project, "logs", "sent"))
+        until(
+            lambda: folder.log.exists() and logged("epoch_reported"),
+            lambda: cluster.call(project, "logs", "sent"),
+        )
         with serving(project) as address:
             one = Visitor(browser, address)
             one.open("/sent")
@@ -68,7 +71,9 @@ def test_acts_on_a_submitted_sweep(
             assert one.page.is_disabled("#buttons [data-act=resume]")
 
             asked = {"changes": "parameters.rate.max=2.0\nrun_cap=3"}
-            press_act(one, "change", "change sent --set parameters.rate.max=2.0 --set run_cap=3", asked)
+            press_act(
+                one, "change", "change sent --set parameters.rate.max=2.0 --set run_cap=3", asked
+            )
             (changed,) = logged("sweep_changed")
             assert changed["settings"]["run_cap"] == 3
             assert changed["settings"]["parameters"]["rate"]["max"] == 2.0
@@ -89,7 +94,11 @@ def test_acts_on_a_submitted_sweep(
             assert (ended["trial"], ended["status"], ended["asked"]) == (0, "pruned", True)
 
             one.open("/sent")
-            until(lambda: [event["params"] for event in logged("trial_started")][1:] == [{"rate": 1.5}])
+            until(
+                lambda: (
+                    [event["params"] for event in logged("trial_started")][1:] == [{"rate": 1.5}]
+                )
+            )
             until(lambda: any(event["trial"] == 1 for event in logged("epoch_reported")))
             said = press_act(one, "stop", "stop sent", {})
             again = f"resume ann/sent --address {cluster.address}"
@@ -106,7 +115,13 @@ def test_acts_on_a_submitted_sweep(
             one.has_text("#state", "^finished$")
             one.context.close()
             assert one.troubles == []
-        until(lambda: json.loads(cluster.call(project, "list", "--json").stdout)[0]["state"] == "SUCCEEDED", every_s=1)
+        until(
+            lambda: (
+                json.loads(cluster.call(project, "list", "--json").stdout)[0]["state"]
+                == "SUCCEEDED"
+            ),
+            every_s=1,
+        )
     assert [event["resumed"] for event in logged("session_started")] == [False, True]
     ends = {event["trial"]: event["status"] for event in logged("trial_ended")}
     assert ends[1] == ends[2] == "completed"

@@ -44,7 +44,9 @@ def test_an_act_in_one_browser_is_seen_in_the_other(visit: Visit, project: Path)
     assert kinds[-3:] == ["note_written", "trial_starred", "sweep_changed"]
 
 
-def test_what_is_chosen_in_one_browser_stays_when_the_other_acts(visit: Visit, project: Path) -> None:
+def test_what_is_chosen_in_one_browser_stays_when_the_other_acts(
+    visit: Visit, project: Path
+) -> None:
     with driving(ResultsFolder(project / "results" / "lives")) as driver:
         one, other = visit(), visit()
         for visitor in (one, other):
@@ -53,7 +55,9 @@ def test_what_is_chosen_in_one_browser_stays_when_the_other_acts(visit: Visit, p
         one.page.evaluate("selectTrials(picked, [1])")
         other.page.evaluate("selectTrials(picked, [4])")
         now = time.time()
-        driver.write(start(5, now), *[epoch(5, at, now) for at in range(1, 7)], end(5, Status.COMPLETED, now))
+        driver.write(
+            start(5, now), *[epoch(5, at, now) for at in range(1, 7)], end(5, Status.COMPLETED, now)
+        )
         for visitor, mask in ((one, [0, 1, 0, 0, 0, 0]), (other, [0, 0, 0, 0, 1, 0])):
             visitor.wait("N === 6")
             visitor.has_text("#counts", "6/12 trials")

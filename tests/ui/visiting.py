@@ -44,7 +44,9 @@ class Visitor:
     def __init__(self, browser: Any, address: str, **context: Any) -> None:
         self.troubles: list[str] = []
         self.base = address.split("/?")[0]
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, **context}
+        )
         self.page = self.context.new_page()
         self.page.set_default_timeout(1000 * PATIENCE_S)
         self.page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
@@ -76,7 +78,8 @@ class Visitor:
 
     def has_exactly(self, selector: str, text: str) -> None:
         self.page.wait_for_function(
-            "([selector, text]) => document.querySelector(selector)?.innerText === text", arg=[selector, text]
+            "([selector, text]) => document.querySelector(selector)?.innerText === text",
+            arg=[selector, text],
         )
 
 
@@ -90,7 +93,11 @@ def press_act(one: Visitor, name: str, line: str, fields: Mapping[str, str] | No
     """
     one.wait("acts.restored")
     before = one.page.locator("#jobs .job").count()
-    place = f"#note [data-placed={name}]" if name.startswith("remove_note") else f"#buttons [data-act={name}]"
+    place = (
+        f"#note [data-placed={name}]"
+        if name.startswith("remove_note")
+        else f"#buttons [data-act={name}]"
+    )
     button = one.page.locator(place)
     button.wait_for(state="attached")
     if not button.is_visible():

@@ -16,7 +16,15 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import residence, sources
-from trainables.data.passes import Chunk, Examples, Pass, count_updates, gather_chunk, make_chunk, unpack_example
+from trainables.data.passes import (
+    Chunk,
+    Examples,
+    Pass,
+    count_updates,
+    gather_chunk,
+    make_chunk,
+    unpack_example,
+)
 from trainables.data.share import Share
 from trainables.data.sources import DataError, mix_seeds, permutation
 from trainables.devices.replicas import Replicas
@@ -41,23 +49,31 @@ class BatchSplit(Examples):
         self._read = BatchReader(dataset)
         count = dataset.num_batches
         if not count:
-            raise DataError(f"a PyDataset of {'endless' if count is None else 'no'} batches, expected a number above 0")
+            raise DataError(
+                f"a PyDataset of {'endless' if count is None else 'no'} batches, expected a number above 0"
+            )
         total = hashlib.blake2b(digest_size=16)
         self._sizes: list[int] = []
         kinds: dict[str, Any] = {}
         with seeding_python_and_numpy(0):  # so that the digest is the same in another process
             for batch in self._read.batches(range(count)):
                 self._sizes.append(len(tf.nest.flatten(batch)[0]))
-                kinds.setdefault(str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch)
+                kinds.setdefault(
+                    str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch
+                )
                 for leaf in tf.nest.flatten(batch):
                     total.update(f"{leaf.dtype} {leaf.shape}".encode())
                     for part in sources.list_content(leaf):
                         total.update(np.ascontiguousarray(part).tobytes())
         self._kinds = list(kinds.values())
-        with seeding_python_and_numpy(1):  # another seed: a batch that draws differs from the first reading
+        with seeding_python_and_numpy(
+            1
+        ):  # another seed: a batch that draws differs from the first reading
             again = _convert_batch(dataset[0])
         if not all(map(np.array_equal, tf.nest.flatten(self._kinds[0]), tf.nest.flatten(again))):
-            raise DataError("batch 0 of the PyDataset is another one when it is asked again; draw in augment() instead")
+            raise DataError(
+                "batch 0 of the PyDataset is another one when it is asked again; draw in augment() instead"
+            )
         self.digest = total.digest()
         self.size = sum(self._sizes)
 
@@ -96,7 +112,9 @@ class BatchSplit(Examples):
         """
         kinds = [*self._kinds]
         if self._replicas.span_processes:
-            kinds.append(tf.nest.map_structure(lambda leaf: _copy_aligned(leaf[:1]), self._kinds[0]))
+            kinds.append(
+                tf.nest.map_structure(lambda leaf: _copy_aligned(leaf[:1]), self._kinds[0])
+            )
         return [make_chunk(batch, self._replicas) for batch in kinds]
 
     def examples(self, count: int) -> Any:
@@ -104,14 +122,21 @@ class BatchSplit(Examples):
 
         Texts are converted to a tensor.
         """
-        return tf.nest.map_structure(lambda leaf: sources.convert_texts(leaf[:count]), self._kinds[0])
+        return tf.nest.map_structure(
+            lambda leaf: sources.convert_texts(leaf[:count]), self._kinds[0]
+        )
 
     def some_targets(self) -> Any:
         """Return the targets of batch 0; None if there are no targets."""
         return unpack_example(self._kinds[0])[1]
 
     def chunks(
-        self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
+        self,
+        batch_size: int,
+        seed: int | None,
+        number: int,
+        skipped: int = 0,
+        share: Share | None = None,
     ) -> Iterator[Chunk]:
         """Yield the batches of pass ``number`` (from 1) without the first ``skipped`` ones, each as one chunk.
 
@@ -127,7 +152,10 @@ class BatchSplit(Examples):
                 yield make_chunk(batch, self._replicas)
             else:
                 yield gather_chunk(
-                    batch, np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32), which, self._replicas
+                    batch,
+                    np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32),
+                    which,
+                    self._replicas,
                 )
 
 
@@ -154,7 +182,10 @@ class _RepeatableDataset:
         if its_seed != seed or done > number - 1:  # it cannot go back
             dataset = copy.deepcopy(self.given)
             done = 0
-        self._present = self.given, (None, 0)  # if a call raises an error, the copy is in no state that is known
+        self._present = (
+            self.given,
+            (None, 0),
+        )  # if a call raises an error, the copy is in no state that is known
         for before in range(done + 1, number):
             with seeding_python_and_numpy(mix_seeds(seed, before)):
                 dataset.on_epoch_end()
@@ -199,11 +230,15 @@ class BatchReader:
 def _create_pool(dataset: keras.utils.PyDataset) -> Executor:
     if not dataset.use_multiprocessing:
         return ThreadPoolExecutor(dataset.workers, "batches")
-    context = multiprocessing.get_context("spawn")  # a fork of a process that runs TensorFlow may hang
+    context = multiprocessing.get_context(
+        "spawn"
+    )  # a fork of a process that runs TensorFlow may hang
     return ProcessPoolExecutor(max(dataset.workers, 1), context, _store_dataset, (dataset,))
 
 
-_stored_datasets: list[_RepeatableDataset] = []  # the data set of a pool's process, set by `_store_dataset`
+_stored_datasets: list[
+    _RepeatableDataset
+] = []  # the data set of a pool's process, set by `_store_dataset`
 
 
 def _store_dataset(dataset: keras.utils.PyDataset) -> None:

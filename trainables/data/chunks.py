@@ -30,7 +30,16 @@ from trainables.data.passes import (
     gather_chunk,
     unpack_example,
 )
-from trainables.data.sources import ALL, Buckets, DataError, Extent, Stream, from_dataset, mix_seeds, permutation
+from trainables.data.sources import (
+    ALL,
+    Buckets,
+    DataError,
+    Extent,
+    Stream,
+    from_dataset,
+    mix_seeds,
+    permutation,
+)
 from trainables.devices.replicas import Replicas
 
 __all__ = [
@@ -56,7 +65,9 @@ class ArraySplit(Examples):
         leaves = tf.nest.flatten(self.arrays)
         self.size = len(leaves[0])
         self._rows: Order | None = None  # the rows that are visited; None: all
-        self._placed = LazyPlacement(self.arrays, replicas, residence.fit_on_devices(leaves, replicas, resident_bytes))
+        self._placed = LazyPlacement(
+            self.arrays, replicas, residence.fit_on_devices(leaves, replicas, resident_bytes)
+        )
         self._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, replicas, None))
 
     def part(self, rows: Order) -> ArraySplit:
@@ -69,7 +80,9 @@ class ArraySplit(Examples):
         part._rows = rows
         part.size = len(rows)
         part.changes_shape = True
-        part._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, self._placed.replicas, rows))
+        part._ahead = ChunkPrefetcher(
+            partial(gather_chunks, self.arrays, self._placed.replicas, rows)
+        )
         return part
 
     @property
@@ -86,13 +99,17 @@ class ArraySplit(Examples):
 
         Texts are converted to a tensor.
         """
-        return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[:count])), self.arrays)
+        return tf.nest.map_structure(
+            lambda leaf: sources.convert_texts(np.asarray(leaf[:count])), self.arrays
+        )
 
     def spread_examples(self, count: int) -> Any:
         """Return at most ``count`` examples, evenly spaced over the visited rows, with texts converted to a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
         rows = self._find_row_numbers(places)
-        return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
+        return tf.nest.map_structure(
+            lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays
+        )
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
         """Yield all rows, array by array, in blocks of about 64 MiB.
@@ -149,7 +166,9 @@ class LazyPlacement:
         return self._tensors
 
 
-def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: Pass) -> Iterator[Chunk]:
+def gather_chunks(
+    arrays: Any, replicas: Replicas, subset: Order | None, which: Pass
+) -> Iterator[Chunk]:
     """Yield the chunks of the pass ``which`` over the rows ``subset`` of arrays (all rows if None).
 
     Each chunk has about 64 MiB, and is copied to the devices when it is asked for.
@@ -176,8 +195,13 @@ class BucketSplit(Examples):
     changes_shape = True
     order = "buckets"
 
-    def __init__(self, buckets: Buckets, replicas: Replicas, resident_bytes: int | None = None) -> None:
-        self.parts = [ArraySplit(sources.normalize_examples(part), replicas, resident_bytes) for part in buckets.parts]
+    def __init__(
+        self, buckets: Buckets, replicas: Replicas, resident_bytes: int | None = None
+    ) -> None:
+        self.parts = [
+            ArraySplit(sources.normalize_examples(part), replicas, resident_bytes)
+            for part in buckets.parts
+        ]
         if not self.parts:
             raise DataError("no bucket, expected at least one")
         first = _describe_bucket(self.parts[0].arrays)
@@ -203,7 +227,9 @@ class BucketSplit(Examples):
         The count ends after one large batch of the first bucket that has more than ``small`` examples. If there is no
         such bucket, both numbers are the number of buckets.
         """
-        for i, part in enumerate(self.parts):  # a bucket of at most `small` examples is one batch of either size
+        for i, part in enumerate(
+            self.parts
+        ):  # a bucket of at most `small` examples is one batch of either size
             if part.size > small:
                 return i + 1, i + count_updates(min(large, part.size), small)
         return len(self.parts), len(self.parts)
@@ -289,7 +315,11 @@ def _describe_bucket(arrays: Any) -> str:
 
 
 def make_examples(
-    data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None, extent: Extent = ALL
+    data: Any,
+    replicas: Replicas,
+    name: str,
+    resident_bytes: int | None = None,
+    extent: Extent = ALL,
 ) -> Examples:
     """Wrap training or validation data, as `data` returned it, in the subclass of `Examples` for its kind.
 
@@ -346,7 +376,9 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
                     return None
                 total.update(f"{part.dtype} {part.shape}".encode())
                 # A view costs no copy, but scalars and empty arrays have none.
-                total.update(part.view(np.uint8).data if part.ndim and part.size else part.tobytes())
+                total.update(
+                    part.view(np.uint8).data if part.ndim and part.size else part.tobytes()
+                )
     return total.hexdigest()
 
 

@@ -38,7 +38,9 @@ class Records:
     """The records of several TFRecord files, numbered from 0 through all files; at most 64 files are open at once."""
 
     files: Sequence[str]
-    offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]  # for each file, the byte positions of its records
+    offsets: Sequence[
+        np.ndarray[Any, np.dtype[np.int64]]
+    ]  # for each file, the byte positions of its records
     _open: OrderedDict[int, Any] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)  # a reader has one position
 
@@ -71,7 +73,9 @@ class Records:
             for i, number in enumerate(numbers):
                 file = int(np.searchsorted(starts, number, "right")) - 1
                 offset = int(self.offsets[file][number - starts[file]])
-                found[i] = self._reader(file).read(offset)[0]  # of the record and the position after it
+                found[i] = self._reader(file).read(offset)[
+                    0
+                ]  # of the record and the position after it
         return found
 
     def _reader(self, file: int) -> Any:
@@ -155,7 +159,10 @@ def tfrecords(
             items = tf.data.Dataset.from_tensor_slices([shard_items[int(place)] for place in order])
             open_at_once = 1 if seed is None else INTERLEAVED
             found = items.interleave(
-                open_shard, cycle_length=open_at_once, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+                open_shard,
+                cycle_length=open_at_once,
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
             )
             if seed is not None:  # before parsing, because records are smaller than examples
                 found = shuffle_dataset(found, min(size, buffer), mix_seeds(seed, number))
@@ -181,7 +188,11 @@ def tfrecords(
 
 
 def parquet(
-    pattern: str, inputs: str | Sequence[str], target: str, sample_weight: str | None = None, dtype: str = "float32"
+    pattern: str,
+    inputs: str | Sequence[str],
+    target: str,
+    sample_weight: str | None = None,
+    dtype: str = "float32",
 ) -> tuple[BlockArray, ...]:
     """Return the Parquet shards that match a glob pattern, as (x, y) or (x, y, sample_weight).
 
@@ -205,14 +216,18 @@ def parquet(
         known = file.schema_arrow.names
         missing = [column for column in wanted if column not in known]
         if missing:
-            raise DataError(f"{name}: no column {', '.join(map(repr, missing))}; it has: {', '.join(known)}")
+            raise DataError(
+                f"{name}: no column {', '.join(map(repr, missing))}; it has: {', '.join(known)}"
+            )
 
     if not size:
         raise DataError(f"{pattern}: {len(files)} files without a row")
 
     def rows(columns: list[str], dtype: str | None) -> BlockArray:
         first_name, first_file = next(found for found in files if found[1].metadata.num_rows)
-        first = _convert_to_matrix(next(first_file.iter_batches(1, columns=columns)), columns, first_name)
+        first = _convert_to_matrix(
+            next(first_file.iter_batches(1, columns=columns)), columns, first_name
+        )
         flat = dtype is None and first.shape[1] == 1  # targets or weights with one number per row
         kind = np.dtype(dtype or first.dtype)
 
@@ -252,12 +267,20 @@ def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[
         nulls = values.null_count  # of whole rows; those within lists are counted below
         numbers = values.flatten() if listed else values
         kind = numbers.type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            raise DataError(f"{name}: column {column!r} holds {values.type}, expected numbers or lists of numbers")
+        if not (
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        ):
+            raise DataError(
+                f"{name}: column {column!r} holds {values.type}, expected numbers or lists of numbers"
+            )
         if nulls or numbers.null_count:
-            raise DataError(f"{name}: column {column!r} has {nulls or numbers.null_count} nulls, expected none")
+            raise DataError(
+                f"{name}: column {column!r} has {nulls or numbers.null_count} nulls, expected none"
+            )
         if listed and len(set(values.value_lengths().to_pylist())) > 1:
-            raise DataError(f"{name}: column {column!r} holds lists of several lengths, expected one")
+            raise DataError(
+                f"{name}: column {column!r} holds lists of several lengths, expected one"
+            )
         parts.append(numbers.to_numpy(zero_copy_only=False).reshape(len(values), -1))
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
@@ -293,13 +316,17 @@ def image_folder(
         if file.suffix.lower() not in SUFFIXES:
             others.append(str(file))
     if others:
-        raise DataError(f"{others[0]} and {len(others) - 1} more are no images, expected {', '.join(SUFFIXES)}")
+        raise DataError(
+            f"{others[0]} and {len(others) - 1} more are no images, expected {', '.join(SUFFIXES)}"
+        )
     taken = []
     for file, label in labelled:
         if part[0] <= _hash_name(file.relative_to(root)) < part[1]:
             taken.append((str(file), label))
     if not taken:
-        raise DataError(f"{root}: {len(labelled)} images, none of them in the part {part[0]} to {part[1]}")
+        raise DataError(
+            f"{root}: {len(labelled)} images, none of them in the part {part[0]} to {part[1]}"
+        )
     images = Images(tuple(file for file, _ in taken), (*size, channels))
     labels = np.array([label for _, label in taken], np.int32)
     return (BlockArray(images.shape, images.dtype, images.blocks) if keep else images), labels
@@ -315,7 +342,9 @@ def classes(path: str | Path) -> tuple[str, ...]:
     if root.is_dir():
         names = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
     if not names:
-        raise DataError(f"{root}: {'no sub-folders' if root.is_dir() else 'no folder'}, expected one for each class")
+        raise DataError(
+            f"{root}: {'no sub-folders' if root.is_dir() else 'no folder'}, expected one for each class"
+        )
     return tuple(names)
 
 
@@ -341,14 +370,18 @@ class Images:
             decoded = tf.data.Dataset.from_tensor_slices(files).map(
                 self._decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
             )
-            some = decoded.batch(HANDED_OVER).prefetch(1)  # returned one by one, they would wait for Python
+            some = decoded.batch(HANDED_OVER).prefetch(
+                1
+            )  # returned one by one, they would wait for Python
         done = 0
         try:
             for block in some.as_numpy_iterator():
                 images[done : done + len(block)] = block
                 done += len(block)
         except tf.errors.OpError as error:
-            raise DataError(f"{self._find_undecodable(files)}: cannot be decoded as PNG, JPEG, GIF or BMP") from error
+            raise DataError(
+                f"{self._find_undecodable(files)}: cannot be decoded as PNG, JPEG, GIF or BMP"
+            ) from error
         return images
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
@@ -359,7 +392,9 @@ class Images:
 
     def _decode(self, file: tf.Tensor) -> tf.Tensor:
         height, width, channels = self.shape[1:]
-        image = tf.io.decode_image(tf.io.read_file(file), channels=channels, expand_animations=False)
+        image = tf.io.decode_image(
+            tf.io.read_file(file), channels=channels, expand_animations=False
+        )
         if tf.reduce_any(tf.shape(image)[:2] != [height, width]):
             resized = tf.image.resize(image, (height, width), antialias=True)
             image = tf.cast(tf.clip_by_value(tf.round(resized), 0.0, 255.0), tf.uint8)

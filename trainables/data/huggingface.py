@@ -27,9 +27,13 @@ def columns(
     if not hasattr(dataset, "with_format") or not hasattr(dataset, "column_names"):
         raise DataError(f"a {type(dataset).__name__}, expected a datasets.Dataset")
     if isinstance(dataset, dict):  # a `DatasetDict`, as `load_dataset` returns it without a split
-        raise DataError(f"a {type(dataset).__name__} with the splits {', '.join(dataset)}; expected one of them")
+        raise DataError(
+            f"a {type(dataset).__name__} with the splits {', '.join(dataset)}; expected one of them"
+        )
     if not hasattr(dataset, "__len__"):
-        raise DataError(f"a {type(dataset).__name__}, which is read as a stream; load it without streaming=True")
+        raise DataError(
+            f"a {type(dataset).__name__}, which is read as a stream; load it without streaming=True"
+        )
     if not len(dataset):
         raise DataError("a dataset without a row, expected at least one")
     if isinstance(inputs, str):
@@ -55,7 +59,9 @@ def _column(dataset: Any, name: str) -> Any:
     first = _read_block(dataset, name, 0, 1)
     if sources.is_text(first):
         return np.concatenate(list(_blocks(dataset, name, first)))
-    return BlockArray((len(dataset), *first.shape[1:]), first.dtype, lambda: _blocks(dataset, name, first))
+    return BlockArray(
+        (len(dataset), *first.shape[1:]), first.dtype, lambda: _blocks(dataset, name, first)
+    )
 
 
 def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
@@ -72,7 +78,9 @@ def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np
 def _read_block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
     # As NumPy arrays, nulls of numbers could not be told from NaN.
     if dataset.with_format("arrow")[start:stop].column(name).null_count:
-        raise DataError(f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none")
+        raise DataError(
+            f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none"
+        )
     block = np.asarray(dataset.with_format("numpy")[start:stop][name])
     if block.dtype.kind in "SUT" or sources.is_text(block):
         return sources.encode_texts(block)

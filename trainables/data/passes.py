@@ -55,7 +55,11 @@ class Batches(NamedTuple):
         ``size`` is the batch size, ``seed`` the trial's seed, of which 31 bits are kept, and ``first`` the number of
         the first of the batches, counted from the trial's beginning.
         """
-        return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seeds.truncate_seed(seed), first)))
+        return cls(
+            chunk.tensors,
+            chunk.places(),
+            *map(tf.constant, (count, size, seeds.truncate_seed(seed), first)),
+        )
 
     def rows(self, i: tf.Tensor) -> tf.Tensor:
         """Return the row numbers, within the chunk, of batch ``i`` (from 0); the last batch may have fewer."""
@@ -151,7 +155,9 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
     if threads > 1 and isinstance(leaf, np.ndarray) and large:
         step = min(-(-len(rows) // threads), GATHER_ROWS)
         with ThreadPoolExecutor(threads, "rows") as readers:
-            list(readers.map(partial(read, step=step), range(0, len(rows), step)))  # raises the first error
+            list(
+                readers.map(partial(read, step=step), range(0, len(rows), step))
+            )  # raises the first error
     else:
         list(map(read, range(0, len(rows), GATHER_ROWS)))
     return target
@@ -167,7 +173,9 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
     everything = np.arange(size, dtype=np.int32)
     share = which.share
     if share is None:
-        return Chunk(residence.put_on_devices(read(everything), replicas, given_away=True), everything)
+        return Chunk(
+            residence.put_on_devices(read(everything), replicas, given_away=True), everything
+        )
     if not replicas.several_here:
         places, order = share.places(size, which.batch_size)
         return Chunk(residence.put_on_devices(read(places), replicas, given_away=True), order)
@@ -195,7 +203,10 @@ def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Ch
     """
     count = len(tf.nest.flatten(arrays)[0])
     if which is None or which.share is None or not replicas.several_here:
-        return Chunk(residence.put_on_devices(arrays, replicas, given_away=True), np.arange(count, dtype=np.int32))
+        return Chunk(
+            residence.put_on_devices(arrays, replicas, given_away=True),
+            np.arange(count, dtype=np.int32),
+        )
     return place_chunk(count, which, lambda places: select_rows(arrays, places), replicas)
 
 
@@ -317,14 +328,21 @@ class Examples(ABC):
         return unpack_example(self.example())[1]
 
     def chunks(
-        self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
+        self,
+        batch_size: int,
+        seed: int | None,
+        number: int,
+        skipped: int = 0,
+        share: Share | None = None,
     ) -> Iterator[Chunk]:
         """Return an iterator over the chunks of pass ``number`` (from 1) without its first ``skipped`` batches.
 
         The order depends only on (seed, number); without a seed, or if shuffling is off, it is the original order. With
         a ``share``, data that is too large to stay on the devices is read only as far as this process needs it.
         """
-        return self._pass(Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share))
+        return self._pass(
+            Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
+        )
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
         raise NotImplementedError  # not abstract: a source that comes in batches overrides `chunks` instead
@@ -347,7 +365,12 @@ class Walk:
     """
 
     def __init__(
-        self, data: Examples, batch_size: int, seed: int, steps: int | None = None, share: Share | None = None
+        self,
+        data: Examples,
+        batch_size: int,
+        seed: int,
+        steps: int | None = None,
+        share: Share | None = None,
     ) -> None:
         """Start before update 0; read nothing yet.
 
@@ -365,11 +388,20 @@ class Walk:
         else:
             self.per_epoch = steps
         self._next = 0  # number of the next update
-        self._left_over: Chunk | None = None  # the rest of the present chunk, if an epoch ended within it
+        self._left_over: Chunk | None = (
+            None  # the rest of the present chunk, if an epoch ended within it
+        )
         self._rest: Iterator[Chunk] = iter(())  # the further chunks of the present pass
 
     @classmethod
-    def of(cls, hp: Hyperparameters, data: Examples, batch_size: int, seed: int, share: Share | None = None) -> Walk:
+    def of(
+        cls,
+        hp: Hyperparameters,
+        data: Examples,
+        batch_size: int,
+        seed: int,
+        share: Share | None = None,
+    ) -> Walk:
         """Return the walk of a trial, whose epochs are passes unless ``steps_per_epoch`` is set.
 
         Raises: ValueError or TypeError: if ``steps_per_epoch`` is wrong.
@@ -390,15 +422,24 @@ class Walk:
         last = self.first_update(number + 1)
         while update < last:
             left_over, self._left_over = self._left_over, None
-            if self._next != update or update % self.per_pass == 0:  # the data continues elsewhere, or with a new pass
+            if (
+                self._next != update or update % self.per_pass == 0
+            ):  # the data continues elsewhere, or with a new pass
                 left_over = None
                 self._rest = self._read_from(update)
-            chunk, self._left_over = split_chunk(left_over or next(self._rest), self.batch_size, last - update)
+            chunk, self._left_over = split_chunk(
+                left_over or next(self._rest), self.batch_size, last - update
+            )
             update = self._next = update + count_updates(len(chunk.order), self.batch_size)
             yield chunk
-            del left_over, chunk  # large; the next one may be read while these are not needed any more
+            del (
+                left_over,
+                chunk,
+            )  # large; the next one may be read while these are not needed any more
             if update % self.per_pass == 0:
-                next(self._rest, None)  # runs to the end of the pass, where the next pass's first chunk is prepared
+                next(
+                    self._rest, None
+                )  # runs to the end of the pass, where the next pass's first chunk is prepared
 
     def first_update(self, epoch: int) -> int:
         """Return the number of the first update of ``epoch`` (from 1); updates count from 0 over the whole trial."""
@@ -438,7 +479,12 @@ class HeldOut:
 
     @classmethod
     def of(
-        cls, hp: Hyperparameters, split: Examples | None, batch_size: int, parts: int, share: Share | None = None
+        cls,
+        hp: Hyperparameters,
+        split: Examples | None,
+        batch_size: int,
+        parts: int,
+        share: Share | None = None,
     ) -> HeldOut | None:
         """Return the validation data of a trial, as ``validation_steps`` and ``validation_batch_size`` select it.
 
@@ -462,7 +508,12 @@ class HeldOut:
 
     @classmethod
     def all_of(
-        cls, hp: Hyperparameters, split: Examples, batch_size: int, parts: int, share: Share | None = None
+        cls,
+        hp: Hyperparameters,
+        split: Examples,
+        batch_size: int,
+        parts: int,
+        share: Share | None = None,
     ) -> HeldOut:
         """Return a data set, such as the test data, with all its batches, even if ``validation_steps`` is set.
 

@@ -62,13 +62,17 @@ def load_shared(
     if shared is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locking(folder / "lock"):
-            shared = _find_shared(folder, hp)  # another worker may have loaded the data while this one waited
+            shared = _find_shared(
+                folder, hp
+            )  # another worker may have loaded the data while this one waited
             if shared is None:
                 loaded, reads = _load_recording_reads(hp, load)
                 shareable = not has_left() and _can_be_shared(loaded)
                 shared = folder / f"data-{len(list(folder.glob('data-*')))}"
                 # Data that cannot be shared is recorded as well, so that no other worker waits for the lock.
-                _write_shared(loaded if shareable else None, reads, opened or RecordedReads(), shared)
+                _write_shared(
+                    loaded if shareable else None, reads, opened or RecordedReads(), shared
+                )
                 if not shareable:
                     return _map_loaded(loaded, reads)
                 del loaded  # free the memory; this worker uses the files like all others
@@ -117,7 +121,10 @@ def _map_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
 
 
 def _find_shared(folder: Path, hp: Hyperparameters) -> Path | None:
-    return next((home for home in sorted(folder.glob("data-*")) if hp.matches_reads(_read_about(home)[1])), None)
+    return next(
+        (home for home in sorted(folder.glob("data-*")) if hp.matches_reads(_read_about(home)[1])),
+        None,
+    )
 
 
 @contextmanager
@@ -137,7 +144,11 @@ def _can_be_shared(data: Any) -> bool:
         return all(map(_can_be_shared, data))
     if type(data) is dict:
         return all(map(_can_be_shared, data.values()))
-    in_memory = isinstance(data, np.ndarray) and not isinstance(data, np.memmap) and not data.dtype.hasobject
+    in_memory = (
+        isinstance(data, np.ndarray)
+        and not isinstance(data, np.memmap)
+        and not data.dtype.hasobject
+    )
     return data is None or in_memory or isinstance(data, BlockArray)
 
 
@@ -189,7 +200,9 @@ def _write_array(leaf: Any, file: Path) -> None:
         np.save(file, np.ascontiguousarray(leaf), allow_pickle=False)
         return
     target = np.lib.format.open_memmap(file, "w+", leaf.dtype, leaf.shape)
-    with file.open("r+b") as handle:  # reserve space first: writing to a map on a full disk kills the process
+    with file.open(
+        "r+b"
+    ) as handle:  # reserve space first: writing to a map on a full disk kills the process
         os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
     done = 0
     for block in leaf.blocks():
@@ -228,7 +241,9 @@ def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
             encoded = {}
             for name in sorted(data):  # `tf.nest.flatten` sorts the keys
                 encoded[name] = _encode_structure(data[name], numbers)
-            return {"dict": {name: encoded[name] for name in data}}  # a model may iterate over it in this order
+            return {
+                "dict": {name: encoded[name] for name in data}
+            }  # a model may iterate over it in this order
         case dict():
             raise DataError(f"a dict with the keys {list(data)}, expected names")
         case list():
@@ -282,16 +297,22 @@ def put_per_device(parts: Sequence[Any], replicas: Replicas) -> Any:
     The tensors may share the arrays' memory, as with ``given_away`` in `put_on_devices`. All parts need the same
     shapes.
     """
-    return _distribute([_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
+    return _distribute(
+        [_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas
+    )
 
 
 def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
-    like_gpus = replicas.several_here or replicas.on_gpu  # several logical CPU devices stand in for GPUs
+    like_gpus = (
+        replicas.several_here or replicas.on_gpu
+    )  # several logical CPU devices stand in for GPUs
 
     def host_tensor(leaf: Any) -> Any:
         if like_gpus and not isinstance(leaf, tf.Tensor) and needs_packing(np.dtype(leaf.dtype)):
             words, none = pack(np.asarray(leaf))
-            return Packed(_host_tensor(words, given_away=given_away), _host_tensor(none, given_away=False))
+            return Packed(
+                _host_tensor(words, given_away=given_away), _host_tensor(none, given_away=False)
+            )
         return _host_tensor(leaf, given_away=given_away)
 
     return tf.nest.map_structure(host_tensor, arrays)
@@ -308,7 +329,9 @@ def _distribute(parts: Sequence[Any], replicas: Replicas) -> Any:
     return tf.nest.map_structure(on_replica, *parts)
 
 
-def fit_on_devices(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = None) -> bool:
+def fit_on_devices(
+    leaves: list[Any], replicas: Replicas, resident_bytes: int | None = None
+) -> bool:
     """Return whether the arrays ``leaves`` of a data set are small enough to stay on each device as a whole.
 
     GPUs and TPUs hold up to ``resident_bytes`` (2 GiB by default). CPUs hold up to half of the machine's memory of
@@ -412,7 +435,11 @@ class Packed(tf.experimental.ExtensionType):
         numbers_per_word = WORD // dtype.size
         flat = tf.reshape(numbers, [tf.shape(words)[0], tf.shape(words)[1] * numbers_per_word])
         # Cut off the padding of a row's last word, except if it is known that there is none.
-        if numbers_per_row is None or words_per_row is None or numbers_per_row * dtype.size != words_per_row * WORD:
+        if (
+            numbers_per_row is None
+            or words_per_row is None
+            or numbers_per_row * dtype.size != words_per_row * WORD
+        ):
             sizes = []
             for axis in range(self.none.shape.rank - 1):
                 sizes.append(row_shape[axis])

@@ -38,7 +38,9 @@ def buckets(
     inputs = _convert_inputs(x)
     ragged = {name: rows for name, rows in inputs.items() if isinstance(rows, list)}
     if not ragged:
-        raise DataError("rows of one length, expected a list of sequences; hand over arrays as they are")
+        raise DataError(
+            "rows of one length, expected a list of sequences; hand over arrays as they are"
+        )
     sizes = np.array([_measure_rows(rows) for rows in ragged.values()]).max(axis=0)
     parts = {
         "targets": (_convert_rows(y), y_padding),
@@ -59,7 +61,9 @@ def buckets(
                     f"{name} of row {wrong} are {len(rows[wrong])}, its sequence has {sizes[wrong]} elements"
                 )
     bounds = _choose_lengths(sizes, lengths, count)
-    bucket_of_example = np.searchsorted(bounds, sizes)  # for each example, the bucket of the shortest length that fits
+    bucket_of_example = np.searchsorted(
+        bounds, sizes
+    )  # for each example, the bucket of the shortest length that fits
     if (bucket_of_example == len(bounds)).any():
         row = int(np.argmax(sizes))
         raise DataError(
@@ -69,13 +73,21 @@ def buckets(
     for bucket, length in enumerate(bounds):
         chosen = np.flatnonzero(bucket_of_example == bucket)
         if len(chosen):  # otherwise no sequence has this length, and the bucket is left out
-            padded = {name: _pad_rows(rows, chosen, int(length), padding) for name, rows in inputs.items()}
-            others = (_pad_rows(rows, chosen, int(length), value or 0) for rows, value in parts.values())
-            made.append((padded if isinstance(x, Mapping) else padded[""], *others))  # "" is the name of a single input
+            padded = {
+                name: _pad_rows(rows, chosen, int(length), padding) for name, rows in inputs.items()
+            }
+            others = (
+                _pad_rows(rows, chosen, int(length), value or 0) for rows, value in parts.values()
+            )
+            made.append(
+                (padded if isinstance(x, Mapping) else padded[""], *others)
+            )  # "" is the name of a single input
     return Buckets(tuple(made))
 
 
-def _choose_lengths(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: int) -> np.ndarray[Any, Any]:
+def _choose_lengths(
+    sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: int
+) -> np.ndarray[Any, Any]:
     if lengths is not None:
         if not lengths or min(lengths) < 1:
             raise DataError(f"bucket lengths {list(lengths)}, expected numbers from 1")
@@ -83,7 +95,9 @@ def _choose_lengths(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, 
     if count < 1:
         raise DataError(f"{count} buckets, expected at least one")
     quantiles = np.quantile(sizes, np.arange(1, count + 1) / count, method="higher")
-    multiples = np.maximum(-(-quantiles // ROUNDED_TO), 1)  # at least 1, even if sequences are empty
+    multiples = np.maximum(
+        -(-quantiles // ROUNDED_TO), 1
+    )  # at least 1, even if sequences are empty
     return np.unique(multiples * ROUNDED_TO).astype(int)
 
 
@@ -127,13 +141,19 @@ def _convert_rows(sequences: Any) -> Any:
         if row.size:  # an empty list tells nothing about the other axes
             inner.add((row.ndim, row.shape[1:]))
     if len(inner) > 1 or any(row.dtype.hasobject for row in rows):
-        raise DataError(f"rows of shapes {sorted(inner)[:3]}, expected ones that differ in their first axis alone")
+        raise DataError(
+            f"rows of shapes {sorted(inner)[:3]}, expected ones that differ in their first axis alone"
+        )
     if rows[0].dtype.kind in "SU":
-        raise DataError("rows of texts, expected numbers; map them with keras.layers.StringLookup or TextVectorization")
+        raise DataError(
+            "rows of texts, expected numbers; map them with keras.layers.StringLookup or TextVectorization"
+        )
     return rows
 
 
-def _pad_rows(rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float) -> np.ndarray[Any, Any]:
+def _pad_rows(
+    rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float
+) -> np.ndarray[Any, Any]:
     if not isinstance(rows, list):
         return np.asarray(rows[chosen])
     kinds = {row.dtype for row in rows if row.size}  # NumPy makes an empty list float64

@@ -53,7 +53,9 @@ class Share:
         found = np.zeros(size, np.bool_)
         for micro_batch in range(self.micro_batches):
             for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
-                part = micro_batch * self.replicas + replica  # as `replicas.slices.cut_for_replica` numbers them
+                part = (
+                    micro_batch * self.replicas + replica
+                )  # as `replicas.slices.cut_for_replica` numbers them
                 start, stop = fill_bounds(*compute_bounds(size, part, parts), size)
                 found[start:stop] = True
         return found
@@ -64,7 +66,10 @@ class Share:
         The examples are in batches of ``batch_size``, of which the last one may be smaller.
         """
         whole, rest = divmod(size, batch_size)
-        parts = [np.tile(self.mask_batch(batch_size), whole), *([self.mask_batch(rest)] if rest else [])]
+        parts = [
+            np.tile(self.mask_batch(batch_size), whole),
+            *([self.mask_batch(rest)] if rest else []),
+        ]
         return np.concatenate(parts)
 
     def count_most_needed(self, size: int, batch_size: int) -> int:
@@ -86,7 +91,10 @@ class Share:
         index = np.zeros(size, np.int32)
         index[mine] = np.arange(len(mine), dtype=np.int32)
         return np.concatenate(
-            [mine, np.full(self.count_most_needed(size, batch_size) - len(mine), mine[-1], np.int32)]
+            [
+                mine,
+                np.full(self.count_most_needed(size, batch_size) - len(mine), mine[-1], np.int32),
+            ]
         ), index
 
     def arrange_by_replica(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
@@ -127,7 +135,9 @@ class Share:
         slices = []
         for mask in each:
             slices.append(np.flatnonzero(mask).astype(np.int32))
-        if sum(map(len, slices)) > size:  # some examples are in two slices, and so have no single row
+        if (
+            sum(map(len, slices)) > size
+        ):  # some examples are in two slices, and so have no single row
             everything = np.arange(size, dtype=np.int32)
             return [everything] * self.replicas, size, everything
         within = np.zeros(size, np.int32)
@@ -141,7 +151,9 @@ class Share:
         The pass has ``size`` examples in batches of ``batch_size``.
         """
         whole = size // batch_size * batch_size
-        rest_size = max(size - whole, 1)  # without a last batch, its mask is never used, but must not be empty
+        rest_size = max(
+            size - whole, 1
+        )  # without a last batch, its mask is never used, but must not be empty
         batch = tf.constant(self.mask_batch(max(batch_size, 1)))
         rest = tf.constant(self.mask_batch(rest_size))
 

@@ -32,7 +32,9 @@ class BlockArray:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    blocks: Callable[[], Iterator[np.ndarray[Any, Any]]]  # yields the array in order, along the first axis
+    blocks: Callable[
+        [], Iterator[np.ndarray[Any, Any]]
+    ]  # yields the array in order, along the first axis
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -48,7 +50,9 @@ class Buckets(NamedTuple):
 class Extent:
     """The number of examples that a trial reads from a stream."""
 
-    examples: int | None = None  # largest number in all epochs together; None: whole passes, whose length must be known
+    examples: int | None = (
+        None  # largest number in all epochs together; None: whole passes, whose length must be known
+    )
     of_an_epoch: int | None = None
     stop_file: Path | None = None  # see `Assignment.stop_file`
 
@@ -69,7 +73,9 @@ class Stream:
 
     ordered: Callable[[int | None, int], tf.data.Dataset]
     size: int | None = None
-    buffered: Callable[[int], Stream] | None = None  # returns the same stream with a shuffle buffer of that size
+    buffered: Callable[[int], Stream] | None = (
+        None  # returns the same stream with a shuffle buffer of that size
+    )
     maps: tuple[Callable[..., Any], ...] = ()
     places: Callable[[int | None, int], tf.data.Dataset] | None = None
     fetched: Callable[[tf.Tensor], tf.Tensor] | None = None
@@ -101,7 +107,9 @@ class Stream:
             dataset = numbered.map(lambda _, example: example)
         if self.fetched is not None and by_place:
             dataset = dataset.batch(FETCHED).map(self.fetched).unbatch()
-        for function in self.maps:  # last, so that examples that are not wanted are not even decoded
+        for (
+            function
+        ) in self.maps:  # last, so that examples that are not wanted are not even decoded
             dataset = dataset.map(function, tf.data.AUTOTUNE, deterministic=True)
         return dataset
 
@@ -182,7 +190,10 @@ def _is_of_examples(dataset: tf.data.Dataset) -> bool:
     batches.
     """
     kind = type(dataset).__name__.lower()
-    if any(name in kind for name in ("batch", "flatmap", "interleave", "generator", "window", "numpy_function")):
+    if any(
+        name in kind
+        for name in ("batch", "flatmap", "interleave", "generator", "window", "numpy_function")
+    ):
         return False
     return all(map(_is_of_examples, tensorflow_private.dataset_inputs(dataset)))
 
@@ -190,7 +201,9 @@ def _is_of_examples(dataset: tf.data.Dataset) -> bool:
 def _describe_unbatching(dataset: tf.data.Dataset) -> str:
     what = "a dataset of batches, expected single examples; leave out batch(), batch_size cuts them"
     first = next(iter(dataset.take(1)), None)
-    if first is None or _is_batched(dataset):  # no shapes to show, or certainly not those of one example
+    if first is None or _is_batched(
+        dataset
+    ):  # no shapes to show, or certainly not those of one example
         return what
     shapes = ", ".join(str(tuple(leaf.shape)) for leaf in tf.nest.flatten(first))
     return (
@@ -208,13 +221,29 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
             return True
         inputs = tensorflow_private.dataset_inputs(present)
         # Operations whose elements are batches if those of their input are; "flatmap" would match "map".
-        keeping = ("prefetch", "cache", "map", "take", "skip", "shuffle", "options", "repeat", "filter", "shard")
-        keeps_elements = len(inputs) == 1 and any(name in kind for name in keeping) and "flatmap" not in kind
+        keeping = (
+            "prefetch",
+            "cache",
+            "map",
+            "take",
+            "skip",
+            "shuffle",
+            "options",
+            "repeat",
+            "filter",
+            "shard",
+        )
+        keeps_elements = (
+            len(inputs) == 1 and any(name in kind for name in keeping) and "flatmap" not in kind
+        )
         present = inputs[0] if keeps_elements else None
     return False
 
 
-_WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # default seed of `Dataset.shuffle`, and its number of seeds
+_WITHOUT_GLOBAL_SEED, _SEEDS = (
+    87654321,
+    2**31 - 1,
+)  # default seed of `Dataset.shuffle`, and its number of seeds
 
 
 def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
@@ -227,7 +256,9 @@ def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data
     output_types = []
     output_shapes = []
     for spec in tf.nest.flatten(dataset.element_spec):
-        is_plain = isinstance(spec, tf.TensorSpec)  # others, such as ragged tensors, are variants within a dataset
+        is_plain = isinstance(
+            spec, tf.TensorSpec
+        )  # others, such as ragged tensors, are variants within a dataset
         output_types.append(spec.dtype if is_plain else tf.variant)
         output_shapes.append(spec.shape if is_plain else None)
     variant = tf.raw_ops.ShuffleDatasetV3(
@@ -247,14 +278,20 @@ def mix_seeds(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-def permutation(size: int, seed: int | None, number: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def permutation(
+    size: int, seed: int | None, number: int
+) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """Return the order in which pass ``number`` visits ``size`` examples, the same on every machine.
 
     The order is ascending if ``seed`` is None.
     """
     if seed is None:
         return np.arange(size, dtype=np.int32)
-    return np.random.Generator(np.random.Philox(mix_seeds(seed, number))).permutation(size).astype(np.int32)
+    return (
+        np.random.Generator(np.random.Philox(mix_seeds(seed, number)))
+        .permutation(size)
+        .astype(np.int32)
+    )
 
 
 def is_text(leaf: Any) -> bool:
@@ -288,7 +325,9 @@ def encode_texts(leaf: Any) -> np.ndarray[Any, Any]:
     for i, text in enumerate(array.reshape(-1)):
         if not isinstance(text, str | bytes):
             row = i // int(np.prod(array.shape[1:]))
-            raise DataError(f"{text!r} ({type(text).__name__}) in row {row} of an array of texts, expected a text")
+            raise DataError(
+                f"{text!r} ({type(text).__name__}) in row {row} of an array of texts, expected a text"
+            )
         if isinstance(text, str):
             encoded[i] = text.encode()
         else:
@@ -403,7 +442,9 @@ def normalize_examples(data: Any) -> Any:
         raise DataError(f"a tuple of {len(data)}, expected (x, y), (x, y, sample_weight) or (x,)")
     if len(data) > 1 and data[1] is None:
         if len(data) > 2 and data[2] is not None:
-            raise DataError("sample weights without targets, expected (x,), (x, y) or (x, y, sample_weight)")
+            raise DataError(
+                "sample weights without targets, expected (x,), (x, y) or (x, y, sample_weight)"
+            )
         return (_convert_leaf(data[0]),)
     if len(data) > 2 and data[2] is None:
         data = data[:2]
@@ -462,12 +503,16 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     elif hasattr(leaf, "to_numpy"):
         leaf = leaf.to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
-    if not (sliceable or isinstance(leaf, BlockArray)) or hasattr(leaf, "toarray"):  # `toarray`: a sparse matrix
+    if not (sliceable or isinstance(leaf, BlockArray)) or hasattr(
+        leaf, "toarray"
+    ):  # `toarray`: a sparse matrix
         if hasattr(leaf, "toarray"):
             dense = "; make it one with .toarray() in data()"
         else:
             dense = ""
-        raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays{dense}")
+        raise DataError(
+            f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays{dense}"
+        )
     if not leaf.shape:
         raise DataError("an array without axes, expected one row an example")
     if is_text(leaf):
@@ -486,7 +531,9 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
                 f"Python objects of shape {shape} ({types}), expected numbers of one type; are the types of its "
                 'columns mixed? Convert them in data(), as df.astype("float32")'
             )
-        raise DataError(f"Python objects of shape {shape}, expected numbers; do the rows differ in shape? {PADDING}")
+        raise DataError(
+            f"Python objects of shape {shape}, expected numbers; do the rows differ in shape? {PADDING}"
+        )
     return leaf
 
 
@@ -545,9 +592,8 @@ def explain_refusal(data: Any) -> str:
             "as arrays (np.stack), or as a keras.utils.PyDataset that reads one batch of it for each index"
         )
     if home == "datasets":
-        return (
-            f"a {home}.{kind.__name__}, expected trainables.data.huggingface.columns(dataset, inputs=..., target=...)"
-        )
+        expected = "trainables.data.huggingface.columns(dataset, inputs=..., target=...)"
+        return f"a {home}.{kind.__name__}, expected {expected}"
     if hasattr(data, "__next__") or (hasattr(data, "__iter__") and not hasattr(data, "__len__")):
         return (
             f"a {kind.__name__}, which can be read once and in one order; expected arrays, or "

@@ -45,7 +45,9 @@ def find_nondeterminism(dataset: tf.data.Dataset) -> str:
         if order == "false" or (order == "default" and loose):
             return "a tf.data.Dataset hands on its elements as they come: deterministic=False"
         function = tensorflow_private.map_function(part)
-        if function is not None and any(kind in draws.RANDOM for kind, _ in draws.list_operations(function.graph)):
+        if function is not None and any(
+            kind in draws.RANDOM for kind, _ in draws.list_operations(function.graph)
+        ):
             return "a tf.data.Dataset draws in a map with num_parallel_calls; use tf.random.stateless_*, or augment()"
     return ""
 
@@ -57,7 +59,9 @@ def _walk_datasets(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
 
 
 RANDOM = "is the dataset random?"
-LARGEST_STREAM_BYTES = 256 * 2**20  # limit for a fingerprint; streams are decoded and mapped while they are read
+LARGEST_STREAM_BYTES = (
+    256 * 2**20
+)  # limit for a fingerprint; streams are decoded and mapped while they are read
 SOME = 1024  # examples counted between two checks of the stop file
 
 
@@ -75,7 +79,9 @@ class StreamSplit(Examples):
         self.order = stream.order
         self.differs = find_nondeterminism(stream.read(None, 0))
         self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
-        self._seen = 0  # number of examples known to exist, if the stream was not counted to its end
+        self._seen = (
+            0  # number of examples known to exist, if the stream was not counted to its end
+        )
         self.counted = stream.size is not None
         if stream.size is not None:
             self._start_pass(stream.size)
@@ -99,7 +105,9 @@ class StreamSplit(Examples):
         # An endless stream has enough examples. So has one of which an earlier trial has counted as many.
         if extent.examples is None or not (self._stream.endless or extent.examples <= self._seen):
             self._seen = _count_stream(self._stream, extent)
-            self.counted = extent.examples is None or self._seen < extent.examples  # if the count reached the end
+            self.counted = (
+                extent.examples is None or self._seen < extent.examples
+            )  # if the count reached the end
         if self.counted:
             self._start_pass(self._seen)
         else:
@@ -114,7 +122,9 @@ class StreamSplit(Examples):
         if not size:
             raise DataError("an empty dataset, expected at least one example")
         self.size, self._at_once = size, at_once
-        self._ahead = ChunkPrefetcher(partial(_read_pass, self._ordered, size, self._replicas, at_once))
+        self._ahead = ChunkPrefetcher(
+            partial(_read_pass, self._ordered, size, self._replicas, at_once)
+        )
 
     def visit(self, visits: Visits) -> None:
         """Set whether the following passes are shuffled, and the size of their shuffle buffer (None: the stream's own).
@@ -128,7 +138,9 @@ class StreamSplit(Examples):
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
             self._ordered = stream
-            self._start_pass(self.size, self._at_once)  # the present prefetcher reads the former stream
+            self._start_pass(
+                self.size, self._at_once
+            )  # the present prefetcher reads the former stream
         self.visits = visits
 
     @property
@@ -193,7 +205,9 @@ def _count_stream(stream: Stream, extent: Extent) -> int:
     return count
 
 
-def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass) -> Iterator[Chunk]:
+def _read_pass(
+    stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass
+) -> Iterator[Chunk]:
     """Yield the chunks of a pass over a stream of ``size`` examples, with at most ``at_once`` examples in a chunk.
 
     ``at_once`` is rounded up to whole batches; None: as many as fit. If this process needs a part of each batch, only
@@ -240,7 +254,9 @@ def _read_share(
             choose_chunk_rows(_estimate_row_bytes(dataset), batch_size),
             count_updates(at_once or size, batch_size) * batch_size,
         )
-        kept_per_chunk = int(share.mask_batches(rows, batch_size).sum())  # the last chunk may have fewer
+        kept_per_chunk = int(
+            share.mask_batches(rows, batch_size).sum()
+        )  # the last chunk may have fewer
         examples = iter(dataset.batch(kept_per_chunk))
     for start in range(which.skipped * batch_size, size, rows):
         count = min(rows, size - start)
@@ -252,8 +268,15 @@ def _read_share(
         mine = share.mask_batches(count, batch_size)
         expected = int(mine.sum())
         if found != expected:
-            raise DataError(f"{found} examples of a part of a pass, expected {expected} as counted; {RANDOM}")
-        yield place_chunk(count, which, partial(_select_read_rows, arrays, mine, not replicas.several_here), replicas)
+            raise DataError(
+                f"{found} examples of a part of a pass, expected {expected} as counted; {RANDOM}"
+            )
+        yield place_chunk(
+            count,
+            which,
+            partial(_select_read_rows, arrays, mine, not replicas.several_here),
+            replicas,
+        )
     if _read_next(examples) is not None:
         raise DataError(f"a pass of more than {size} examples as counted; {RANDOM}")
 

@@ -12,7 +12,15 @@ import tensorflow as tf
 from sweep.contract import Assignment
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.passes import Order
-from trainables.data.sources import BlockArray, Buckets, DataError, Stream, is_one_hot, lacks_targets, mix_seeds
+from trainables.data.sources import (
+    BlockArray,
+    Buckets,
+    DataError,
+    Stream,
+    is_one_hot,
+    lacks_targets,
+    mix_seeds,
+)
 
 PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 
@@ -37,7 +45,9 @@ def concatenate_parts(train: Any, validation: Any) -> Any:
     """
     for data, name in ((train, "training"), (validation, "validation")):
         if data is not None and type(data) is not tuple:
-            raise DataError(f"{name} data: {type(data).__name__}, expected arrays (x, y), which folds can be cut from")
+            raise DataError(
+                f"{name} data: {type(data).__name__}, expected arrays (x, y), which folds can be cut from"
+            )
     if validation is None:
         return train
     try:
@@ -62,7 +72,11 @@ def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple
         raise DataError(f"{size} examples, expected at least one for each of {folds} folds")
     draws = np.random.Generator(np.random.Philox(mix_seeds(seed, 0)))
     order = draws.permutation(size)
-    if hasattr(labels, "dtype") and labels.dtype.kind in "iub" and int(np.prod(labels.shape)) == size:
+    if (
+        hasattr(labels, "dtype")
+        and labels.dtype.kind in "iub"
+        and int(np.prod(labels.shape)) == size
+    ):
         _, classes = np.unique(np.asarray(labels).reshape(-1), return_inverse=True)
         # Classes one after the other, each in the random order of its examples. Which class begins is random as well,
         # because it decides which folds get an extra example of a class.
@@ -85,10 +99,14 @@ def join_data(train: Any, validation: Any) -> Any:
     Raises: DataError: if there is no validation data, or the two are not of one kind that can be joined.
     """
     if validation is None:
-        raise DataError("all_data joins training and validation data, and data() returns no validation data")
+        raise DataError(
+            "all_data joins training and validation data, and data() returns no validation data"
+        )
     kinds = tuple(map(_kind_of_data, (train, validation)))
     if kinds[0] != kinds[1]:
-        raise DataError(f"all_data joins data of one kind, and data() returns {kinds[0]} and {kinds[1]}")
+        raise DataError(
+            f"all_data joins data of one kind, and data() returns {kinds[0]} and {kinds[1]}"
+        )
     if isinstance(train, tf.data.Dataset):
         return train.concatenate(validation)
     if isinstance(train, Stream):
@@ -96,7 +114,9 @@ def join_data(train: Any, validation: Any) -> Any:
     if isinstance(train, Buckets):
         return Buckets((*train.parts, *validation.parts))
     if kinds[0] != "arrays":
-        raise DataError(f"all_data joins arrays, sequences in buckets and streams, and data() returns a {kinds[0]}")
+        raise DataError(
+            f"all_data joins arrays, sequences in buckets and streams, and data() returns a {kinds[0]}"
+        )
     if len(train) != len(validation):
         more = "training" if len(train) > len(validation) else "validation"
         # (x,) lacks targets, and (x, y) sample weights.
@@ -237,7 +257,11 @@ def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
     if isinstance(data, tf.data.Dataset | Stream):
 
         def of_example(x: Any, y: Any, *own_weights: Any) -> Any:
-            return x, y, _multiply_weights(_look_up_weights(y, labels, values, hot=hot), own_weights)
+            return (
+                x,
+                y,
+                _multiply_weights(_look_up_weights(y, labels, values, hot=hot), own_weights),
+            )
 
         return data.map(of_example)
 
@@ -275,7 +299,9 @@ def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf
         are_valid = tf.reduce_all(tf.logical_and(ones == 1, zeros == tf.shape(y)[-1] - 1))
         indices = tf.argmax(tf.cast(y, tf.float32), -1)
     what = f"class_weights are given, the first targets are {'one-hot' if hot else 'whole numbers'}, and others are not"
-    with tf.control_dependencies([tf.debugging.Assert(are_valid, [what])]):  # no weight is looked up before the test
+    with tf.control_dependencies(
+        [tf.debugging.Assert(are_valid, [what])]
+    ):  # no weight is looked up before the test
         flat = tf.reshape(tf.cast(indices, tf.int64), [-1])
     place = tf.searchsorted(labels, flat)
     known = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == flat
@@ -295,7 +321,9 @@ def _some_targets(data: Any) -> list[Any]:
             return [data[1]]
         raise DataError("class_weights are given, but the data has no targets")
     if not isinstance(data, tf.data.Dataset | Stream):
-        raise DataError(f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights")
+        raise DataError(
+            f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights"
+        )
     if isinstance(data, Stream):
         dataset = data.read(None, 0)
     else:
@@ -305,7 +333,9 @@ def _some_targets(data: Any) -> list[Any]:
     first_targets = []
     with tf.device("/cpu:0"):
         for _, y, *_ in dataset.take(FIRST).as_numpy_iterator():
-            first_targets.append(y[None] if hasattr(y, "dtype") else y)  # `_are_one_hot` refuses nested targets
+            first_targets.append(
+                y[None] if hasattr(y, "dtype") else y
+            )  # `_are_one_hot` refuses nested targets
     return first_targets
 
 
@@ -327,7 +357,9 @@ def _are_labels(rows: np.ndarray[Any, Any]) -> bool:
     `fit` also accepts floats that are not whole, and rounds them; here they are no labels.
     """
     return rows.dtype.kind in "iub" or (
-        rows.dtype.kind == "f" and rows.shape[1:] in ((), (1,)) and bool((rows == np.round(rows)).all())
+        rows.dtype.kind == "f"
+        and rows.shape[1:] in ((), (1,))
+        and bool((rows == np.round(rows)).all())
     )
 
 

@@ -24,7 +24,9 @@ _BY_CUDA = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_DISABLE")
 
 
 def enable_caches(
-    training: Mapping[str, object], devices: Devices, environment: MutableMapping[str, str] | None = None
+    training: Mapping[str, object],
+    devices: Devices,
+    environment: MutableMapping[str, str] | None = None,
 ) -> Path | None:
     """Set the environment variables that make XLA and CUDA cache compiled programs on disk.
 
@@ -43,7 +45,10 @@ def enable_caches(
     if not (of_xla or of_cuda) or (folder := _folder(environment)) is None:
         return None
     if of_cuda:
-        environment["CUDA_CACHE_PATH"], environment["CUDA_CACHE_MAXSIZE"] = str(folder / "cuda"), str(MOST_BYTES)
+        environment["CUDA_CACHE_PATH"], environment["CUDA_CACHE_MAXSIZE"] = (
+            str(folder / "cuda"),
+            str(MOST_BYTES),
+        )
     if of_xla:
         prune(folder / "xla")
         own = f'{DIRECTORY}="{folder / "xla"}" {_KINDS}={"GPU" if on_gpu else "CPU"}'
@@ -76,7 +81,9 @@ def _folder(environment: Mapping[str, str]) -> Path | None:
     The folder lies in the user's cache, or in the system's temporary folder if the cache cannot be used. Folders to
     which other users could write are not used, because the cached programs are run.
     """
-    home = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
+    home = environment.get("XDG_CACHE_HOME") or (
+        f"{environment['HOME']}/.cache" if environment.get("HOME") else ""
+    )
     places = []
     if home and Path(home).is_absolute():
         places.append(Path(home, "sweep"))

@@ -61,7 +61,9 @@ class Meters:
     def begin(self) -> None:
         """Start an epoch: read the counters, and start the thread that samples the GPUs."""
         self._busy: list[float] = []
-        self._sampled_j = [0.0] * len(self._readers)  # from samples of the power, for GPUs without an energy counter
+        self._sampled_j = [0.0] * len(
+            self._readers
+        )  # from samples of the power, for GPUs without an energy counter
         self._energy_at_start = [reader.energy_j() for reader in self._readers]
         self._at = self._began = self._clock()
         for reader in self._readers:
@@ -85,7 +87,11 @@ class Meters:
         self._thread = None
         self.sample()  # covers the time since the thread's last sample, which may be all of a short epoch
         active = [value for reader in self._readers if (value := reader.active()) is not None]
-        columns = {"gpu_utilization": _mean(self._busy), "gpu_sm_activity": _mean(active), **self._energy()}
+        columns = {
+            "gpu_utilization": _mean(self._busy),
+            "gpu_sm_activity": _mean(active),
+            **self._energy(),
+        }
         return {name: value for name, value in columns.items() if value is not None}
 
     def sample(self) -> None:
@@ -101,7 +107,9 @@ class Meters:
 
     def _energy(self) -> dict[str, float | None]:
         total = 0.0
-        for before, drawn, reader in zip(self._energy_at_start, self._sampled_j, self._readers, strict=True):
+        for before, drawn, reader in zip(
+            self._energy_at_start, self._sampled_j, self._readers, strict=True
+        ):
             if before is None:  # no counter: use the samples of the power, if there were any
                 if reader.power_w() is None:
                     return {}
@@ -146,7 +154,10 @@ class Gauges:
             from trainables.devices import gpu_memory
 
             total = gpu_memory.get_total_bytes(devices)
-            self._fixed_columns = {"gpus": gpus, **({} if total is None else {"gpu_memory_bytes": total})}
+            self._fixed_columns = {
+                "gpus": gpus,
+                **({} if total is None else {"gpu_memory_bytes": total}),
+            }
             if devices.simulated:
                 self._simulated_memory = gpu_memory.SimulatedMemory(devices)
             else:
@@ -187,7 +198,9 @@ class Gauges:
             measures |= {"gpu_memory_peak_bytes": float(max(peaks)), **self._meters.end()}
         if trials > 1:
             measures["together"] = float(trials)
-            measures |= {name: measures[name] / trials for name in ("energy_j",) if name in measures}
+            measures |= {
+                name: measures[name] / trials for name in ("energy_j",) if name in measures
+            }
         return measures
 
 

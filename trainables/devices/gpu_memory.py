@@ -99,11 +99,15 @@ def _ask_nvidia_smi() -> float | None:
     """
     command = ["nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"]
     try:
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        listed = subprocess.run(
+            command, capture_output=True, text=True, timeout=30, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
     details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))
-    return parse_smallest_memory(listed, [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail])
+    return parse_smallest_memory(
+        listed, [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail]
+    )
 
 
 def parse_smallest_memory(listed: str, addresses: list[str]) -> float | None:

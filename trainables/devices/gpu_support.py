@@ -22,7 +22,9 @@ def find_unknown_gpu() -> str:
     for detail in details:
         if "compute_capability" in detail:
             capabilities.append(tuple(detail["compute_capability"]))
-    return describe_unknown_gpu(capabilities, tf.sysconfig.get_build_info().get("cuda_compute_capabilities", ()))
+    return describe_unknown_gpu(
+        capabilities, tf.sysconfig.get_build_info().get("cuda_compute_capabilities", ())
+    )
 
 
 def describe_unknown_gpu(capabilities: Sequence[Capability], architectures: Sequence[str]) -> str:

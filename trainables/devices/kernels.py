@@ -17,7 +17,14 @@ from trainables.numbers.draws import HOST
 
 SMALL = 4096
 """Largest number of elements of shapes, of the sizes of all weights, of seeds: on the host, they cost nothing."""
-FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
+FUNCTIONS = (
+    "If",
+    "StatelessIf",
+    "While",
+    "StatelessWhile",
+    "PartitionedCall",
+    "StatefulPartitionedCall",
+)
 
 
 def find_host_operations(graph: Any) -> list[str]:
@@ -43,15 +50,26 @@ def _find_host_waits(graph: Any, seen: set[str]) -> Iterator[str]:
         for name in called_functions(op):
             if name not in seen:
                 seen.add(name)
-                yield from _find_host_waits(tensorflow_private.graph_function(graph, name).graph, seen)
-        if op.type in ("While", "StatelessWhile"):  # the host decides after each step whether there is another
-            for tensor in tensorflow_private.graph_function(graph, op.node_def.attr["cond"].func.name).graph.outputs:
+                yield from _find_host_waits(
+                    tensorflow_private.graph_function(graph, name).graph, seen
+                )
+        if op.type in (
+            "While",
+            "StatelessWhile",
+        ):  # the host decides after each step whether there is another
+            for tensor in tensorflow_private.graph_function(
+                graph, op.node_def.attr["cond"].func.name
+            ).graph.outputs:
                 while tensor.op.type == "Identity":  # TensorFlow removes these before it runs
                     tensor = tensor.op.inputs[0]
                 if not _is_on_host(tensor):
                     yield f"{tensor.op.type} of {tensor.dtype.name}: whether a while goes on"
         for name, tensor in _name_arguments(op)[0]:
-            if tensor.op.type != "Const" and _is_needed_on_host(op, name, tensor) and not _is_on_host(tensor):
+            if (
+                tensor.op.type != "Const"
+                and _is_needed_on_host(op, name, tensor)
+                and not _is_on_host(tensor)
+            ):
                 yield f"{tensor.op.type} of {tensor.dtype.name}: {name} of {op.type}"
 
 
@@ -73,7 +91,9 @@ def _is_on_host(tensor: Any) -> bool:
     kernel = _find_gpu_kernel(op)
     if kernel is None:
         return True
-    return any(tensor is other and name in kernel.host_memory_arg for name, other in _name_arguments(op)[1])
+    return any(
+        tensor is other and name in kernel.host_memory_arg for name, other in _name_arguments(op)[1]
+    )
 
 
 def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
@@ -82,7 +102,9 @@ def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
             if name not in seen:
                 seen.add(name)
                 function = tensorflow_private.graph_function(graph, name)
-                if not function.cached_definition.attr["_XlaMustCompile"].b:  # XLA generates its own kernels
+                if not function.cached_definition.attr[
+                    "_XlaMustCompile"
+                ].b:  # XLA generates its own kernels
                     yield from _find_host_operations(function.graph, seen)
         tensors = [*op.inputs, *op.outputs]
         if not any(map(_is_data, tensors)):
@@ -95,7 +117,9 @@ def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
         types = "/".join(dict.fromkeys(t.dtype.name for t in tensors if _is_data(t)))
         if kernel is None:
             yield f"{op.type} of {types}: no kernel"
-        elif any(_is_data(t) and name in kernel.host_memory_arg for name, t in _list_named_tensors(op)):
+        elif any(
+            _is_data(t) and name in kernel.host_memory_arg for name, t in _list_named_tensors(op)
+        ):
             yield f"{op.type} of {types}: in the host's memory"
 
 
@@ -138,7 +162,9 @@ def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any
             for _, tensor in zip(range(count), tensors, strict=False):
                 yield argument.name, tensor
 
-    return [*of(op.op_def.input_arg, iter(op.inputs))], [*of(op.op_def.output_arg, iter(op.outputs))]
+    return [*of(op.op_def.input_arg, iter(op.inputs))], [
+        *of(op.op_def.output_arg, iter(op.outputs))
+    ]
 
 
 def _find_gpu_kernel(op: Any) -> Any:
@@ -163,4 +189,6 @@ def _list_kernels(kind: str) -> list[Any]:
         if k.device_type in ("GPU", "DEFAULT"):
             kernels.append(k)
     # A kernel with a label is used only by operations that ask for it.
-    return sorted((k for k in kernels if not k.label), key=lambda k: k.device_type != "GPU")  # GPU kernels first
+    return sorted(
+        (k for k in kernels if not k.label), key=lambda k: k.device_type != "GPU"
+    )  # GPU kernels first

@@ -65,17 +65,23 @@ class NvmlReader:
         self._last: Any = None
 
     def energy_j(self) -> float | None:
-        return self._read_number(lambda: self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle), 1e-3)
+        return self._read_number(
+            lambda: self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle), 1e-3
+        )
 
     def power_w(self) -> float | None:
         return self._read_number(lambda: self._library.nvmlDeviceGetPowerUsage(self._handle), 1e-3)
 
     def busy(self) -> float | None:
-        return self._read_number(lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2)
+        return self._read_number(
+            lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2
+        )
 
     def memory_bytes(self) -> float | None:
         """Return the total memory of the GPU in bytes; None if the driver does not report it."""
-        return self._read_number(lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0)
+        return self._read_number(
+            lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0
+        )
 
     def active(self) -> float | None:
         if not self.counts_activity:
@@ -91,7 +97,9 @@ class NvmlReader:
         return activity
 
     def _sample(self) -> Any:
-        sample = self._library.nvmlGpmSampleAlloc()  # memory of the library, which `active` frees later
+        sample = (
+            self._library.nvmlGpmSampleAlloc()
+        )  # memory of the library, which `active` frees later
         try:
             return self._library.nvmlGpmSampleGet(self._handle, sample)
         except self._library.NVMLError:

@@ -28,7 +28,9 @@ def connect_to_servers(ranks: Ranks) -> tf.distribute.Strategy:
     """
     tensorflow_private.share_ports()  # the ranks already hold their ports
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for processes that are still starting
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(_describe_cluster(ranks), rpc_layer="grpc")
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        _describe_cluster(ranks), rpc_layer="grpc"
+    )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     _met.append(ranks)
     return strategy
@@ -62,7 +64,12 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     else:
         job, index = "ps", ranks.rank - 1 - ranks.workers
     server = tf.distribute.Server(
-        _describe_cluster(ranks), job_name=job, task_index=index, protocol="grpc", config=config, start=True
+        _describe_cluster(ranks),
+        job_name=job,
+        task_index=index,
+        protocol="grpc",
+        config=config,
+        start=True,
     )
     _serving.append(server)
 
@@ -81,10 +88,14 @@ def list_server_devices() -> tuple[str, ...]:
 
     The tuple is empty if it coordinates none.
     """
-    return tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for ranks in _met for i in range(ranks.servers))
+    return tuple(
+        f"/job:ps/replica:0/task:{i}/device:CPU:0" for ranks in _met for i in range(ranks.servers)
+    )
 
 
-def create_variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
+def create_variable_on(
+    device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None
+) -> Any:
     """Create a variable on ``device`` and return it; its initial value, the result of ``make()``, is computed there.
 
     Under a strategy, TensorFlow would choose the device.
@@ -102,5 +113,9 @@ def _describe_cluster(ranks: Ranks) -> tf.train.ClusterSpec:
     first = ranks.addresses[0]
     others = ranks.addresses[1:]
     return tf.train.ClusterSpec(
-        {"chief": [first], "worker": list(others[: ranks.workers]), "ps": list(others[ranks.workers :])}
+        {
+            "chief": [first],
+            "worker": list(others[: ranks.workers]),
+            "ps": list(others[ranks.workers :]),
+        }
     )

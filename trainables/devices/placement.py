@@ -88,7 +88,9 @@ def list_device_kinds(op: str) -> set[str]:
     return kinds
 
 
-def list_tpu_problems(devices_with: Callable[[str], Collection[str]] = list_device_kinds) -> tuple[str, ...]:
+def list_tpu_problems(
+    devices_with: Callable[[str], Collection[str]] = list_device_kinds,
+) -> tuple[str, ...]:
     """Return the reasons why this installation cannot use TPUs, in words; empty if it can.
 
     ``devices_with`` returns the kinds of devices that have a kernel for an operation. TensorFlow's usual builds declare
@@ -97,7 +99,9 @@ def list_tpu_problems(devices_with: Callable[[str], Collection[str]] = list_devi
     without = [op for op in TPU_OPS if not devices_with(op)]
     found = []
     if without:
-        found.append(f"this TensorFlow ({tf.__version__}) has no TPU kernels ({', '.join(without)})")
+        found.append(
+            f"this TensorFlow ({tf.__version__}) has no TPU kernels ({', '.join(without)})"
+        )
     if not os.environ.get("TPU_LIBRARY_PATH") and importlib.util.find_spec("libtpu") is None:
         found.append("there is no libtpu")
     return tuple(found)
@@ -171,7 +175,9 @@ class RankJoining:
         Raises: DeviceError or NewProcessNeeded: as in `place`.
         """
         if devices.ranks is not None and devices.ranks.servers and devices.ranks.rank:
-            parameter_server.serve(devices.ranks, cpus=devices.cpus, gpus=0 if devices.simulated else int(devices.gpus))
+            parameter_server.serve(
+                devices.ranks, cpus=devices.cpus, gpus=0 if devices.simulated else int(devices.gpus)
+            )
         else:
             choose_placement(devices, training)
 
@@ -188,7 +194,9 @@ def choose_placement(devices: Devices, training: Mapping[str, Value]) -> Placeme
 
     Both are "auto" by default; see `place` for errors.
     """
-    return place(devices, str(training.get("strategy", "auto")), str(training.get("cross_device", "auto")))
+    return place(
+        devices, str(training.get("strategy", "auto")), str(training.get("cross_device", "auto"))
+    )
 
 
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
@@ -210,7 +218,9 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
         key = (names, chosen, cross_device, devices.ranks)
         if key not in placements and devices.ranks is not None:
             if placements:  # TensorFlow has started, or has other ranks
-                raise NewProcessNeeded("a process can join other ranks only once, before it trains anything")
+                raise NewProcessNeeded(
+                    "a process can join other ranks only once, before it trains anything"
+                )
             if devices.ranks.servers:
                 joined = parameter_server.connect_to_servers(devices.ranks)
             else:
@@ -220,8 +230,12 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
             if _uses_collectives(key) and any(map(_uses_collectives, placements)):
                 # Every MirroredStrategy numbers its collectives from 1, so a second set of devices in one process fails
                 # with "joining a group that is already full", and breaks the first one, too.
-                raise NewProcessNeeded(f"this process already mirrors over other devices than {names}")
-            placements[key] = Placement(Replicas(_build_strategy(chosen, names, cross_device)), chosen, names)
+                raise NewProcessNeeded(
+                    f"this process already mirrors over other devices than {names}"
+                )
+            placements[key] = Placement(
+                Replicas(_build_strategy(chosen, names, cross_device)), chosen, names
+            )
         return placements[key]
 
 
@@ -240,7 +254,9 @@ def _place_on_tpu(devices: Devices) -> Placement:
         try:
             strategy = start_tpus()
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
-            raise DeviceError(f"strategy is tpu, but no TPU answers: {first_line(error)}") from error
+            raise DeviceError(
+                f"strategy is tpu, but no TPU answers: {first_line(error)}"
+            ) from error
         names = (f"tpu:{core}" for core in range(strategy.num_replicas_in_sync))
         placements[key] = Placement(Replicas(strategy), "tpu", tuple(names))
     return placements[key]
@@ -249,7 +265,9 @@ def _place_on_tpu(devices: Devices) -> Placement:
 def _uses_collectives(key: _Key) -> bool:
     names, chosen, cross_device, _ = key
     on_gpu = names[0].startswith("gpu")
-    return chosen == "mirrored" and (cross_device in ("nccl", "ring") or (cross_device == "auto" and on_gpu))
+    return chosen == "mirrored" and (
+        cross_device in ("nccl", "ring") or (cross_device == "auto" and on_gpu)
+    )
 
 
 def _bind(devices: Devices) -> tuple[str, ...]:
@@ -268,7 +286,9 @@ def _bind(devices: Devices) -> tuple[str, ...]:
         return ("cpu:0",)
     cpu = tf.config.list_physical_devices("CPU")[0]
     try:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * count
+        )
     except RuntimeError:  # TensorFlow has started; its devices must suffice
         existing = len(tf.config.list_logical_devices("CPU"))
         if existing < count:
@@ -369,35 +389,51 @@ def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
         if len(names) > 1:
             return "mirrored"
         return "one_device"
-    if strategy in ("none", "one_device", PARAMETER_SERVER):  # servers may be absent to inspect a checkpoint
+    if strategy in (
+        "none",
+        "one_device",
+        PARAMETER_SERVER,
+    ):  # servers may be absent to inspect a checkpoint
         if len(names) > 1:
-            raise DeviceError(f"strategy {strategy} uses one device, the trial was given {', '.join(names)}")
+            raise DeviceError(
+                f"strategy {strategy} uses one device, the trial was given {', '.join(names)}"
+            )
         return "one_device"
     if strategy == "mirrored":
         return "mirrored"
     raise DeviceError(f"strategy is {strategy!r}, expected one of {', '.join(STRATEGIES)}")
 
 
-def _build_strategy(chosen: str, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
+def _build_strategy(
+    chosen: str, names: tuple[str, ...], cross_device: str
+) -> tf.distribute.Strategy:
     devices = [f"/{name}" for name in names]
     if chosen == "one_device":
         return tf.distribute.OneDeviceStrategy(devices[0])
-    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_choose_cross_device_ops(cross_device, names))
+    return tf.distribute.MirroredStrategy(
+        devices, cross_device_ops=_choose_cross_device_ops(cross_device, names)
+    )
 
 
-def _choose_cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
+def _choose_cross_device_ops(
+    choice: str, names: tuple[str, ...]
+) -> tf.distribute.CrossDeviceOps | None:
     """Return the operations that sum gradients over the devices ``names``; None for TensorFlow's default, NCCL.
 
     Raises: DeviceError: if ``choice`` is unknown, or cannot be used on the devices.
     """
     on_cpu = names[0].startswith("cpu")
-    odd = len(names) > 1 and len(names) % 2 == 1  # TensorFlow's hierarchical copy silently ignores the last one
+    odd = (
+        len(names) > 1 and len(names) % 2 == 1
+    )  # TensorFlow's hierarchical copy silently ignores the last one
     implementation = tf.distribute.experimental.CommunicationImplementation
     match choice:
         case "auto" if on_cpu and odd:
             return tf.distribute.ReductionToOneDevice()
         case "auto" if on_cpu:
-            return tf.distribute.HierarchicalCopyAllReduce()  # ring is slower and less robust on CPU devices
+            return (
+                tf.distribute.HierarchicalCopyAllReduce()
+            )  # ring is slower and less robust on CPU devices
         case "auto":
             return None  # TensorFlow's default: collectives over NCCL
         case "hierarchical_copy" if odd:
@@ -410,11 +446,15 @@ def _choose_cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribu
         case "reduction_to_one_device":
             return tf.distribute.ReductionToOneDevice()
         case "nccl" if on_cpu:
-            raise DeviceError("cross_device is nccl, which needs GPUs; expected auto or ring on CPU devices")
+            raise DeviceError(
+                "cross_device is nccl, which needs GPUs; expected auto or ring on CPU devices"
+            )
         case "nccl" | "ring":
             options = tf.distribute.experimental.CommunicationOptions(
                 implementation=implementation.NCCL if choice == "nccl" else implementation.RING
             )
             return tensorflow_private.collective_all_reduce([f"/{name}" for name in names], options)
         case _:
-            raise DeviceError(f"cross_device is {choice!r}, expected one of {', '.join(CROSS_DEVICE)}")
+            raise DeviceError(
+                f"cross_device is {choice!r}, expected one of {', '.join(CROSS_DEVICE)}"
+            )

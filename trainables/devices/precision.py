@@ -95,7 +95,9 @@ def set_determinism(placement: Placement, *, deterministic: bool) -> None:
     TensorFlow's arithmetic optimizer, which turns a + (b + c) into one sum and adds in an order that differs between
     processes. On CPUs the optimizer is always off, because that costs nothing there.
     """
-    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": placement.on_gpu and not deterministic})
+    tf.config.optimizer.set_experimental_options(
+        {"arithmetic_optimization": placement.on_gpu and not deterministic}
+    )
     if deterministic == tensorflow_private.is_op_determinism_enabled():
         return
     if deterministic:
@@ -118,10 +120,14 @@ def describe_numerics(placement: Placement) -> dict[str, str]:
     if not placement.on_gpu:
         return columns
     timed = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") != "0"
-    return columns | describe_gpu_numerics(_find_weakest_capability(), deterministic=deterministic, timed=timed)
+    return columns | describe_gpu_numerics(
+        _find_weakest_capability(), deterministic=deterministic, timed=timed
+    )
 
 
-def describe_gpu_numerics(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
+def describe_gpu_numerics(
+    capability: tuple[int, int], *, deterministic: bool, timed: bool
+) -> dict[str, str]:
     """Return the columns of `describe_numerics` that depend on the GPU, whose compute ``capability`` is (major, minor).
 
     They are ``tf32`` ("on" or "off"), ``cudnn`` (how it chooses algorithms) and, unless ``deterministic``,

@@ -31,7 +31,9 @@ class Replicas:
         self.strategy = strategy
         self.number = int(strategy.num_replicas_in_sync)  # in all processes together
         self.on_servers = isinstance(strategy, tf.distribute.ParameterServerStrategy)
-        self.devices: tuple[str, ...] = ("/cpu:0",)  # devices of this process; workers of servers are sent batches
+        self.devices: tuple[str, ...] = (
+            "/cpu:0",
+        )  # devices of this process; workers of servers are sent batches
         if not self.on_servers:
             self.devices = tuple(strategy.extended.worker_devices)
 
@@ -88,7 +90,9 @@ class Replicas:
         by_name: dict[str, tf.Tensor] = self.first(dict(zip(values, totals, strict=True)))
         return by_name
 
-    def update_copies(self, variable: tf.Variable, function: Callable[..., Any], *arguments: Any) -> None:
+    def update_copies(
+        self, variable: tf.Variable, function: Callable[..., Any], *arguments: Any
+    ) -> None:
         """Call ``function(copy, *parts)`` on each replica, with its copy of ``variable`` and part of ``arguments``."""
         self.strategy.extended.update(variable, function, args=arguments, group=False)
 
@@ -134,7 +138,9 @@ def sum_over_replicas(values: Sequence[Any]) -> list[Any]:
         places.setdefault(tensor.dtype, []).append(i)
     options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=BUCKET)
     for of_type in places.values():
-        totals = context.all_reduce(tf.distribute.ReduceOp.SUM, [tensors[i] for i in of_type], options)
+        totals = context.all_reduce(
+            tf.distribute.ReduceOp.SUM, [tensors[i] for i in of_type], options
+        )
         for i, total in zip(of_type, totals, strict=True):
             tensors[i] = total
     return tensors
@@ -150,7 +156,9 @@ def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
     if context is None or context.num_replicas_in_sync == 1:
         return values[None]
     # Each replica puts its values at its own place of the stack and zeros at the others; the sum is the stack.
-    place = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=values.dtype)
+    place = tf.one_hot(
+        context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=values.dtype
+    )
     own_part = tf.reshape(place, [-1, *[1] * values.shape.rank]) * values
     return sum_over_replicas([own_part])[0]
 

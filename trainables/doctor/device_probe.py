@@ -44,7 +44,12 @@ def describe() -> dict[str, Any]:
     for gpu in tf.config.list_physical_devices("GPU"):
         details = tf.config.experimental.get_device_details(gpu)
         capability = details.get("compute_capability")
-        gpus.append({"name": details.get("device_name", "GPU"), "capability": capability and list(capability)})
+        gpus.append(
+            {
+                "name": details.get("device_name", "GPU"),
+                "capability": capability and list(capability),
+            }
+        )
     return {
         "tensorflow": tf.__version__,
         "cuda": build.get("cuda_version"),
@@ -74,14 +79,18 @@ def try_device(name: str) -> dict[str, Any]:
     with tf.device(f"/{kind}:0"):
         square, images = tf.ones((size, size)), tf.ones((16, side, side, 32))
         # Packed, as data is on GPUs. The last number of the last row is 255, because 8 * size is a multiple of 256.
-        rows = Packed(*map(tf.constant, pack((np.arange(8 * size) % 256).astype(np.uint8).reshape(size, 8))))
+        rows = Packed(
+            *map(tf.constant, pack((np.arange(8 * size) % 256).astype(np.uint8).reshape(size, 8)))
+        )
         last = tf.constant([size - 1, 0], tf.int64)
         kernel = tf.ones((3, 3, 32, 32))
         compiled = tf.function(lambda x: tf.reduce_sum(x * 2 + 1), jit_compile=True)
         # Each step has one number as its result, which is whole and small enough to be exact on any device.
         tried = {
             "matmul": _timed("matmul", lambda: (square @ square)[0, 0], size),
-            "convolution": _timed("convolution", lambda: tf.nn.conv2d(images, kernel, 1, "SAME")[0, 1, 1, 0], 9 * 32),
+            "convolution": _timed(
+                "convolution", lambda: tf.nn.conv2d(images, kernel, 1, "SAME")[0, 1, 1, 0], 9 * 32
+            ),
             "gather": _timed("gather", lambda: tf.cast(rows.rows(last), tf.float32)[0, -1], 255),
             "xla": _timed("xla", lambda: compiled(square[0]), 3 * size),
         }
@@ -131,7 +140,9 @@ def share() -> dict[str, Any]:
         except tf.errors.ResourceExhaustedError:
             refused = True
         _say("going on")
-        works = float(tf.reduce_sum(tf.ones(1024))) == 1024 and len(half) > 0  # refers to `half`, to keep it until here
+        works = (
+            float(tf.reduce_sum(tf.ones(1024))) == 1024 and len(half) > 0
+        )  # refers to `half`, to keep it until here
     return {"limit_bytes": limit_bytes, "refused": refused, "works": works}
 
 
@@ -162,7 +173,9 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
             taken.append(time.perf_counter() - began)
             if found != (right := len(addresses) * (len(addresses) + 1) / 2):
                 raise ValueError(f"the sum is {found}, expected {right}")
-        return sorted(taken[1:])[TIMES // 2 - 1]  # the median, without the first run, which is traced
+        return sorted(taken[1:])[
+            TIMES // 2 - 1
+        ]  # the median, without the first run, which is traced
 
     _say("summing one number")
     latency_s = summed(1)
@@ -201,7 +214,9 @@ def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
             hidden = []
             for _ in range(4):
                 hidden.append(keras.layers.Dense(width, activation="relu"))
-            return keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(2, dtype="float32")])
+            return keras.Sequential(
+                [keras.Input((64,)), *hidden, keras.layers.Dense(2, dtype="float32")]
+            )
 
     given = Assignment(
         trial=0,

@@ -39,10 +39,14 @@ def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
     model_files.check_formats(formats)
     if not list_overridden_methods(trial.program.model, "call"):
         kind = type(trial.program.model).__name__
-        raise NotExportable(f"{kind} defines no call(), so that there is nothing to predict with; give it one")
+        raise NotExportable(
+            f"{kind} defines no call(), so that there is nothing to predict with; give it one"
+        )
 
 
-def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
+def export(
+    trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]
+) -> Exported:
     """Write the trial's model for inference into ``folder``, in each format, and verify each file's predictions.
 
     ``preprocessing`` becomes part of the result. Predictions of a model that draws random numbers cannot be verified;
@@ -77,12 +81,18 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
 
 def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
     model, held_out = plain.model, trial.held_out
-    parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
+    parts = {
+        "training": trial.walk.data,
+        "validation": None if held_out is None else held_out.split,
+    }
     descriptions = {}
     for name, split in parts.items():
         if split is not None:
             descriptions[name] = _describe_split(split, plain.example)
-    return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **descriptions}
+    return {
+        "model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}",
+        **descriptions,
+    }
 
 
 def _describe_split(split: Examples, inputs: Any) -> str:
@@ -94,21 +104,35 @@ def _describe_split(split: Examples, inputs: Any) -> str:
 
 
 def _write_notes(
-    trial: ReadyTrial, plain: Plain, files: Sequence[WrittenFile], sample: Sample, drifting: Sequence[str]
+    trial: ReadyTrial,
+    plain: Plain,
+    files: Sequence[WrittenFile],
+    sample: Sample,
+    drifting: Sequence[str],
 ) -> list[str]:
     notes = []
     if plain.raw_inputs is not None:
-        notes.append("the frozen model of features(), whose outputs were kept for training, stands in front")
+        notes.append(
+            "the frozen model of features(), whose outputs were kept for training, stands in front"
+        )
     if not plain.reads_data:
-        notes.append("the model does not read the data as they are: predictions were compared on inputs that are drawn")
+        notes.append(
+            "the model does not read the data as they are: predictions were compared on inputs that are drawn"
+        )
     if getattr(trial.program, "average", None) is not None:
-        notes.append("the weights are the averages over training with which the trial was validated")
+        notes.append(
+            "the weights are the averages over training with which the trial was validated"
+        )
     if trial.dtype != "float32":
         notes.append(f"layers compute in {trial.dtype} as they were trained, outputs are float32")
     if any(one.holds_code for one in files):
-        notes.append("model.keras holds the Python code of Lambda layers, so that it loads with safe_mode=False alone")
+        notes.append(
+            "model.keras holds the Python code of Lambda layers, so that it loads with safe_mode=False alone"
+        )
     if not sample.steady:
-        notes.append("the model draws random numbers when it predicts: predictions cannot be compared, and were not")
+        notes.append(
+            "the model draws random numbers when it predicts: predictions cannot be compared, and were not"
+        )
     if drifting:
         notes.append(
             f"evaluating changes {', '.join(drifting[:3])}: the validation's metrics cannot be had once more and were "
@@ -182,7 +206,9 @@ def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]
     before = state.copy_all()
     try:
         with trial.placement.replicas.scope():
-            found = trial.program.evaluate(trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch).metrics
+            found = trial.program.evaluate(
+                trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch
+            ).metrics
         after = state.copy_all()
     finally:
         state.assign(before)
@@ -284,7 +310,9 @@ def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> lis
     size = len(keras.tree.flatten(inputs)[0])
     with replicas.scope():
         for start in range(0, size, batch_size):
-            rows = tf.nest.map_structure(lambda leaf, s=start: tf.constant(leaf[s : s + batch_size]), inputs)
+            rows = tf.nest.map_structure(
+                lambda leaf, s=start: tf.constant(leaf[s : s + batch_size]), inputs
+            )
             outputs, counts = predict(rows, tf.constant(batch + start // batch_size))
             # A replica without an example of its own has computed another one's, which counts 0.
             counts_by_replica = [int(count) for count in replicas.of_each(counts)]
@@ -304,7 +332,9 @@ def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
     return np.concatenate([part.numpy()[:count] for part, count in zip(parts, counts, strict=True)])
 
 
-def _write_request(folder: Path, files: Sequence[WrittenFile], sample: Sample, signature: Signature) -> None:
+def _write_request(
+    folder: Path, files: Sequence[WrittenFile], sample: Sample, signature: Signature
+) -> None:
     leaves = keras.tree.flatten(sample.inputs)
     arrays = {}
     for i, leaf in enumerate(leaves):
@@ -313,14 +343,23 @@ def _write_request(folder: Path, files: Sequence[WrittenFile], sample: Sample, s
     np.savez(folder / "inputs.npz", **arrays)
     models = []
     for one in files:
-        models.append({"format": one.format, "file": str(one.path.resolve()), "own": one.own, "code": one.holds_code})
+        models.append(
+            {
+                "format": one.format,
+                "file": str(one.path.resolve()),
+                "own": one.own,
+                "code": one.holds_code,
+            }
+        )
     request = {
         "models": models,
         "batch_size": sample.batch_size,
         "names": signature.names,
         "dtypes": signature.dtypes,
         "structure": signature.structure,
-        "path": [str(Path(entry).resolve()) for entry in sys.path],  # the process has another working directory
+        "path": [
+            str(Path(entry).resolve()) for entry in sys.path
+        ],  # the process has another working directory
     }
     (folder / "request.json").write_text(json.dumps(request))
 
@@ -358,10 +397,18 @@ def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     command += ["--with-own"] if with_own else []
     try:
         done = subprocess.run(
-            command, env=environment, cwd=folder, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S
+            command,
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise NotExportable(f"the exported models have not predicted within {TIMEOUT_S} s") from error
+        raise NotExportable(
+            f"the exported models have not predicted within {TIMEOUT_S} s"
+        ) from error
     lines = done.stderr.strip().splitlines()
     if lines:
         return lines[-1]
@@ -383,12 +430,16 @@ def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str)
     if [a.shape for a in found] != [b.shape for b in sample.outputs]:
         shapes = ", ".join(str(a.shape) for a in found)
         expected = ", ".join(str(a.shape) for a in sample.outputs)
-        raise NotExportable(f"{name} gives outputs of shapes {shapes}, the trial's model {expected}")
+        raise NotExportable(
+            f"{name} gives outputs of shapes {shapes}, the trial's model {expected}"
+        )
     # NumPy does not know bfloat16, which is of the kind V when it is read from a file.
     narrow = {str(a.dtype) for a in found if a.dtype.kind in "fV"} - {"float32", "float64"}
     if narrow:
         raise NotExportable(f"{name} gives {', '.join(sorted(narrow))}, expected float32")
-    largest = max((_distance(a, b) for a, b in zip(found, sample.outputs, strict=True)), default=0.0)
+    largest = max(
+        (_distance(a, b) for a, b in zip(found, sample.outputs, strict=True)), default=0.0
+    )
     if sample.steady and not largest <= TOLERANCE:  # also if it is NaN
         raise NotExportable(
             f"{name} predicts something else than the trial's model: they differ by {largest:.3g} on {sample.name}, "

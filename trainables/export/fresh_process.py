@@ -46,9 +46,9 @@ def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], fold
         leaves = []
         for i in range(len(request["names"])):
             leaves.append(_read_leaf(file, f"{i:03d}"))
-    run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[model_file["format"]](
-        model_file, request
-    )
+    run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[
+        model_file["format"]
+    ](model_file, request)
     size = len(leaves[0])
     step = request["batch_size"]
     parts = []
@@ -94,18 +94,25 @@ def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     for module, names in model_file["own"].items():
         found = importlib.import_module(module)
         for registered, name in names.items():
-            if hasattr(found, name):  # not a class that is defined in a function; Keras then says that it is missing
+            if hasattr(
+                found, name
+            ):  # not a class that is defined in a function; Keras then says that it is missing
                 own[registered] = getattr(found, name)
     if model_file["code"]:
         options = {"safe_mode": False}
     else:
         options = {}
     model = keras.models.load_model(model_file["file"], custom_objects=own or None, **options)
-    function = tf.function(lambda x: model(x, training=False), autograph=False, reduce_retracing=True)
+    function = tf.function(
+        lambda x: model(x, training=False), autograph=False, reduce_retracing=True
+    )
 
     def run(leaves: list[Any]) -> list[Any]:
         tensors = [tf.constant(leaf) for leaf in leaves]
-        return [output.numpy() for output in keras.tree.flatten(function(_pack_leaves(request["structure"], tensors)))]
+        return [
+            output.numpy()
+            for output in keras.tree.flatten(function(_pack_leaves(request["structure"], tensors)))
+        ]
 
     return run
 
@@ -128,11 +135,15 @@ def _load_onnx(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
 
     onnxruntime.set_default_logger_severity(3)
     session = onnxruntime.InferenceSession(model_file["file"], providers=["CPUExecutionProvider"])
-    kept = [found.name for found in session.get_inputs()]  # ONNX omits inputs that the model does not use
+    kept = [
+        found.name for found in session.get_inputs()
+    ]  # ONNX omits inputs that the model does not use
 
     def run(leaves: list[Any]) -> list[Any]:
         given = zip(request["names"], leaves, request["dtypes"], strict=True)
-        found = session.run(None, {name: leaf.astype(dtype) for name, leaf, dtype in given if name in kept})
+        found = session.run(
+            None, {name: leaf.astype(dtype) for name, leaf, dtype in given if name in kept}
+        )
         return list(found)
 
     return run

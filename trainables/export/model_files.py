@@ -101,7 +101,9 @@ def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature)
                 case "keras":
                     return _write_keras(model, path, inputs)
                 case "saved_model":
-                    make_inference_model(model, inputs).export(str(path), verbose=False, input_signature=inputs.specs)
+                    make_inference_model(model, inputs).export(
+                        str(path), verbose=False, input_signature=inputs.specs
+                    )
                     return WrittenFile(kind, path, _format_saved_model_loading(inputs))
                 case _:
                     return _write_onnx(model, path, inputs)
@@ -150,7 +152,11 @@ def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFi
             )
     arguments = ['"model.keras"']
     if own:
-        pairs = ", ".join(f'"{registered}": {name}' for names in own.values() for registered, name in names.items())
+        pairs = ", ".join(
+            f'"{registered}": {name}'
+            for names in own.values()
+            for registered, name in names.items()
+        )
         arguments.append(f"custom_objects={{{pairs}}}")
     if code:
         arguments.append("safe_mode=False")
@@ -159,12 +165,18 @@ def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFi
         imports.append(f"from {module} import {', '.join(sorted(set(names.values())))}")
     load = f"model = keras.models.load_model({', '.join(arguments)})"
     usage = "\n".join(["import keras", *imports, load, format_predict_call(inputs)])
-    return WrittenFile("keras", path, usage, own, code, _LAMBDAS if code else _describe_missing_methods(own))
+    return WrittenFile(
+        "keras", path, usage, own, code, _LAMBDAS if code else _describe_missing_methods(own)
+    )
 
 
 def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
     narrow = sorted(
-        {layer.compute_dtype for layer in keras_private.flatten_layers(model) if hasattr(layer, "compute_dtype")}
+        {
+            layer.compute_dtype
+            for layer in keras_private.flatten_layers(model)
+            if hasattr(layer, "compute_dtype")
+        }
     )
     narrow = [dtype for dtype in narrow if dtype in HALF]
     if narrow:
@@ -178,7 +190,9 @@ def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFil
             "saved_model or keras, or look up the texts in data()"
         )
     onnx_file.write(make_inference_model(model, inputs), path, inputs.specs)
-    return WrittenFile("onnx", path, _format_onnx_loading(inputs), hint=_describe_missing_packages("onnx"))
+    return WrittenFile(
+        "onnx", path, _format_onnx_loading(inputs), hint=_describe_missing_packages("onnx")
+    )
 
 
 def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
@@ -186,7 +200,9 @@ def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | N
     if isinstance(config, dict):
         name = config.get("class_name")
         if isinstance(name, str):
-            function = name == "function"  # Keras writes this for functions, whose name is in "config"
+            function = (
+                name == "function"
+            )  # Keras writes this for functions, whose name is in "config"
             if function:
                 of_function = config.get("config")
             else:

@@ -32,9 +32,13 @@ class Plain:
     """A trained model as a plain Keras model, without the training loop, with inputs to try it with."""
 
     model: keras.Model
-    unknown: tuple[str, ...]  # variables of the model that Keras does not track, so that Keras's own format omits them
+    unknown: tuple[
+        str, ...
+    ]  # variables of the model that Keras does not track, so that Keras's own format omits them
     example: Any  # inputs for the model, as a batch of one
-    raw_inputs: Any = None  # raw inputs of the examples to compare on, if the trial had other inputs
+    raw_inputs: Any = (
+        None  # raw inputs of the examples to compare on, if the trial had other inputs
+    )
     reads_data: bool = True  # whether the model's inputs are the data's
 
 
@@ -48,15 +52,23 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
     record = CreatedVariables(trial.assignment.seed)
     author.live = PlainNumbers(trial.hp)
     # Restores the caller's own random numbers and layer names afterwards.
-    restoring = seeds.seeding_python_and_numpy(trial.assignment.seed), keras_corrections.keeping_numbering()
+    restoring = (
+        seeds.seeding_python_and_numpy(trial.assignment.seed),
+        keras_corrections.keeping_numbering(),
+    )
     with (
         restoring[0],
         restoring[1],
         global_settings.trial_settings(trial.dtype, trains=False),
         origins.recording_variables(record),
     ):
-        with random_layers.replacing_unseeded_draws(), sharded_embedding.creating_keras_embeddings():
-            model = building.build_model(author, trial.hp, trial.assignment.seed, features.chain_models)
+        with (
+            random_layers.replacing_unseeded_draws(),
+            sharded_embedding.creating_keras_embeddings(),
+        ):
+            model = building.build_model(
+                author, trial.hp, trial.assignment.seed, features.chain_models
+            )
             if own_methods.lacks_weights(model):
                 building.make_weights_by_step(author, trial.hp, model, record)
             model = _copy_if_shared(model, trial, record)
@@ -86,7 +98,9 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
 
-def _pair_model_variables(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
+def _pair_model_variables(
+    trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]
+) -> list[tuple[Any, Any]]:
     """Return pairs of the variables of two models: weights by position, states of seed generators by path.
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
@@ -112,7 +126,9 @@ def _pair_model_variables(trained: Sequence[keras.Variable], fresh: Sequence[ker
 
 
 def _pair_by_position(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
-    alike = [tuple(variable.shape) for variable in trained] == [tuple(variable.shape) for variable in fresh]
+    alike = [tuple(variable.shape) for variable in trained] == [
+        tuple(variable.shape) for variable in fresh
+    ]
     if not alike:
         raise NotExportable(
             f"model() makes {len(fresh)} variables now, and made {len(trained)} when the trial was prepared; "
@@ -167,7 +183,11 @@ def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
         declared = model.input
     else:
         declared = model.inputs[0]
-    if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
+    if (
+        isinstance(declared, dict)
+        and isinstance(example, dict)
+        and declared.keys() <= example.keys()
+    ):
         given = [example[name] for name in sorted(declared)]  # Keras ignores the others
     else:
         given = keras.tree.flatten(example)
@@ -215,7 +235,9 @@ def _cast_outputs_to_float32(model: keras.Model, example: Any) -> keras.Model:
     outputs = keras.tree.flatten(model(given))
     if all(str(output.dtype) not in HALF for output in outputs):
         return model
-    inputs = keras.tree.map_structure(lambda leaf: keras.Input(leaf.shape[1:], dtype=str(leaf.dtype)), example)
+    inputs = keras.tree.map_structure(
+        lambda leaf: keras.Input(leaf.shape[1:], dtype=str(leaf.dtype)), example
+    )
     wide = keras.tree.map_structure(
         lambda tensor: keras.layers.Activation("linear", dtype="float32")(tensor), model(inputs)
     )

@@ -177,7 +177,9 @@ def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
     predictions = call.stacked_input(0)
     targets = call.stacked_input(1)
     found = tf.raw_ops.InTopKV2(
-        predictions=_flatten(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
+        predictions=_flatten(predictions),
+        targets=tf.reshape(targets, [-1]),
+        k=call.unstacked_input(2),
     )
     return _wrap_stacked(tf.reshape(found, tf.shape(targets)))
 
@@ -268,7 +270,9 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
         return tf.reshape(continues.t, [])
 
     def step(*values: tf.Tensor) -> list[tf.Tensor]:
-        before_and_after = list(zip(call.inputs, _convert_function(body, values, call, trials), strict=True))
+        before_and_after = list(
+            zip(call.inputs, _convert_function(body, values, call, trials), strict=True)
+        )
         differ.update(_inputs_that_differ(before_and_after))
         if differ or any(_is_unstacked_list(before, after) for before, after in before_and_after):
             raise _DifferingLoops
@@ -280,14 +284,21 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
         pairs = zip(output_shapes(), call.inputs, strict=True)
         shapes = [_add_trials_axis(shape, before, int(trials[0])) for shape, before in pairs]
         try:
-            found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
+            found = tf.while_loop(
+                goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)]
+            )
         except _DifferingLoops:
-            if not differ:  # stacking cannot help: trials leave the loop at different steps, for example
+            if (
+                not differ
+            ):  # stacking cannot help: trials leave the loop at different steps, for example
                 return converter(call)
             call.stack_inputs(sorted(differ), tile_variants=True)
             differ.clear()
         else:
-            return [_wrap_stacked(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
+            return [
+                _wrap_stacked(t, stacked=one.is_stacked)
+                for t, one in zip(found, call.inputs, strict=True)
+            ]
 
 
 def _convert_function(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
@@ -402,7 +413,9 @@ def _convert_convolution(kind: str, converter: Any, call: Any) -> Any:
     if images.is_stacked and not differentiates_groups():
         return _wrap_stacked(_stack_results(convolve, images.t, filters.t))
     # Images that all trials share are convolved once, with the filters of all trials.
-    found = convolve(_side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t))
+    found = convolve(
+        _side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t)
+    )
     return _wrap_stacked(_undo_side_by_side(found, trials))
 
 
@@ -417,7 +430,11 @@ def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
     sizes = call.unstacked_input(0)
     if not differentiates_groups():
         return _wrap_stacked(
-            _stack_results(lambda f, g: differentiate(input_sizes=sizes, filter=f, out_backprop=g), filters, gradients)
+            _stack_results(
+                lambda f, g: differentiate(input_sizes=sizes, filter=f, out_backprop=g),
+                filters,
+                gradients,
+            )
         )
     trials = _dimensions(filters)[0]
     of_all = differentiate(
@@ -441,7 +458,11 @@ def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
     sizes = call.unstacked_input(1)
     if not differentiates_groups():
         return _wrap_stacked(
-            _stack_results(lambda i, g: differentiate(input=i, filter_sizes=sizes, out_backprop=g), images, gradients)
+            _stack_results(
+                lambda i, g: differentiate(input=i, filter_sizes=sizes, out_backprop=g),
+                images,
+                gradients,
+            )
         )
     trials = _dimensions(images)[0]
     of_all = differentiate(

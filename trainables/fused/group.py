@@ -50,7 +50,9 @@ def find_fusing_hindrance(trial: ReadyTrial) -> str:
         "weights are averaged over epochs (swa_from)": program.by_epoch is not None,
         "the first one is profiled": trial.assignment.profile is not None,
     }
-    return next((why for why, there in reasons.items() if there), "") or _find_graph_hindrance(program.graph)
+    return next((why for why, there in reasons.items() if there), "") or _find_graph_hindrance(
+        program.graph
+    )
 
 
 def _find_graph_hindrance(graph: Graph) -> str:
@@ -83,7 +85,8 @@ def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
     return (
         trial.program is other.program
         and trial.walk.data is other.walk.data
-        and (trial.walk.batch_size, trial.walk.per_epoch) == (other.walk.batch_size, other.walk.per_epoch)
+        and (trial.walk.batch_size, trial.walk.per_epoch)
+        == (other.walk.batch_size, other.walk.per_epoch)
         and trial.held_out == other.held_out
         and Visits.of(trial.hp) == Visits.of(other.hp)
         and (trial.assignment.seed == other.assignment.seed or stays_on_device(trial))
@@ -145,7 +148,9 @@ class Member:
     group: FusedGroup
     suspended: Any = field(default=None, repr=False)  # the suspended trial
     trial: ReadyTrial = field(init=False, repr=False)
-    state: Arrays = field(default_factory=dict, repr=False)  # values of its variables while it is in no stack
+    state: Arrays = field(
+        default_factory=dict, repr=False
+    )  # values of its variables while it is in no stack
     numbers: Mapping[int, float] = field(
         default_factory=dict, repr=False
     )  # its live numbers, by the ids of their variables
@@ -206,7 +211,9 @@ class _StackPlaces:
                 taken.append(place)
         firsts = []
         for stream in range(self.stack.streams):
-            firsts.append(next((place for place in taken if self.streams[place] == stream), taken[0]))
+            firsts.append(
+                next((place for place in taken if self.streams[place] == stream), taken[0])
+            )
         return firsts
 
     def trial(self, place: int) -> ReadyTrial:
@@ -216,7 +223,9 @@ class _StackPlaces:
             raise LookupError(f"place {place} is empty")
         return member.trial
 
-    def make_batches(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> StackedBatches:
+    def make_batches(
+        self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]
+    ) -> StackedBatches:
         """Return ``count`` batches of ``size`` examples for all places, made from one chunk for each stream.
 
         ``numbers`` has the number of each stream's first batch. Raises Refused unless all chunks share their tensors,
@@ -225,13 +234,16 @@ class _StackPlaces:
         tensors = chunks[0].tensors
         firsts = self.first_places
         if any(chunk.tensors is not tensors for chunk in chunks):
-            raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
+            raise Refused(
+                "trials of several seeds read examples that do not stay on the device in orders of their own"
+            )
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
         stream_seeds = []
         for place in firsts:
             stream_seeds.append(seeds.truncate_seed(self.trial(place).assignment.seed))
         return StackedBatches(
-            tensors, *map(tf.constant, (orders, count, size, stream_seeds, numbers, firsts, self.streams))
+            tensors,
+            *map(tf.constant, (orders, count, size, stream_seeds, numbers, firsts, self.streams)),
         )
 
 
@@ -257,7 +269,9 @@ class FusedGroup:
         self.leave(member)
         first = self._begun[0] if self._begun else None
         # Tested before the trial begins, which would end the session's present one.
-        if first is not None and not (first.trial.program.kept and self._session.fits(assignment, first.trial)):
+        if first is not None and not (
+            first.trial.program.kept and self._session.fits(assignment, first.trial)
+        ):
             raise Apart("another structure, or other data")
         self._session.begin(assignment)
         self.suspend(member)
@@ -347,7 +361,9 @@ class FusedGroup:
                     raised[member] = error
             goes_on &= not raised
         for member in members:
-            if not isinstance(raised.get(member, Stopped()), Stopped):  # a finished trial may still be saved
+            if not isinstance(
+                raised.get(member, Stopped()), Stopped
+            ):  # a finished trial may still be saved
                 self.leave(member)
         return raised
 
@@ -401,16 +417,27 @@ class FusedGroup:
             [member.numbers for member in members] + [members[0].numbers] * empty,
         )
         stream_numbers = [streams[key] for key in keys]
-        self._places = _StackPlaces(stack, [*members, *[None] * empty], [*stream_numbers, *[0] * empty])
+        self._places = _StackPlaces(
+            stack, [*members, *[None] * empty], [*stream_numbers, *[0] * empty]
+        )
         return self._places
 
     # ---- training
 
-    def _train_alone(self, member: Member, report: Report, raised: dict[Trainable, Exception]) -> None:
-        """Train one member as an unfused trial is trained; store an exception of its training in ``raised``."""
+    def _train_alone(
+        self, member: Member, report: Report, raised: dict[Trainable, Exception]
+    ) -> None:
+        """Train one member as its session trains a trial without a group, with ``report`` called after each epoch.
+
+        An exception is stored in ``raised`` and not raised, and the member leaves the group, which discards its state.
+        After `Stopped` or the last epoch its state is stored in the member, which may still be saved.
+        """
         session = self.switch_to(member)
         try:
             session.train(report)
+        except Stopped as error:
+            raised[member] = error
+            self.suspend(member)
         except Exception as error:  # as when several are trained
             raised[member] = error
             self.leave(member)
@@ -433,11 +460,15 @@ class FusedGroup:
                 self._trace(members)
                 if program.gain is None:
                     program.gain = self._measure_speedup(members)
-        except Exception as error:  # of TensorFlow or the author's code, in a trace; nothing was trained
+        except (
+            Exception
+        ) as error:  # of TensorFlow or the author's code, in a trace; nothing was trained
             self._places = None
             raise Apart(f"{one_at_a_time}: {describe_without_type(error)}") from error
         if (gain := program.gain or 1.0) < 1:
-            raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
+            raise Apart(
+                f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together"
+            )
 
     def _trace(self, members: Sequence[Member]) -> None:
         """Trace the stack of ``members``, if it is not traced yet.
@@ -449,7 +480,9 @@ class FusedGroup:
         stack = places.stack
         none = [0] * stack.streams
         if stack.streams > 1 and not stays_on_device(trial):
-            raise Refused("they read examples that do not stay on the device, each in an order of its own")
+            raise Refused(
+                "they read examples that do not stay on the device, each in an order of its own"
+            )
 
         # Zero batches, of size 1: they are traced, and nothing is computed.
         def make_empty_batches(chunk: Chunk) -> StackedBatches:
@@ -460,7 +493,9 @@ class FusedGroup:
             validation = None
         else:
             validation = make_empty_batches(next(iter(held_out.chunks())))
-        stack.trace(make_empty_batches(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation)
+        stack.trace(
+            make_empty_batches(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation
+        )
 
     def _measure_speedup(self, members: Sequence[Member]) -> float:
         """Train the first member's batches alone and in the stack, and return how many times as fast all are together.
@@ -482,7 +517,9 @@ class FusedGroup:
         rate = np.nanmax(trial.rates())
 
         def alone(count: int) -> dict[str, float]:
-            return program.try_updates(chunk, np.full(count, rate, np.float32), batch_size=size, seed=seed)
+            return program.try_updates(
+                chunk, np.full(count, rate, np.float32), batch_size=size, seed=seed
+            )
 
         def together(count: int) -> dict[str, float]:
             given = places.make_batches([chunk] * stack.streams, count, size, [0] * stack.streams)
@@ -517,7 +554,9 @@ class FusedGroup:
         """
         with members[0].trial.placement.replicas.scope():
             places = self._place_members(members)
-            if not places.stack.trace_s:  # a new, smaller stack; the time of its trace is not the epoch's
+            if (
+                not places.stack.trace_s
+            ):  # a new, smaller stack; the time of its trace is not the epoch's
                 self._trace(members)
             began = time.perf_counter()
             rates = {member: member.trial.rates() for member in members}
@@ -537,10 +576,14 @@ class FusedGroup:
             members_and_places.append((member, places.members.index(member)))
         conclusions = []
         for one, place in members_and_places:
-            conclusions.append(_make_conclusion(one.trial, rates[one], trained[place], evaluated[place], spent))
+            conclusions.append(
+                _make_conclusion(one.trial, rates[one], trained[place], evaluated[place], spent)
+            )
         return conclusions
 
-    def _train_stack(self, places: _StackPlaces, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
+    def _train_stack(
+        self, places: _StackPlaces, rates: Mapping[Member, np.ndarray[Any, Any]]
+    ) -> list[Trained]:
         """Train one epoch of all trials in a stack; return a result for each place, including empty ones.
 
         ``rates`` has the learning rate of each update by member. Stops early once all trials have diverged.
@@ -600,7 +643,9 @@ class FusedGroup:
             done.append(held_out.first_batch(trial.epoch + 1))
         for chunk in held_out.chunks():
             count = count_updates(len(chunk.order), size)
-            sums = stack.evaluate(places.make_batches([chunk] * stack.streams, count, size, done), sums)
+            sums = stack.evaluate(
+                places.make_batches([chunk] * stack.streams, count, size, done), sums
+            )
             done = [number + count for number in done]
             seen = seen + len(chunk.order)
         # The sums of examples' losses and of their squares, from which the deviation follows; no losses to report.
@@ -623,7 +668,11 @@ class FusedGroup:
 
 
 def _make_conclusion(
-    trial: ReadyTrial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
+    trial: ReadyTrial,
+    rates: np.ndarray[Any, Any],
+    trained: Trained,
+    evaluated: Evaluated | None,
+    spent: Spent,
 ) -> Callable[[], EpochReported]:
     """Return a function that counts a trial's epoch and returns its report, or raises Diverged."""
 
@@ -650,7 +699,9 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
             suitable.append(one)
     if suitable:
         return min(suitable, key=lambda one: (one.trials, one.streams))
-    trials = max([len(members), *(one.trials for one in large_enough)])  # others may join the group and fill it again
+    trials = max(
+        [len(members), *(one.trials for one in large_enough)]
+    )  # others may join the group and fill it again
     stack = Stack(program.graph, program.state, program.live, trials, trials if several else 1)
     program.stacks.append(stack)
     return stack

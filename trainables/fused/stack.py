@@ -19,7 +19,13 @@ import numpy as np
 import tensorflow as tf
 
 from trainables import keras_private
-from trainables.fused.batched_ops import Lookup, Streams, drawing_per_stream, map_over_trials, recording_lookups
+from trainables.fused.batched_ops import (
+    Lookup,
+    Streams,
+    drawing_per_stream,
+    map_over_trials,
+    recording_lookups,
+)
 from trainables.loop.graph_program import pad_rates
 from trainables.loop.update import Graph
 from trainables.numbers.finite import all_finite
@@ -65,7 +71,9 @@ class Stack:
             if id(state[path].raw) not in keras_variables:
                 strays.append(path)
         if strays:
-            raise Refused(f"{', '.join(strays)} is a tf.Variable, of which several trials cannot have a value each")
+            raise Refused(
+                f"{', '.join(strays)} is a tf.Variable, of which several trials cannot have a value each"
+            )
         self._variables = [keras_variables[id(state[path].raw)] for path in self._paths]
         places = {}
         for place, v in enumerate(self._variables):
@@ -75,7 +83,9 @@ class Stack:
         self._tables = {places[id(v)] for v in graph.changed_by_rows(update)}
         self._counts = [places[id(v)] for v in graph.counters if id(v) in places]
         generators = random_layers.list_generators(graph.step.networks)
-        self._seeds = {places[id(generator.state)] for generator in generators if id(generator.state) in places}
+        self._seeds = {
+            places[id(generator.state)] for generator in generators if id(generator.state) in places
+        }
         self._values = []
         for place, v in enumerate(self._variables):
             self._values.append(self._variable(v.dtype, v.shape, on_host=place in self._seeds))
@@ -103,14 +113,19 @@ class Stack:
 
     def arrays(self, place: int) -> Arrays:
         """Return the state of one trial of the stack: for each path a tuple of one array, as in a checkpoint."""
-        return {path: (value[place].numpy(),) for path, value in zip(self._paths, self._values, strict=True)}
+        return {
+            path: (value[place].numpy(),)
+            for path, value in zip(self._paths, self._values, strict=True)
+        }
 
     def states(self) -> list[Arrays]:
         """Return the states of all trials in the order of their places; each variable is read once."""
         read = [np.array(value.numpy()) for value in self._values]
         states: list[Arrays] = []
         for place in range(self.trials):
-            states.append({path: (value[place],) for path, value in zip(self._paths, read, strict=True)})
+            states.append(
+                {path: (value[place],) for path, value in zip(self._paths, read, strict=True)}
+            )
         return states
 
     def trace(self, train: StackedBatches, validation: StackedBatches | None) -> None:
@@ -129,7 +144,9 @@ class Stack:
             self._read()
         self.trace_s = time.perf_counter() - began
 
-    def train(self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
+    def train(
+        self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]
+    ) -> Any:
         """Train all trials on ``batches``; return ``sums`` with their losses added, and which trials are finite.
 
         ``rates`` has shape (batches, trials). Each of ``sums``, and the booleans returned, has shape (trials,); a
@@ -141,7 +158,9 @@ class Stack:
         """Evaluate all trials on the same batches and update their metrics; return ``sums`` with their losses added."""
         return self._evaluate(batches, sums)
 
-    def reported(self, sums: Mapping[str, Any], examples: int, *, training: bool) -> list[dict[str, Any]]:
+    def reported(
+        self, sums: Mapping[str, Any], examples: int, *, training: bool
+    ) -> list[dict[str, Any]]:
         """Return for each trial the losses and metrics of an epoch or a validation of ``examples`` examples.
 
         ``sums`` has the summed losses of all trials by name, as `train` or `evaluate` returns them. The metrics of all
@@ -173,28 +192,40 @@ class Stack:
         """Return zeros of shape (trials,) by name, from which the losses are summed over an epoch or a validation."""
         if training not in self._zeros:
             zeros = self.graph.zeros(training=training).items()
-            self._zeros[training] = {name: tf.repeat(zero[None], self.trials, 0) for name, zero in zeros}
+            self._zeros[training] = {
+                name: tf.repeat(zero[None], self.trials, 0) for name, zero in zeros
+            }
         return self._zeros[training]
 
     # ---- the graphs
 
-    def _train_all(self, batches: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
+    def _train_all(
+        self, batches: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
+    ) -> Any:
         """Train on all batches; return the sums of losses, and which trials are finite."""
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
             rows = batches.orders[:, i * batches.size : (i + 1) * batches.size]
             values, finite = self._update(batches, rows, rates[i], batches.numbers + i)
-            return i + 1, self.graph.step.added(totals, values, rows[0]), tf.logical_and(before, finite)
+            return (
+                i + 1,
+                self.graph.step.added(totals, values, rows[0]),
+                tf.logical_and(before, finite),
+            )
 
         on = tf.ones([self.trials], tf.bool)
-        _, totals, finite = tf.while_loop(lambda i, *_: i < batches.count, one, (tf.constant(0), sums, on))
+        _, totals, finite = tf.while_loop(
+            lambda i, *_: i < batches.count, one, (tf.constant(0), sums, on)
+        )
         with tf.control_dependencies([finite]):  # read the weights after the loop
             weights = []
             for place in self._trained:
                 weights.append(tf.identity(self._values[place]))
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
-    def _update(self, batches: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
+    def _update(
+        self, batches: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor
+    ) -> Any:
         """Make one update of all trials; return their losses, with shape (trials,), and which trials are finite.
 
         ``rows`` has the rows of each stream's batch, ``rate`` each trial's learning rate, and ``number`` the number of
@@ -202,14 +233,24 @@ class Stack:
         """
         own = self._list_own_tensors(batches)
         alike = self._list_shared_tensors(batches, rows, number)
-        if not alike:  # several streams: each trial has the rows, the seed and the number of its stream
-            own |= {"rows": tf.gather(rows, batches.of), "seed": tf.gather(batches.seeds, batches.of)}
+        if (
+            not alike
+        ):  # several streams: each trial has the rows, the seed and the number of its stream
+            own |= {
+                "rows": tf.gather(rows, batches.of),
+                "seed": tf.gather(batches.seeds, batches.of),
+            }
             own["number"] = tf.gather(number, batches.of)
         with self._drawing_per_stream(batches):
             trained = [own["state"][place] for place in self._trained]
-            with recording_lookups() as lookups, tf.GradientTape(watch_accessed_variables=False) as tape:
+            with (
+                recording_lookups() as lookups,
+                tf.GradientTape(watch_accessed_variables=False) as tape,
+            ):
                 tape.watch(trained)
-                shares, state = map_over_trials(functools.partial(self._forward, batches, alike), own)
+                shares, state = map_over_trials(
+                    functools.partial(self._forward, batches, alike), own
+                )
                 total = tf.reduce_sum(shares["loss"])
             gradients = self._gradients(tape, total, trained, lookups)
             own |= {
@@ -218,11 +259,15 @@ class Stack:
                 "shares": shares,
                 "gradients": gradients,
             }
-            values, finite, state = map_over_trials(functools.partial(self._apply_gradients, alike), own)
+            values, finite, state = map_over_trials(
+                functools.partial(self._apply_gradients, alike), own
+            )
         self._assign(state)
         return values, finite
 
-    def _gradients(self, tape: Any, total: tf.Tensor, trained: Sequence[tf.Tensor], lookups: Sequence[Lookup]) -> Any:
+    def _gradients(
+        self, tape: Any, total: tf.Tensor, trained: Sequence[tf.Tensor], lookups: Sequence[Lookup]
+    ) -> Any:
         """Return the gradients of all trials for each trained weight, with the trials as the first axis.
 
         The gradient of a table such as an embedding is a tuple of the rows that were looked up and their indices.
@@ -236,7 +281,9 @@ class Stack:
         for place, table in tables.items():
             lookups_by_place[place] = [one for one in lookups if _find_origin(one.table) is table]
         if missing := [place for place, found in lookups_by_place.items() if not found]:
-            raise Refused(f"rows of {self._variables[missing[0]].path} are trained, and not looked up by themselves")
+            raise Refused(
+                f"rows of {self._variables[missing[0]].path} are trained, and not looked up by themselves"
+            )
         whole = []
         for place, t in zip(self._trained, trained, strict=True):
             if place not in tables:
@@ -267,7 +314,9 @@ class Stack:
             return rows, tf.reshape(places, [self.trials, -1])
         return rows, tf.repeat(tf.reshape(places, [1, -1]), self.trials, 0)
 
-    def _forward(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _forward(
+        self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]
+    ) -> Any:
         """Return one trial's losses, and the values of its variables after they were computed.
 
         ``alike`` has the tensors that all trials share, ``own`` those of this trial. Raises Refused if a trained weight
@@ -277,7 +326,11 @@ class Stack:
         with self._replacing_variables(of_trial) as scope:
             shares = self.graph.replicas.first(
                 self.graph.replicas.run(
-                    self.graph.losses, batches.tensors, of_trial["rows"], of_trial["seed"], of_trial["number"]
+                    self.graph.losses,
+                    batches.tensors,
+                    of_trial["rows"],
+                    of_trial["seed"],
+                    of_trial["number"],
                 )
             )
             state = []
@@ -285,10 +338,14 @@ class Stack:
                 state.append(scope.get_current_value(v))
         assigned = []
         for place in self._trained:
-            if state[place] is not of_trial["state"][place]:  # a variable that was not assigned has the same tensor
+            if (
+                state[place] is not of_trial["state"][place]
+            ):  # a variable that was not assigned has the same tensor
                 assigned.append(place)
         if assigned:
-            raise Refused(f"{self._variables[assigned[0]].path} is assigned while the loss is computed")
+            raise Refused(
+                f"{self._variables[assigned[0]].path} is assigned while the loss is computed"
+            )
         return shares, state
 
     def _apply_gradients(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
@@ -297,8 +354,14 @@ class Stack:
         ``alike`` has the tensors that all trials share, ``own`` those of this trial, its gradients and losses among
         them.
         """
-        of_trial = {**own, **alike, "seeds": {}}  # the states of generators after the forward pass are in "state"
-        parts = [part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)]
+        of_trial = {
+            **own,
+            **alike,
+            "seeds": {},
+        }  # the states of generators after the forward pass are in "state"
+        parts = [
+            part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)
+        ]
         with self._replacing_variables(of_trial) as scope, _updating_by_value(parts):
             shapes = []
             for place in self._trained:
@@ -312,10 +375,14 @@ class Stack:
             def known(*_: Any, **__: Any) -> Any:
                 return [gradients], of_trial["shares"]
 
-            values, finite = self.graph.update(None, None, of_trial["rate"], None, None, forward=known)
+            values, finite = self.graph.update(
+                None, None, of_trial["rate"], None, None, forward=known
+            )
             return values, finite, [scope.get_current_value(v) for v in self._variables]
 
-    def _evaluate_all(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _evaluate_all(
+        self, batches: StackedBatches, sums: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         """Evaluate all batches; return the sums of losses."""
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
@@ -329,14 +396,20 @@ class Stack:
                 }
             alike = {**alike, "rows": rows}  # all streams evaluate the same rows
             with self._drawing_per_stream(batches):
-                values, state = map_over_trials(functools.partial(self._evaluate_one, batches, alike), own)
+                values, state = map_over_trials(
+                    functools.partial(self._evaluate_one, batches, alike), own
+                )
             self._assign(state)
             return i + 1, self.graph.step.added(totals, values, rows)
 
-        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < batches.count, one, (tf.constant(0), sums))[1]
+        totals: dict[str, tf.Tensor] = tf.while_loop(
+            lambda i, _: i < batches.count, one, (tf.constant(0), sums)
+        )[1]
         return totals
 
-    def _evaluate_one(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _evaluate_one(
+        self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]
+    ) -> Any:
         """Return one trial's losses in evaluation, and the values of its variables afterwards.
 
         ``alike`` has the tensors that all trials share, ``own`` those of this trial.
@@ -345,7 +418,11 @@ class Stack:
         with self._replacing_variables(of_trial) as scope:
             values = graph.replicas.first(
                 graph.replicas.run(
-                    graph.evaluate, batches.tensors, of_trial["rows"], of_trial["seed"], of_trial["number"]
+                    graph.evaluate,
+                    batches.tensors,
+                    of_trial["rows"],
+                    of_trial["seed"],
+                    of_trial["number"],
                 )
             )
             return values, [scope.get_current_value(v) for v in self._variables]
@@ -354,7 +431,9 @@ class Stack:
         """Return the metrics of all trials by name, with the trials as the first axis, and reset them."""
 
         def one(values: list[tf.Tensor]) -> dict[str, tf.Tensor]:
-            with keras.StatelessScope([(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]):
+            with keras.StatelessScope(
+                [(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]
+            ):
                 metrics = {}
                 for name, value in self.graph.step.metrics().items():
                     metrics[name] = tf.identity(value)
@@ -375,7 +454,9 @@ class Stack:
         for place in self._counts:
             counted.append(tf.convert_to_tensor(self._values[place]))
         results: dict[str, tf.Tensor] = map_over_trials(one, counted)
-        with tf.control_dependencies(list(results.values())):  # reset the counts only after they were read
+        with tf.control_dependencies(
+            list(results.values())
+        ):  # reset the counts only after they were read
             for place, value in zip(self._counts, map_over_trials(anew, counted), strict=True):
                 self._values[place].assign(value)
         return results
@@ -394,9 +475,14 @@ class Stack:
         state = []
         for value in self._values:
             state.append(tf.convert_to_tensor(value))
-        return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
+        return {
+            "state": state,
+            "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()],
+        }
 
-    def _list_shared_tensors(self, batches: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
+    def _list_shared_tensors(
+        self, batches: StackedBatches, rows: tf.Tensor, number: tf.Tensor
+    ) -> dict[str, Any]:
         """Return the tensors that all trials share if there is one stream; otherwise {}.
 
         They are "rows", "seed", "number" (of the update) and "seeds", the states of seed generators by position.
@@ -428,7 +514,10 @@ class Stack:
         for place, value in enumerate(values["state"]):
             state.append(values.get("seeds", {}).get(place, value))
         numbers = dict(zip(self._numbers, values["numbers"], strict=True))
-        with _Values(list(zip(self._variables, state, strict=True))) as scope, replacing_values(numbers):
+        with (
+            _Values(list(zip(self._variables, state, strict=True))) as scope,
+            replacing_values(numbers),
+        ):
             yield scope
 
     def _assign(self, state: Sequence[tf.Tensor]) -> None:

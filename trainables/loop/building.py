@@ -56,11 +56,21 @@ def build_model(
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
     if overrides(author, "features"):
         model = _join_front_model(author, hp, model, joined)
-    if not model.built and refusals.list_overridden_methods(model, "call") and not own_methods.trains_itself(model):
+    if (
+        not model.built
+        and refusals.list_overridden_methods(model, "call")
+        and not own_methods.trains_itself(model)
+    ):
         # A subclassed model, or a Sequential model without an input shape, has no weights before it is called.
         model(keras_corrections.make_symbolic(author.first_example[0]))
-    elif own_methods.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
-        model(keras_corrections.make_symbolic(author.first_example[0]))  # the default loss depends on the outputs
+    elif (
+        own_methods.lacks_weights(model)
+        and isinstance(model, keras.Sequential)
+        and type(author).loss is Author.loss
+    ):
+        model(
+            keras_corrections.make_symbolic(author.first_example[0])
+        )  # the default loss depends on the outputs
     if isinstance(model, keras.Sequential):
         _free_batch_size(model)
     if not own_methods.lacks_weights(model):
@@ -69,7 +79,10 @@ def build_model(
 
 
 def _join_front_model(
-    author: Author, hp: Hyperparameters, model: keras.Model, joined: Callable[..., keras.Model] | None
+    author: Author,
+    hp: Hyperparameters,
+    model: keras.Model,
+    joined: Callable[..., keras.Model] | None,
 ) -> keras.Model:
     """Return one model that applies the frozen model of `features` and then ``model``, made by ``joined``.
 
@@ -95,7 +108,10 @@ def _free_batch_size(model: keras.Sequential) -> None:
     predicts with other sizes as well. The layers and their weights stay the same.
     """
     inputs = getattr(model, "inputs", None)  # absent if Keras knows no single shape of them
-    if not inputs or inputs[0].shape[:1] in ((), (None,)):  # there is no batch axis, or its size is free already
+    if not inputs or inputs[0].shape[:1] in (
+        (),
+        (None,),
+    ):  # there is no batch axis, or its size is free already
         return
     # Last layer first. `model.layers` leaves out the InputLayer, which is popped as well.
     layers = [model.pop(rebuild=False) for _ in range(len(model.layers) + 1)]
@@ -114,7 +130,9 @@ def _free_batch_size(model: keras.Sequential) -> None:
         model.add(layer, rebuild=layer is layers[0])  # build the model once, with its last layer
 
 
-def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables) -> None:
+def make_weights_by_step(
+    author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables
+) -> None:
     """Create the weights of a model that only its own `train_step` creates, by tracing that step; freeze its layers.
 
     Nothing is computed. A model that is not compiled is compiled for the trace with a temporary optimizer and metrics,
@@ -140,12 +158,16 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
         thrown_away = set()
         for v in (*optimizer.variables, *model.metrics_variables):
             thrown_away.add(id(program_variables.unwrap_variable(v)))
-        record.created[count_before:] = [raw for raw in record.created[count_before:] if id(raw) not in thrown_away]
+        record.created[count_before:] = [
+            raw for raw in record.created[count_before:] if id(raw) not in thrown_away
+        ]
         keras_private.mark_uncompiled(model)  # otherwise it would seem that `model` has compiled it
     groups.freeze_layers(model, hp)
 
 
-def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables) -> AuthorParts:
+def make_author_parts(
+    author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables
+) -> AuthorParts:
     """Call the author's methods that make a model and its optimizer, loss and metrics; return their results.
 
     Seeds `random` and `np.random` with ``seed``. Call this inside the strategy's scope, with the trial's precision,
@@ -158,7 +180,10 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
     count_before = len(record.created)
     reads: Reads = {}  # what the code that makes the optimizer reads, possibly the learning rate
     by_author: Reads = {}  # what the author's code for the model and its optimizers reads
-    with random_layers.replacing_unseeded_draws() as making, keras_corrections.counting_seeds() as seeds:
+    with (
+        random_layers.replacing_unseeded_draws() as making,
+        keras_corrections.counting_seeds() as seeds,
+    ):
         own_method = type(author).optimizer is not Author.optimizer
         # Without an `optimizer` method, an optimizer of the author's may come from `model`, which compiles with it.
         with hp.recording(by_author), nullcontext() if own_method else hp.recording(reads):
@@ -167,7 +192,9 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
             asked_jit = keras_corrections.get_asked_jit(model) if model.compiled else None
         if own_methods.lacks_weights(model):
             make_weights_by_step(author, hp, model, record)
-        model_constants = constants.collect_constants(model)  # before our `compile`, which adds attributes of Keras's
+        model_constants = constants.collect_constants(
+            model
+        )  # before our `compile`, which adds attributes of Keras's
         count_with_model = len(record.created)
         variables = {}
         for variable in model.variables:
@@ -178,7 +205,9 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
         with hp.recording(reads), hp.recording(by_author):
             compiled = _get_author_compile_arguments(author, model)
             turns = own_methods.list_turns(author, hp, model)
-            optimizer = (compiled or {}).pop("optimizer", None) or own_methods.first_optimizer(turns)
+            optimizer = (compiled or {}).pop("optimizer", None) or own_methods.first_optimizer(
+                turns
+            )
         # The standard optimizer is not the author's code: what it reads is left out of `by_author`.
         with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
             own = optimizer is not None or own_method
@@ -213,7 +242,9 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself = own_methods.describe_own_steps(author, model)
     drew = making.drew or _has_drawn(seed, seeds.given)
-    return AuthorParts(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew, asked_jit)
+    return AuthorParts(
+        author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew, asked_jit
+    )
 
 
 def _has_drawn(seed: int, seeds_drawn: int) -> bool:
@@ -221,7 +252,9 @@ def _has_drawn(seed: int, seeds_drawn: int) -> bool:
 
     The ``seeds_drawn`` seeds that Keras has drawn from `random` do not count.
     """
-    fresh = np.random.RandomState(np.random.MT19937(0))  # without a bit generator it would ask the machine for a seed
+    fresh = np.random.RandomState(
+        np.random.MT19937(0)
+    )  # without a bit generator it would ask the machine for a seed
     fresh.seed(seed)
     state_when_seeded = fresh.get_state(legacy=False)
     state_now = np.random.get_state(legacy=False)
@@ -239,7 +272,9 @@ def _has_drawn(seed: int, seeds_drawn: int) -> bool:
     return replayed.getstate() != random.getstate()
 
 
-def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas) -> Recipe:
+def make_recipe(
+    hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas
+) -> Recipe:
     """Return the settings of a trial that are fixed in its graph.
 
     ``batch_size`` is that of all replicas together. Each replica's part of a batch is cut into as many micro-batches as
@@ -252,9 +287,13 @@ def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size:
     micro_batches = hp.integer("micro_batches", 1, standard=True)
     # The author's own `micro_batches` may exceed the examples, but cutting beyond single examples saves no memory.
     if accumulate > 1 and micro_batches * accumulate * number > batch_size:
-        raise OutOfMemory(f"a batch of {batch_size} on {number} replicas does not fit in micro-batches of 1 either")
+        raise OutOfMemory(
+            f"a batch of {batch_size} on {number} replicas does not fit in micro-batches of 1 either"
+        )
     if "swa_from" in hp and "ema_momentum" in hp:
-        raise ValueError("swa_from and ema_momentum are both set, expected one average of the weights at most")
+        raise ValueError(
+            "swa_from and ema_momentum are both set, expected one average of the weights at most"
+        )
     return Recipe(
         clipping=clipping.list_kinds(hp),
         micro_batches=micro_batches * accumulate,
@@ -297,8 +336,14 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
                 "on_epoch_end()"
             )
         if by_keras_steps or traced_methods:
-            what = "loop: fit" if by_keras_steps else f"{' and '.join(traced_methods)}() of the trainable"
-            raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
+            what = (
+                "loop: fit"
+                if by_keras_steps
+                else f"{' and '.join(traced_methods)}() of the trainable"
+            )
+            raise refusals.Refused(
+                f"training.strategy is parameter_server, which has a loop of its own without {what}"
+            )
         _correct_keras(made, options, fit=False)
         from trainables.loop.served_program import ServedProgram
 
@@ -312,7 +357,9 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         _correct_keras(made, options, fit=by_keras_steps)
         if by_keras_steps and replicas.span_processes:
             what = "loop: fit" if fit else f"a model's own step ({made.by_itself})"
-            raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
+            raise refusals.Refused(
+                f"{what} trains in one process, and the trial has several; leave it out"
+            )
         if fit:
             from trainables.loop.fit_program import FitProgram
 
@@ -352,7 +399,9 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
     if parts.hp.flag("gradient_checkpointing", default=False):
         from trainables.replicas import recomputation
 
-        recomputation.finish_before_updates(optimizer)  # activations are recomputed from the weights before the update
+        recomputation.finish_before_updates(
+            optimizer
+        )  # activations are recomputed from the weights before the update
         recomputation.recompute_activations(
             model, keras_corrections.find_layers_adding_losses(model, author.first_example)
         )
@@ -370,17 +419,25 @@ def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exa
     model = parts.model
     optimizer = parts.optimizer
     keras_corrections.weight_added_losses(model)
-    model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)  # the loop itself scales the loss
-    keras_corrections.create_variables(model, author.first_example)  # `replace_losses` needs losses that are built
+    model.compile(
+        optimizer=optimizer, **parts.options, auto_scale_loss=False
+    )  # the loop itself scales the loss
+    keras_corrections.create_variables(
+        model, author.first_example
+    )  # `replace_losses` needs losses that are built
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)
     program_variables.check_scope(model, replicas)
     step = CompiledStep(model, losses, intake)
-    return Graph(step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer))
+    return Graph(
+        step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer)
+    )
 
 
-def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
+def _build_keras_graph(
+    made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any
+) -> Graph:
     """Return the graph of a model with its own `train_step`, which applies gradients by its optimizer itself.
 
     Compiles the model. ``example`` is one example after augmentation. Clipping and loss scaling are left to the model's
@@ -393,10 +450,16 @@ def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intak
     replicas = options.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"
     fit_program.check_options(
-        options.recipe, replicas, parts.optimizer, example[1] if intake.mixing.mixes else (), who=who
+        options.recipe,
+        replicas,
+        parts.optimizer,
+        example[1] if intake.mixing.mixes else (),
+        who=who,
     )
     step = fit_program.keras_step(made, replicas, intake)
-    return Graph(step, replicas, author.live, replace(options.recipe, clipping=(), scale_loss=False), intake)
+    return Graph(
+        step, replicas, author.live, replace(options.recipe, clipping=(), scale_loss=False), intake
+    )
 
 
 def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[str, Any] | None:
@@ -409,7 +472,11 @@ def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[st
     if not model.compiled:
         return None
     if refusals.list_overridden_methods(model, "compile"):  # its compile() sets all that it needs
-        return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
+        return {
+            "optimizer": next(
+                (v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None
+            )
+        }
     kind = type(author)
     both = []
     for name in ("optimizer", "loss", "metrics", "weighted_metrics"):

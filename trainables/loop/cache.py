@@ -27,17 +27,25 @@ class Structure:
     """The key of a program in the cache: what its graph depends on, such as devices and hyperparameters."""
 
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
-    seen: Digests = field(default_factory=dict)  # what `data` has left where the author's methods can see it
+    seen: Digests = field(
+        default_factory=dict
+    )  # what `data` has left where the author's methods can see it
     example: object = None  # digest of the first example, if the methods read it
     targets: object = None  # digest of some targets, if the methods read them
-    reads: Reads = field(default_factory=dict)  # plain hyperparameters read while it was built and traced
-    attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's attributes after its methods ran
+    reads: Reads = field(
+        default_factory=dict
+    )  # plain hyperparameters read while it was built and traced
+    attributes: Mapping[str, object] = field(
+        default_factory=dict
+    )  # the trainable's attributes after its methods ran
     changes: ModelChanges = field(default_factory=ModelChanges)  # what the methods left in modules
     # Whether the author's methods drew numbers. These may be constants of the graph, so another seed needs another
     # program.
     drew: bool = False
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate it was made with
-    made_with: frozenset[str] = frozenset()  # hyperparameters read to make the model and its optimizers
+    made_with: frozenset[str] = (
+        frozenset()
+    )  # hyperparameters read to make the model and its optimizers
 
     def fits(self, structure: Structure, hp: Hyperparameters) -> bool:
         """Return whether the program of this key can also train a trial with the key ``structure``.
@@ -47,7 +55,10 @@ class Structure:
         or targets that were not read may differ.
         """
         alike = self.environment == structure.environment and self.seen == structure.seen
-        read_data_alike = self.example in (None, structure.example) and self.targets in (None, structure.targets)
+        read_data_alike = self.example in (None, structure.example) and self.targets in (
+            None,
+            structure.targets,
+        )
         return alike and read_data_alike and hp.matches_reads(self.reads)
 
 
@@ -87,7 +98,9 @@ class Programs:
         """
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
-        while len(self._held) > 1 and sum(self._shares.values()) > 1:  # the first program is the least recently used
+        while (
+            len(self._held) > 1 and sum(self._shares.values()) > 1
+        ):  # the first program is the least recently used
             del self._shares[id(self._held.pop(0)[1])]
             gc.collect()  # models and graphs are reference cycles
 
@@ -158,7 +171,9 @@ def compute_share_of_room(
     ``before`` and ``after`` are results of `measure_used_bytes`, and ``bounds`` one of `compute_room`. Negative if
     memory was freed on all devices; 0 if there are no bounds. Raises ZeroDivisionError for a bound of 0.
     """
-    return max(((after[place] - before[place]) / bound for place, bound in bounds.items()), default=0.0)
+    return max(
+        ((after[place] - before[place]) / bound for place, bound in bounds.items()), default=0.0
+    )
 
 
 def _measure_gpu_bytes(name: str) -> float:

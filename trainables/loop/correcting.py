@@ -12,7 +12,9 @@ from trainables.replicas import keras_corrections, random_layers
 from trainables.state import program_variables
 
 
-def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *, fit: bool) -> None:
+def correct_networks(
+    networks: Sequence[keras.Layer], options: ProgramOptions, *, fit: bool
+) -> None:
     """Check ``networks`` and change them so that a batch gives the same numbers in one part and in several.
 
     Only models are checked; their outputs become float32. If ``options`` cut a batch into parts, batch normalisation
@@ -35,7 +37,11 @@ def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *
 
 
 def correct_optimizer(
-    optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], parts: AuthorParts, *, fit: bool
+    optimizer: keras.optimizers.Optimizer,
+    weights: Sequence[keras.Variable],
+    parts: AuthorParts,
+    *,
+    fit: bool,
 ) -> None:
     """Stop an optimizer and its parts from summing gradients over replicas, because the loop has done so.
 

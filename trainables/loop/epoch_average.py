@@ -82,9 +82,14 @@ class EpochAverage(Average):
     def _count_weights(self) -> None:
         """Add the present trainable weights to their running means, and count them in `started`."""
         count = self.started + 1.0
-        for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
+        for average, weight in list(zip(self.variables, self.weights, strict=True))[
+            : self._averaged
+        ]:
             self.replicas.update_copies(
-                average, lambda a, w, n: a.assign_add((w - a) / tf.cast(n, a.dtype)), weight.value, count
+                average,
+                lambda a, w, n: a.assign_add((w - a) / tf.cast(n, a.dtype)),
+                weight.value,
+                count,
             )
         self.started.assign(count)
 
@@ -101,7 +106,9 @@ class EpochAverage(Average):
 
             def on_each(tensors: Any) -> None:
                 (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
-                cut.draw(batches.seed, batches.first + i, EVALUATION)  # not the draws of the updates
+                cut.draw(
+                    batches.seed, batches.first + i, EVALUATION
+                )  # not the draws of the updates
                 x, *_ = self._intake.take(tensors, rows, cut)
                 with slices.entering(cut):
                     self._model(x, training=True)
@@ -109,7 +116,9 @@ class EpochAverage(Average):
             with ExitStack() as stack:
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
-                    layer.momentum = before / (before + 1.0)  # makes the moving statistics means; 0 for the first batch
+                    layer.momentum = before / (
+                        before + 1.0
+                    )  # makes the moving statistics means; 0 for the first batch
                 self.replicas.run(on_each, batches.tensors)
             return (i + 1,)
 

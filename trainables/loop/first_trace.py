@@ -72,7 +72,9 @@ def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @contextmanager
-def recording_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
+def recording_trained(
+    optimizer: keras.optimizers.Optimizer, model: keras.Model
+) -> Iterator[list[keras.Variable]]:
     """Replace ``optimizer.apply`` inside the block by a function that only records the variables it is called with.
 
     If it is called without variables, those are recorded that ``model`` trains. Yields a list that is empty inside the
@@ -81,7 +83,9 @@ def recording_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model)
     """
     variables: dict[int, keras.Variable] = {}
 
-    def apply(grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
+    def apply(
+        grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None
+    ) -> None:
         if trainable_variables is None:
             given = model.trainable_variables
         else:

@@ -24,7 +24,14 @@ from trainables.devices import gpu_support
 from trainables.devices.replicas import Replicas, get_replica_index, sum_over_replicas
 from trainables.loop import first_trace, own_methods, stopwatch
 from trainables.loop.intake import Intake
-from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, flatten_metrics
+from trainables.loop.program import (
+    AuthorParts,
+    Evaluated,
+    Program,
+    ProgramOptions,
+    Trained,
+    flatten_metrics,
+)
 from trainables.loop.steps import InputRecorder, KerasStep, collect_metrics, pack_batch, wrap_step
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, describe_xla_error
@@ -113,7 +120,9 @@ def _compile(
     else:
         keras_corrections.create_variables(model, example)
     program_variables.check_scope(model, replicas)
-    of_data = None if by_step else example  # an own step may call the losses with something else than the data
+    of_data = (
+        None if by_step else example
+    )  # an own step may call the losses with something else than the data
     # `fit` sums the gradients of the replicas, whose parts of a batch are equal: each loss counts as its share.
     return False, global_losses.replace_losses(
         model, parts.loss_weights, of_data, 1 / replicas.number, whole=replicas.number == 1
@@ -136,8 +145,12 @@ class FitProgram(Program):
 
     validates_as_it_trains = True
 
-    def __init__(self, made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> None:
-        self.because = made.by_itself  # why `fit` trains the trial, if the sweep file does not say so
+    def __init__(
+        self, made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any
+    ) -> None:
+        self.because = (
+            made.by_itself
+        )  # why `fit` trains the trial, if the sweep file does not say so
         self.jit_compile = jit_compile = options.jit_compile == "must"
         parts = made.parts
         replicas = options.placement.replicas
@@ -145,9 +158,15 @@ class FitProgram(Program):
         model = parts.model
         optimizer = parts.optimizer
         mixed = example[1] if intake.mixing.mixes else ()
-        check_options(options.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
-        if jit_compile and (unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]):
-            raise NotInFit(f"jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
+        check_options(
+            options.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile
+        )
+        if jit_compile and (
+            unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]
+        ):
+            raise NotInFit(
+                f"jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out"
+            )
         if jit_compile:
             unknown_gpu = gpu_support.find_unknown_gpu()
         else:
@@ -158,12 +177,20 @@ class FitProgram(Program):
         self.sets_no_rate = not made.follows_the_rate
         # A counter of our own, because no optimizer counts batches: it starts again in each phase, skips updates, and a
         # model with its own compile() may have none.
-        self._number = keras.Variable(0, trainable=False, dtype="int", aggregation="only_first_replica", name="number")
+        self._number = keras.Variable(
+            0, trainable=False, dtype="int", aggregation="only_first_replica", name="number"
+        )
         # `fit` calls the steps without a slice, on which losses and random draws depend, so they enter one themselves.
-        in_slices = functools.partial(_wrap_step_in_slice, self._number, seed=seed, jit_compile=jit_compile)
+        in_slices = functools.partial(
+            _wrap_step_in_slice, self._number, seed=seed, jit_compile=jit_compile
+        )
         self._called_with = InputRecorder()
-        model.train_step = in_slices(wrap_step(model, self._called_with, training=True), training=True)
-        model.test_step = in_slices(wrap_step(model, self._called_with, training=False), training=False)
+        model.train_step = in_slices(
+            wrap_step(model, self._called_with, training=True), training=True
+        )
+        model.test_step = in_slices(
+            wrap_step(model, self._called_with, training=False), training=False
+        )
         self._losses_are_added = not own and parts.options.get("loss") is None
         self.model = model
         self.parts = parts
@@ -212,10 +239,19 @@ class FitProgram(Program):
                 what = "a compile() of the model's own"
             else:
                 what = "Keras's callbacks"
-            raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
+            raise refusals.Refused(
+                f"the trial has phases, between which {what} cannot begin anew; use loop: own"
+            )
 
     @unregister_with_owner
-    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(
+        self,
+        train: Examples,
+        validation: Examples | None,
+        replicas: Replicas,
+        *,
+        loose: bool = False,
+    ) -> None:
         """Trace training and evaluation once, and set `state`, which has all variables that they create or use.
 
         Raises NotInFit for data that `fit` cannot take. On several replicas, raises Refused if a batch gives other
@@ -228,7 +264,10 @@ class FitProgram(Program):
         refusals.check_fit(model, replicas.number, validates=validation is not None)
         if self._losses_are_added:
             _check_added_losses(model, train.example(), validates=validation is not None)
-        steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
+        steps = [
+            (model.train_step, train),
+            *([(model.test_step, validation)] if validation is not None else []),
+        ]
         graphs = []
         for step, data in steps:
             batch = get_batch_specs(self._example(data))
@@ -241,7 +280,9 @@ class FitProgram(Program):
             moments = optimizer.variables
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
-        captured = program_variables.find_captured_handles(graphs[:1])  # by training, which is traced first
+        captured = program_variables.find_captured_handles(
+            graphs[:1]
+        )  # by training, which is traced first
         self.idle_numbers = self._live.find_unused(captured, replicas.of_each)
         its_own = program_variables.list_optimizer_state(self.parts.optimizer, model, replicas)
         self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
@@ -253,13 +294,19 @@ class FitProgram(Program):
     def _modes(self, *, validates: bool) -> list[Mode]:
         """Return training and, with ``validates``, evaluation as modes that `additivity.check_parts` tests."""
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
-        training, evaluation = (functools.partial(self._run_for_test, training=training) for training in (True, False))
+        training, evaluation = (
+            functools.partial(self._run_for_test, training=training) for training in (True, False)
+        )
         modes = [Mode("training", training, totals=totals)]
         if validates:
-            modes.append(Mode("evaluation", evaluation, training=False, calls=EVALUATION, totals=totals))
+            modes.append(
+                Mode("evaluation", evaluation, training=False, calls=EVALUATION, totals=totals)
+            )
         return modes
 
-    def _run_for_test(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
+    def _run_for_test(
+        self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool
+    ) -> dict[str, tf.Tensor]:
         """Compute a slice for `additivity.check_parts`, and update the metrics with it.
 
         ``rows`` has the row numbers of the whole batch in ``tensors``. Return the slice's contributions to the loss and
@@ -277,7 +324,9 @@ class FitProgram(Program):
             self.model.compute_metrics(x, y, predicted, weight)
             return tf.constant(0)
 
-        tf.cond(cut.count > 0, count, lambda: tf.constant(0))  # a row that stands in for an empty slice must not count
+        tf.cond(
+            cut.count > 0, count, lambda: tf.constant(0)
+        )  # a row that stands in for an empty slice must not count
         added_by_phrase = {}
         for name, value in added.items():
             added_by_phrase[f"what layer {name} adds to the loss"] = cut.share_of(value)
@@ -298,7 +347,12 @@ class FitProgram(Program):
 
     @unregister_with_owner
     def train_epoch(
-        self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
+        self,
+        walk: Walk,
+        rates: np.ndarray[Any, Any],
+        *,
+        epoch: int,
+        profile_into: Path | None = None,
     ) -> Trained:
         """Train one epoch (from 1) by a call of `Model.fit`, with one learning rate per update; return the result.
 
@@ -311,7 +365,10 @@ class FitProgram(Program):
         size = walk.data.size
         batch_size = walk.batch_size
         uneven = []
-        for n in (min(batch_size, size), size % batch_size):  # a whole batch, and a smaller last one
+        for n in (
+            min(batch_size, size),
+            size % batch_size,
+        ):  # a whole batch, and a smaller last one
             if n % number:
                 uneven.append(n)
         if uneven:
@@ -319,7 +376,9 @@ class FitProgram(Program):
                 f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
                 f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
-        sizes: list[int] = []  # of the batches that were read last: `fit` may look at a batch before it reads them all
+        sizes: list[
+            int
+        ] = []  # of the batches that were read last: `fit` may look at a batch before it reads them all
         first, count = walk.first_update(epoch), len(rates)
 
         def source() -> Iterator[Any]:
@@ -338,10 +397,17 @@ class FitProgram(Program):
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[setting, losses, _BatchCounter(self._number, first), *map(_BatchCallback, self.callbacks)],
+                callbacks=[
+                    setting,
+                    losses,
+                    _BatchCounter(self._number, first),
+                    *map(_BatchCallback, self.callbacks),
+                ],
             )
         metrics = flatten_metrics({name: values[-1] for name, values in history.history.items()})
-        finite = losses.finite and bool(all_finite([v.value for v in self.model.trainable_variables]))
+        finite = losses.finite and bool(
+            all_finite([v.value for v in self.model.trainable_variables])
+        )
         # `sizes` may have more entries: Keras first takes a batch from an iterator of its own, to build the model.
         return Trained(metrics, finite, 0.0, sum(sizes[:count]), setting.last_set)
 
@@ -355,11 +421,15 @@ class FitProgram(Program):
         self.state.will_train()
 
         def source() -> Iterator[Any]:
-            return self._batches(data.chunks(), data.batch_size, None, 0)  # no seed: nothing is augmented or mixed
+            return self._batches(
+                data.chunks(), data.batch_size, None, 0
+            )  # no seed: nothing is augmented or mixed
 
         with self._dataset(data.split, source, data.updates, augment=False) as batches:
             counting = _BatchCounter(self._number, epoch * data.split.updates(data.batch_size))
-            results = self.model.evaluate(batches, verbose=0, return_dict=True, callbacks=[counting])
+            results = self.model.evaluate(
+                batches, verbose=0, return_dict=True, callbacks=[counting]
+            )
         return Evaluated(flatten_metrics(results))
 
     @contextmanager
@@ -370,7 +440,9 @@ class FitProgram(Program):
         except tf.errors.OpError as error:
             if not self.jit_compile or UNSUPPORTED not in str(error):
                 raise
-            raise NotInFit(f"jit_compile is true, and {describe_xla_error(error)}; leave it out") from error
+            raise NotInFit(
+                f"jit_compile is true, and {describe_xla_error(error)}; leave it out"
+            ) from error
 
     @contextmanager
     def _dataset(
@@ -381,7 +453,9 @@ class FitProgram(Program):
         Shapes and types are those of an example of ``data``, augmented and mixed if ``augment`` is True.
         """
         signature = get_batch_specs(self._example(data, augment=augment))
-        source = [batches]  # to be emptied: TensorFlow keeps the function for ever, and all that it holds
+        source = [
+            batches
+        ]  # to be emptied: TensorFlow keeps the function for ever, and all that it holds
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
         try:
             yield dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
@@ -389,7 +463,12 @@ class FitProgram(Program):
             source.clear()
 
     def _batches(
-        self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, sizes: list[int] | None = None
+        self,
+        chunks: Iterator[Chunk],
+        batch_size: int,
+        seed: int | None,
+        update: int,
+        sizes: list[int] | None = None,
     ) -> Iterator[Any]:
         """Yield the batches of ``chunks`` as `fit` takes them, see `pack_batch`.
 
@@ -423,7 +502,12 @@ class FitProgram(Program):
 
 
 def _wrap_step_in_slice(
-    number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
+    number: keras.Variable,
+    its_step: Callable[[Any], Any],
+    *,
+    seed: int,
+    training: bool,
+    jit_compile: bool,
 ) -> Callable[[Any], Any]:
     """Return a model's `train_step` or `test_step` (``its_step``), wrapped to run in the replica's slice of a batch.
 
@@ -440,7 +524,11 @@ def _wrap_step_in_slice(
         start = tf.reduce_sum(counts_of_all[:replica])
         size = tf.reduce_sum(counts_of_all)
         piece = Slice(size, start, start + own_count, replicas, in_fit=True, seeds="keras")
-        piece.draw(tf.constant(seeds.truncate_seed(seed)), tf.convert_to_tensor(number), 0 if training else EVALUATION)
+        piece.draw(
+            tf.constant(seeds.truncate_seed(seed)),
+            tf.convert_to_tensor(number),
+            0 if training else EVALUATION,
+        )
         with slices.entering(piece), tracing_for_xla() if jit_compile else nullcontext():
             return its_step(data)
 
@@ -450,7 +538,9 @@ def _wrap_step_in_slice(
 class _RateSetter(keras.callbacks.Callback):
     """Sets the learning rate of each update until another callback sets it."""
 
-    def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool) -> None:
+    def __init__(
+        self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool
+    ) -> None:
         """Set the first update's rate on the first optimizer, so that callbacks see it when the epoch begins.
 
         ``rates`` has the learning rate of each update. With ``sets=False``, no rate is set, and rates that other
@@ -517,7 +607,9 @@ class FiniteLosses(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not np.all(np.isfinite((logs or {}).get("loss", 0.0))):
-            self.finite = False  # never set back to True, as several threads of Keras's run this at once
+            self.finite = (
+                False  # never set back to True, as several threads of Keras's run this at once
+            )
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.on_train_batch_end(0, logs)
@@ -543,7 +635,9 @@ class _BatchCallback(keras.callbacks.Callback):
         except RuntimeError:
             if type(self._callback) is not keras.callbacks.TerminateOnNaN:
                 raise
-            self.model.stop_training = True  # TerminateOnNaN(raise_error=True): the trial has diverged, not failed
+            self.model.stop_training = (
+                True  # TerminateOnNaN(raise_error=True): the trial has diverged, not failed
+            )
 
 
 def _refuse_data(data: Examples, number: int) -> None:
@@ -553,17 +647,26 @@ def _refuse_data(data: Examples, number: int) -> None:
     """
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
-        raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
+        raise NotInFit(
+            "training.loop is fit, which takes batches of one length; use loop: own, or one bucket"
+        )
     if number > 1 and (texts or data.cut_by_author):
         if texts:
             what = "texts"
         else:
             what = "the batches of a PyDataset"
-        raise NotInFit(f"training.loop is fit with {number} replicas, which cannot share out {what}; use loop: own")
+        raise NotInFit(
+            f"training.loop is fit with {number} replicas, which cannot share out {what}; use loop: own"
+        )
 
 
 def _refuse_options(
-    recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
+    recipe: Recipe,
+    number: int,
+    optimizer: keras.optimizers.Optimizer | None,
+    *,
+    who: str,
+    jit_compile: bool,
 ) -> None:
     """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
 
@@ -571,9 +674,18 @@ def _refuse_options(
     """
     clipped = recipe.clipping or (optimizer is not None and groups.clips_gradients(optimizer))
     reasons = [
-        (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
-        (number > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
-        (number > 1 and jit_compile, "jit_compile: true, for replicas sum up inside of what XLA would compile"),
+        (
+            number > 1 and clipped,
+            "clipping, which Keras applies to each replica's gradients before their sum",
+        ),
+        (
+            number > 1 and recipe.scale_loss,
+            "mixed_float16, whose loss scale watches the first replica alone",
+        ),
+        (
+            number > 1 and jit_compile,
+            "jit_compile: true, for replicas sum up inside of what XLA would compile",
+        ),
         (recipe.micro_batches > 1, "micro_batches, which Keras cannot accumulate under a strategy"),
         (recipe.sharpness, "sam_rho, whose update takes two passes"),
         (recipe.by_epoch, "swa_from, which it does not evaluate with"),
@@ -585,4 +697,6 @@ def _refuse_options(
     ]
     for applies, what in reasons:
         if applies:
-            raise NotInFit(f"{who} trains this trial, which with {number} replicas cannot do {what}; {OWN}")
+            raise NotInFit(
+                f"{who} trains this trial, which with {number} replicas cannot do {what}; {OWN}"
+            )

@@ -61,7 +61,9 @@ class GraphProgram(Program):
         self._graph = graph
         self.xla = Xla(graph, jit_compile)
         self.stacks: list[Any] = []  # each trains several trials of this program together
-        self.gain: float | None = None  # how many times as fast trials train together as alone; None until measured
+        self.gain: float | None = (
+            None  # how many times as fast trials train together as alone; None until measured
+        )
         self._trace_training_anew()
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
         evaluate = functools.partial(evaluate_batches, graph)
@@ -81,7 +83,9 @@ class GraphProgram(Program):
     def check_phases(self) -> None:
         """Raise Refused if the model trains itself and has its own `compile`, whose optimizers cannot start again."""
         if self._graph.step.by_itself and list_overridden_methods(self.model, "compile"):
-            raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
+            raise Refused(
+                "the trial has phases, between which a compile() of the model's own cannot begin anew"
+            )
 
     @property
     def called_with(self) -> Any:
@@ -147,7 +151,14 @@ class GraphProgram(Program):
         return None if graph.intake.mixing.mixes else share, share.without_micro_batches()
 
     @unregister_with_owner
-    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(
+        self,
+        train: Examples,
+        validation: Examples | None,
+        replicas: Replicas,
+        *,
+        loose: bool = False,
+    ) -> None:
         """Trace training and evaluation by running them on zero batches, which changes no variable, and set `state`.
 
         Evaluation is not traced if ``validation`` is None. With ``loose``, chunks may have different lengths, and one
@@ -156,18 +167,24 @@ class GraphProgram(Program):
         """
         self._loose = loose or train.changes_shape  # also for later traces of training
         self._trace_training(train)
-        of_training = len(self._graph.traced)  # number of graphs so far; those of evaluation come after them
+        of_training = len(
+            self._graph.traced
+        )  # number of graphs so far; those of evaluation come after them
         if validation is not None:
             self._graph.step.prepare_evaluation(validation.example())
             kinds = []
             for kind in validation.list_chunk_kinds():
                 kinds.append((Batches.of(kind, 0, size=0, seed=0, first=0),))
-            self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
+            self._trace(
+                self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape
+            )
         if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
             self._read_metrics()  # traces it, so that `traced` has its graph as well
         all_variables = [*self._graph.variables, *self._averages(), *self.hook_variables]
         tracked = list({id(v): v for v in all_variables}.values())
-        self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
+        self.state = State(
+            tracked, self._graph.traced, replicas, self.parts.record, self.live.variables
+        )
         captured = program_variables.find_captured_handles(self._graph.traced[:of_training])
         self.idle_numbers = self.live.find_unused(captured, replicas.of_each)
         self.optimizer_is_idle = not self._graph.step.uses(
@@ -192,7 +209,9 @@ class GraphProgram(Program):
         """Raise Refused if the parts of a batch would not give the same results as the whole batch."""
         graph = self._graph
 
-        def read(training: bool) -> dict[str, float]:  # without what is reported from sums of an epoch
+        def read(
+            training: bool,
+        ) -> dict[str, float]:  # without what is reported from sums of an epoch
             found = self._metrics(training=training)
             metrics = {}
             for name, value in found.items():
@@ -219,7 +238,9 @@ class GraphProgram(Program):
         """
         if data.as_trained is None:
             return False
-        size = count_updates(data.batch_size, data.as_trained) * data.as_trained  # so that both hold the same examples
+        size = (
+            count_updates(data.batch_size, data.as_trained) * data.as_trained
+        )  # so that both hold the same examples
         few, many = data.split.count_equal_batches(size, data.as_trained)
         if few == many:
             return False
@@ -257,9 +278,13 @@ class GraphProgram(Program):
             kinds = [kind.tensors for kind in walk.data.list_chunk_kinds()]
             before = self.state.copy_all()
             try:
-                self.xla.compile(kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking)
+                self.xla.compile(
+                    kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking
+                )
             except FAILURES as error:
-                self._try_next_mode(error)  # the loop ends when no way is left, as nothing is uncompiled then
+                self._try_next_mode(
+                    error
+                )  # the loop ends when no way is left, as nothing is uncompiled then
                 self._trace_training(walk.data)
             finally:
                 self.state.assign(before)
@@ -301,7 +326,9 @@ class GraphProgram(Program):
         self._graph.traced.clear()
         self._trace_training_anew()
 
-    def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
+    def _trace(
+        self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool
+    ) -> None:
         """Trace a function by calling it with the first element of ``kinds`` and zeros for the sums.
 
         An element has the arguments for chunks of one shape, with zero batches. With ``loose``, chunks may have any
@@ -327,7 +354,12 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def train_epoch(
-        self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
+        self,
+        walk: Walk,
+        rates: np.ndarray[Any, Any],
+        *,
+        epoch: int,
+        profile_into: Path | None = None,
     ) -> Trained:
         """Train one epoch (from 1), with one learning rate per update, and return the result.
 
@@ -348,11 +380,19 @@ class GraphProgram(Program):
             rates_of_chunk = rates[updates_done : updates_done + count]
             arguments = _add_rates(
                 rates_of_chunk,
-                Batches.of(chunk, len(rates_of_chunk), size=batch_size, seed=seed, first=first + updates_done),
+                Batches.of(
+                    chunk,
+                    len(rates_of_chunk),
+                    size=batch_size,
+                    seed=seed,
+                    first=first + updates_done,
+                ),
             )
             with stopwatch.profiling(profile_into if kept else None):
                 sums, sound = self.train_chunk(*arguments, sums)
-                finite = bool(sound)  # waits for the device, so that the profile has all updates of the chunk
+                finite = bool(
+                    sound
+                )  # waits for the device, so that the profile has all updates of the chunk
             updates_done = updates_done + count
             examples_seen = examples_seen + len(chunk.order)
             if not finite:
@@ -360,13 +400,17 @@ class GraphProgram(Program):
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
             self.by_epoch.count(walk.read_epoch_again(epoch), batch_size, seed, first)
         model_metrics = self._metrics(training=True)
-        if self._graph.watch is not None:  # the names of metrics, unlike those of losses, are known only now
+        if (
+            self._graph.watch is not None
+        ):  # the names of metrics, unlike those of losses, are known only now
             self._graph.watch.check_names(model_metrics)
         metrics = flatten_metrics(self._graph.step.reported(model_metrics, sums, examples_seen))
         return Trained(metrics, finite, chunks.waited_s, examples_seen)
 
     @unregister_with_owner
-    def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
+    def try_updates(
+        self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int
+    ) -> dict[str, float]:
         """Train on the first batches of a chunk, one for each learning rate, and return the summed losses by name.
 
         Each batch's mean losses are multiplied by its number of examples. Weights and metrics are changed. Random draws
@@ -374,18 +418,24 @@ class GraphProgram(Program):
         in losses and speed.
         """
         self.state.will_train()
-        arguments = _add_rates(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
+        arguments = _add_rates(
+            rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0)
+        )
         sums, _ = self.train_chunk(*arguments, self._graph.zeros(training=True))
         return {name: float(value) for name, value in sums.items()}
 
     @unregister_with_owner
-    def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
+    def one_update(
+        self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int
+    ) -> float:
         """Train on a chunk's first batch; return its mean loss before the update, or NaN if any number is not finite.
 
         Weights are changed. Random draws depend on ``seed`` and ``number``, the number of the update. Raises Refused if
         the model reports no loss.
         """
-        arguments = _add_rates(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
+        arguments = _add_rates(
+            np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number)
+        )
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
         # The number of examples in the batch, by which the summed loss is divided.
         found = self._graph.step.reported({}, sums, min(batch_size, len(chunk.order)))
@@ -410,7 +460,9 @@ class GraphProgram(Program):
         with self.average.swapping() if self.average else nullcontext():
             for chunk in self._split_for_processes(data.chunks(), batch_size):
                 count = count_updates(len(chunk.order), batch_size)
-                sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=next_batch), sums)
+                sums = self.evaluate_chunk(
+                    Batches.of(chunk, count, size=batch_size, seed=seed, first=next_batch), sums
+                )
                 next_batch = next_batch + count
                 examples_seen = examples_seen + len(chunk.order)
         step = self._graph.step
@@ -442,7 +494,11 @@ class GraphProgram(Program):
 
 
 def train_batches(
-    graph: Graph, update: Callable[..., Any], batches: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
+    graph: Graph,
+    update: Callable[..., Any],
+    batches: Batches,
+    rates: tf.Tensor,
+    sums: dict[str, tf.Tensor],
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Train on batches, one learning rate each; return ``sums`` with their losses added, and whether all is finite.
 
@@ -472,7 +528,9 @@ def train_batches(
     return totals, tf.logical_and(sound, all_finite([v.value for v in graph.trained]))
 
 
-def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def evaluate_batches(
+    graph: Graph, batches: Batches, sums: dict[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
     """Evaluate batches and update the metrics with them; return ``sums`` with their losses added.
 
     A batch's mean losses are multiplied by its number of examples. Called while tracing, it also adds the graph to
@@ -482,12 +540,16 @@ def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor])
 
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
         rows = batches.rows(i)
-        each = graph.replicas.run(graph.evaluate, batches.tensors, rows, batches.seed, batches.first + i)
+        each = graph.replicas.run(
+            graph.evaluate, batches.tensors, rows, batches.seed, batches.first + i
+        )
         values = graph.replicas.sum_values(each)
         graph.seeds_of_evaluation.advance()
         return i + 1, graph.step.added(totals, values, rows)
 
-    totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < batches.count, one, (tf.constant(0), sums))[1]
+    totals: dict[str, tf.Tensor] = tf.while_loop(
+        lambda i, _: i < batches.count, one, (tf.constant(0), sums)
+    )[1]
     return totals
 
 

@@ -32,7 +32,9 @@ from trainables.state import attributes
 from trainables.state.checkpoint import CheckpointError
 
 Gradients: TypeAlias = "list[tuple[Any, keras.Variable]]"
-BatchHook: TypeAlias = Callable[[tf.Tensor, Mapping[str, tf.Tensor], Gradients], Mapping[str, Any] | None]
+BatchHook: TypeAlias = Callable[
+    [tf.Tensor, Mapping[str, tf.Tensor], Gradients], Mapping[str, Any] | None
+]
 
 
 class InGraphHook:
@@ -57,7 +59,9 @@ class InGraphHook:
             pairs = [(tf.zeros(v.shape, v.dtype), v) for v in variables]
             self.names = tuple(self._values(tf.constant(0), losses, pairs))
 
-        tf.function(trace, autograph=False).get_concrete_function()  # thrown away; only the names are needed
+        tf.function(
+            trace, autograph=False
+        ).get_concrete_function()  # thrown away; only the names are needed
         self.check_names(losses)
 
     def check_names(self, reported: Iterable[str]) -> None:
@@ -67,7 +71,9 @@ class InGraphHook:
         """
         taken = sorted(set(self.names) & set(reported))
         if taken:
-            raise Refused(f"on_train_batch_end() returns {', '.join(taken)}, which the loop reports itself; rename it")
+            raise Refused(
+                f"on_train_batch_end() returns {', '.join(taken)}, which the loop reports itself; rename it"
+            )
 
     def __call__(
         self,
@@ -84,20 +90,26 @@ class InGraphHook:
         """
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
-    def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:
+    def _values(
+        self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients
+    ) -> dict[str, tf.Tensor]:
         """Call the hook inside the graph and return its values by name, as float32; empty if it returns nothing.
 
         ``pairs`` are gradients with their weights. Raises Refused for anything but a dictionary of scalars.
         """
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
-            raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")
+            raise Refused(
+                f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing"
+            )
         values = {}
         for name, value in found.items():
             values[str(name)] = tf.cast(value, tf.float32)
         for name, value in values.items():
             if value.shape.rank != 0:
-                raise Refused(f"on_train_batch_end() returns {name!r} of shape {value.shape}, expected one number")
+                raise Refused(
+                    f"on_train_batch_end() returns {name!r} of shape {value.shape}, expected one number"
+                )
         return values
 
 
@@ -112,7 +124,12 @@ class AuthorHooks:
     """
 
     def __init__(
-        self, author: Author, model: keras.Model, hp: Hyperparameters, reads: Reads, own: frozenset[str]
+        self,
+        author: Author,
+        model: keras.Model,
+        hp: Hyperparameters,
+        reads: Reads,
+        own: frozenset[str],
     ) -> None:
         """Find the hooks that the author has overridden.
 
@@ -154,8 +171,12 @@ class AuthorHooks:
         with self._recording_reads("on_epoch_end"):
             self._author.on_epoch_end(epoch, logs, self._model, self._hp)
         for name, value in metrics.items():
-            if name not in logs or (logs[name] is not value and logs[name] != value):  # NaN is not equal to itself
-                raise Refused(f"on_epoch_end() has changed {name!r} in the logs, expected new names alone")
+            if name not in logs or (
+                logs[name] is not value and logs[name] != value
+            ):  # NaN is not equal to itself
+                raise Refused(
+                    f"on_epoch_end() has changed {name!r} in the logs, expected new names alone"
+                )
         return {name: _check_logged_number(name, value) for name, value in logs.items()}
 
     @contextmanager
@@ -171,7 +192,9 @@ class AuthorHooks:
         before = attributes.digest_attributes(self._author, self._own)
         with self._hp.recording(self._reads):
             yield
-        for name in attributes.find_changed_names(before, attributes.digest_attributes(self._author, self._own)):
+        for name in attributes.find_changed_names(
+            before, attributes.digest_attributes(self._author, self._own)
+        ):
             raise Refused(
                 f"{hook}() has changed self.{name}, which a resumed trial would not have; keep it in "
                 f"self.memory[{name!r}] (a plain value) or in a variable"
@@ -211,10 +234,15 @@ def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> f
             raise TypeError("a text")  # `float` would accept "0.5"
         return float(value)
     except (TypeError, ValueError) as error:
-        raise Refused(f"{by} adds {name!r} = {value!r:.60} to the logs, expected a number") from error
+        raise Refused(
+            f"{by} adds {name!r} = {value!r:.60} to the logs, expected a number"
+        ) from error
 
 
-COMPARISONS = {f"keras.ops.{comparison.__name__}": comparison for comparison in (keras.ops.less, keras.ops.greater)}
+COMPARISONS = {
+    f"keras.ops.{comparison.__name__}": comparison
+    for comparison in (keras.ops.less, keras.ops.greater)
+}
 """Functions by which Keras's callbacks compare values of a monitored metric, by their names in checkpoints."""
 
 
@@ -240,7 +268,9 @@ class Callbacks:
         """
         attributes_before = dict(vars(author))
         made = cls(author.callbacks(hp), fit=fit)
-        made._kept_by_author = {k: v for k, v in vars(author).items() if attributes_before.get(k) is not v}
+        made._kept_by_author = {
+            k: v for k, v in vars(author).items() if attributes_before.get(k) is not v
+        }
         return made
 
     def __iter__(self) -> Iterator[keras.callbacks.Callback]:
@@ -252,9 +282,13 @@ class Callbacks:
     @property
     def want_batches(self) -> bool:
         """Whether any callback has methods for single updates, which only `Model.fit` calls."""
-        return any(refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self)
+        return any(
+            refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self
+        )
 
-    def watch(self, author: Author, model: keras.Model, *, epochs: int | None, updates: int) -> None:
+    def watch(
+        self, author: Author, model: keras.Model, *, epochs: int | None, updates: int
+    ) -> None:
         """Pass the model and the parameters ``epochs`` and ``steps`` (``updates``, in an epoch) to the callbacks.
 
         ``epochs`` is None if only minutes limit the trial. This also restores the author's attributes that `callbacks`
@@ -276,7 +310,11 @@ class Callbacks:
             callback.on_epoch_begin(epoch - 1)
 
     def epoch_end(
-        self, epoch: int, metrics: Mapping[str, float], *, saving: Callable[[], AbstractContextManager[None]]
+        self,
+        epoch: int,
+        metrics: Mapping[str, float],
+        *,
+        saving: Callable[[], AbstractContextManager[None]],
     ) -> dict[str, float]:
         """Call each callback's `on_epoch_end` for an epoch (from 1; callbacks get it from 0), after validation.
 
@@ -324,11 +362,15 @@ class Callbacks:
         """
         # None stands for attributes that could not be saved.
         if not isinstance(state, list) or len(state) != len(self._callbacks):
-            raise CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
+            raise CheckpointError(
+                "Keras callbacks keep state that no checkpoint holds; it begins anew"
+            )
         for callback, changed in zip(self, state, strict=True):
             for name, value in changed.items():
                 # A function that compares was saved as its name.
-                vars(callback)[name] = COMPARISONS.get(value, value) if isinstance(value, str) else value
+                vars(callback)[name] = (
+                    COMPARISONS.get(value, value) if isinstance(value, str) else value
+                )
 
 
 def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
@@ -358,7 +400,12 @@ def _are_equal_attributes(first: Any, second: Any) -> bool:
     """Return whether two attributes are the same object or equal plain values."""
     if first is second:
         return True
-    return _may_be_kept(first) and _may_be_kept(second) and type(first) is type(second) and bool(first == second)
+    return (
+        _may_be_kept(first)
+        and _may_be_kept(second)
+        and type(first) is type(second)
+        and bool(first == second)
+    )
 
 
 def _may_be_kept(value: object) -> bool:
@@ -377,14 +424,18 @@ def _may_be_kept(value: object) -> bool:
 class HookSettings:
     """The learning rates and trainable layers at one moment, which hooks and callbacks may change."""
 
-    rates: tuple[float | None, ...]  # of each optimizer, first the trial's; None if it is a schedule
+    rates: tuple[
+        float | None, ...
+    ]  # of each optimizer, first the trial's; None if it is a schedule
     layers: tuple[bool, ...]  # whether each layer is trainable
     weights: tuple[bool, ...]  # whether each weight is trainable
 
     @classmethod
     def of(cls, program: Any) -> HookSettings:
         """Return the learning rates of a program's optimizers, and which layers and weights are trainable."""
-        layers = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
+        layers = [
+            layer for network in program.networks for layer in keras_private.flatten_layers(network)
+        ]
         weights = [variable for network in program.networks for variable in network.variables]
         return cls(
             tuple(map(get_own_rate, program.optimizers)),
@@ -407,7 +458,9 @@ def find_set_rate(program: Any, before: HookSettings) -> float | None:
             continue
         # The model's own compile(), or all parts of a grouped optimizer, have rates that the loop does not set.
         has_own_compile = refusals.list_overridden_methods(program.model, "compile")
-        if optimizer is program.model.optimizer and (has_own_compile or not groups.follows_the_rate(optimizer)):
+        if optimizer is program.model.optimizer and (
+            has_own_compile or not groups.follows_the_rate(optimizer)
+        ):
             if has_own_compile:
                 whose = "the model's own compile() brings its optimizers"
             else:
@@ -453,9 +506,15 @@ def have_layers_changed(program: Any, before: HookSettings) -> bool:
     if (now.layers, now.weights) == (before.layers, before.weights):
         return False
     if now.layers == before.layers:  # although weights have changed
-        raise Refused("`trainable` of single weights was set; set it on their layer, which checkpoints remember")
+        raise Refused(
+            "`trainable` of single weights was set; set it on their layer, which checkpoints remember"
+        )
     # Unfreezing is possible only for weights that were trainable when their optimizer was built.
-    known = {id(v) for optimizer in program.optimizers for v in keras_private.optimizer_variables(optimizer)}
+    known = {
+        id(v)
+        for optimizer in program.optimizers
+        for v in keras_private.optimizer_variables(optimizer)
+    }
     weights = [variable for network in program.networks for variable in network.variables]
     for variable, trainable, was in zip(weights, now.weights, before.weights, strict=True):
         if trainable and not was and id(variable) not in known:
@@ -474,7 +533,9 @@ def affects_next_trial(program: Any, before: HookSettings) -> bool:
     now = HookSettings.of(program)
     if (now.layers, now.weights) != (before.layers, before.weights):
         return True
-    return any(rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True))
+    return any(
+        rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True)
+    )
 
 
 def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
@@ -482,6 +543,8 @@ def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
 
     Outer layers are set first, because setting them also sets the layers inside them.
     """
-    flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
+    flat = [
+        layer for network in program.networks for layer in keras_private.flatten_layers(network)
+    ]
     for layer, trainable in zip(flat, layers, strict=True):
         layer.trainable = trainable

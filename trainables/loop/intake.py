@@ -19,7 +19,11 @@ from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 from trainables.replicas.slices import Mixture, Slice
 
-FORMS = (("x", "hp", "draws"), ("x", "y", "hp", "draws"), ("x", "y", "sample_weight", "hp", "draws"))
+FORMS = (
+    ("x", "hp", "draws"),
+    ("x", "y", "hp", "draws"),
+    ("x", "y", "sample_weight", "hp", "draws"),
+)
 ROWS = 3  # rows of the trace that checks what augment() returns
 
 Example = tuple[Any, Any, Any]
@@ -47,8 +51,13 @@ class PreparedExamples:
             targets = []
         else:
             targets = tf.nest.flatten(example[1])
-        mixtures = {place: mixture for place, leaf in enumerate(targets) if (mixture := cut.mixture(leaf))}
-        labels = {place: (mixture.own, mixture.other, mixture.share) for place, mixture in mixtures.items()}
+        mixtures = {
+            place: mixture for place, leaf in enumerate(targets) if (mixture := cut.mixture(leaf))
+        }
+        labels = {
+            place: (mixture.own, mixture.other, mixture.share)
+            for place, mixture in mixtures.items()
+        }
         return cls((*example, labels), draws, cut.mixes)
 
     def copy_to_slice(self, cut: Slice) -> Example:
@@ -61,7 +70,12 @@ class PreparedExamples:
         cut.mixes = self.mixes
         if cut.draws is not None:
             cut.draws.follow(self.draws)
-        for place, mixed in labels.items():  # losses look labels up by the tensors that they get, which are new here
+        for (
+            place,
+            mixed,
+        ) in (
+            labels.items()
+        ):  # losses look labels up by the tensors that they get, which are new here
             cut.mixtures[id(targets[place])] = targets[place], Mixture(*mixed)
         return x, y, sample_weight
 
@@ -69,7 +83,9 @@ class PreparedExamples:
 class Intake:
     """Prepares the examples of each slice of a training batch, independent of how the batch is cut."""
 
-    def __init__(self, author: Author, present: Callable[[], Hyperparameters], mixing: Mixing) -> None:
+    def __init__(
+        self, author: Author, present: Callable[[], Hyperparameters], mixing: Mixing
+    ) -> None:
         """Check the signature of the author's `augment`; raises Refused if it is not a known one (see `FORMS`).
 
         ``present`` is called at each trace and returns the hyperparameters. ``mixing`` says how examples are mixed and
@@ -80,10 +96,14 @@ class Intake:
         self.mixing = mixing
         self._kind = type(author).__name__
         self._takes = _get_augment_parameters(author)
-        self._returns = self._takes[:-2]  # names of what `augment` takes and returns, without hp and draws
+        self._returns = self._takes[
+            :-2
+        ]  # names of what `augment` takes and returns, without hp and draws
         self._own = type(author).augment is not Author.augment
 
-    def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
+    def take(
+        self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()
+    ) -> Example:
         """Gather, augment and mix the examples of a slice; return x, y and sample_weight, with None for missing ones.
 
         ``tensors`` is (x,), (x, y) or (x, y, sample_weight), and ``rows`` has the row numbers of the whole batch in it;
@@ -103,7 +123,9 @@ class Intake:
             # Numbered after all calls of augmentation, however many there are.
             mixing_draws = cut.draws.from_call(cut.draws.calls + MIXING)
             partners = mixing_draws.partners()
-            if cut.parts > 1:  # partners may be in other slices, so they are gathered and augmented here as well
+            if (
+                cut.parts > 1
+            ):  # partners may be in other slices, so they are gathered and augmented here as well
                 places = tf.concat([tf.cast(tf.range(cut.start, cut.stop), tf.int64), partners], 0)
                 rows_to_gather = tf.gather(rows, places)
                 draws = cut.draws.at(places)
@@ -116,7 +138,12 @@ class Intake:
         if partners is None:
             return example
         if cut.parts == 1:
-            return self._mix(example, _map_example(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws)
+            return self._mix(
+                example,
+                _map_example(lambda leaf: tf.gather(leaf, partners), example),
+                cut,
+                mixing_draws,
+            )
         # The slice's own examples come first, then their partners.
         count = cut.stop - cut.start
         halves = (
@@ -127,7 +154,9 @@ class Intake:
 
     def check_losses(self, cut: Slice) -> None:
         """Raise Refused if mixup or cutmix mixed whole-number labels and no loss has used both labels of an example."""
-        if not all(mixture.lost for _, mixture in cut.mixtures.values()):  # `lost`: a loss has used both labels
+        if not all(
+            mixture.lost for _, mixture in cut.mixtures.values()
+        ):  # `lost`: a loss has used both labels
             raise Refused(
                 "mixup and cutmix give whole-number targets of two examples at once, which compiled losses weigh; here "
                 "something else takes them (a compute_loss() or train_step() of your own); let a train_step() take "
@@ -139,7 +168,13 @@ class Intake:
         x, y, sample_weight = example
         calls_before = draws.calls  # erasing is numbered from here, however often `augment` draws
         if self._own:
-            arguments = {"x": x, "y": y, "sample_weight": sample_weight, "hp": self._present(), "draws": draws}
+            arguments = {
+                "x": x,
+                "y": y,
+                "sample_weight": sample_weight,
+                "hp": self._present(),
+                "draws": draws,
+            }
             x, y, sample_weight = self._merge_returned(
                 self._author.augment(*(arguments[name] for name in self._takes)), example
             )
@@ -170,7 +205,9 @@ class Intake:
             raise Refused(f"{called} returned {what}, expected ({', '.join(names)})")
         if len(names) == 3 and sample_weight is not None and returned[2] is None:
             raise Refused(f"{called} returned no sample_weight for examples that have weights")
-        for name, given, part in zip(names, example, returned, strict=False):  # `example` always has three parts
+        for name, given, part in zip(
+            names, example, returned, strict=False
+        ):  # `example` always has three parts
             if given is not None:
                 _check_structure(called, name, given, part)
         returned = tuple(_map_part(tf.convert_to_tensor, part) for part in returned)
@@ -205,7 +242,9 @@ class Intake:
         if self._returns == ("x",) and self.mixing == Mixing():
             return example
         # Several rows, so that it is noticed if `augment` returns another number of them.
-        repeated = tf.nest.map_structure(lambda leaf: tf.repeat(tf.convert_to_tensor(leaf), ROWS, axis=0), example)
+        repeated = tf.nest.map_structure(
+            lambda leaf: tf.repeat(tf.convert_to_tensor(leaf), ROWS, axis=0), example
+        )
         self.mixing.check(tf.nest.map_structure(tf.TensorSpec.from_tensor, repeated))
         specs: list[Any] = []
 
@@ -216,7 +255,11 @@ class Intake:
             cut.draw(zero, zero)  # any draws do: only shapes and types are looked at
             x, y, weight = self.take(repeated, tf.range(ROWS), cut)
             found = tuple(part for part in (x, y, weight) if part is not None)
-            specs.append(tf.nest.map_structure(lambda leaf: tf.TensorSpec([1, *leaf.shape[1:]], leaf.dtype), found))
+            specs.append(
+                tf.nest.map_structure(
+                    lambda leaf: tf.TensorSpec([1, *leaf.shape[1:]], leaf.dtype), found
+                )
+            )
 
         tf.function(lambda: replicas.run(on_each), autograph=False).get_concrete_function()
         return specs[0]

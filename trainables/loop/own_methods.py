@@ -34,7 +34,9 @@ def overrides_train_step(author: Author) -> bool:
         if overrides(author, name):
             lone.append(name)
     if lone:
-        raise Refused(f"{type(author).__name__} defines {' and '.join(lone)}() without train_step()")
+        raise Refused(
+            f"{type(author).__name__} defines {' and '.join(lone)}() without train_step()"
+        )
     return False
 
 
@@ -66,7 +68,9 @@ def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model)
     and ``metrics`` only if the author overrides them. Raises Undecided if there is no default loss for the targets.
     """
     # The compiled loss trains without a `train_step`, and validates without a `test_step`.
-    needs_loss = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
+    needs_loss = not overrides_train_step(author) or (
+        author.validates and not overrides(author, "test_step")
+    )
     if needs_loss:
         return {"loss": _get_loss(author, hp, model), "metrics": _get_metrics(author, hp, model)}
     if not overrides(author, "metrics"):
@@ -133,14 +137,18 @@ def lacks_weights(model: keras.Model) -> bool:
     return any(not layer.built for layer in keras_private.flatten_layers(model, include_self=False))
 
 
-def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> InGraphHook | None:
+def make_batch_hook(
+    author: Author, present: Callable[[], Hyperparameters], model: keras.Model
+) -> InGraphHook | None:
     """Return the author's `on_train_batch_end`, to be called inside the graph; None if it is not overridden.
 
     The method gets ``model`` and the hyperparameters that ``present()`` returns when the graph is traced.
     """
     if not overrides(author, "on_train_batch_end"):
         return None
-    return InGraphHook(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
+    return InGraphHook(
+        lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present())
+    )
 
 
 def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
@@ -165,7 +173,9 @@ def check_signatures(author: Author) -> None:
     for name in NEW:
         wanted = [*inspect.signature(getattr(Author, name)).parameters]
         try:
-            inspect.signature(getattr(type(author), name)).bind(*wanted)  # names stand in for the arguments
+            inspect.signature(getattr(type(author), name)).bind(
+                *wanted
+            )  # names stand in for the arguments
         except TypeError:
             given = inspect.signature(getattr(type(author), name)).parameters
             raise Refused(

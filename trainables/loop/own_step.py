@@ -65,8 +65,13 @@ class AuthorStep(Step):
         super().__init__(model, losses)
         (self._train_step, self._test_step), self.turns, self._networks = steps, turns, networks
         self._micro_batches = micro_batches
-        self._names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # values of training and evaluation
-        self._measured: set[bool] = set()  # True if training counts metrics, False if evaluation does
+        self._names: tuple[tuple[str, ...], tuple[str, ...]] = (
+            (),
+            (),
+        )  # values of training and evaluation
+        self._measured: set[bool] = (
+            set()
+        )  # True if training counts metrics, False if evaluation does
         self._check_losses: Callable[[Slice], None]
 
     @property
@@ -87,17 +92,26 @@ class AuthorStep(Step):
         evaluation updates the metrics.
         """
         self._check_losses = intake.check_losses
-        trained: dict[str, Any] = {"loss": None}  # only names matter here; `loss` is the sum that the loop reports
+        trained: dict[str, Any] = {
+            "loss": None
+        }  # only names matter here; `loss` is the sum that the loop reports
         for turn in self.turns:
             trained |= trace_shapes(
-                functools.partial(self._compute_shares, turn=turn, counts=True), replicas.run, intake, example
+                functools.partial(self._compute_shares, turn=turn, counts=True),
+                replicas.run,
+                intake,
+                example,
             )
         self._names = tuple(trained), ()
         if self._test_step is not None:
             compute = functools.partial(self._compute_shares, turn=(), counts=True)
             self._names = self._names[0], tuple(trace_shapes(compute, replicas.run, None, example))
-        if keras_private.has_compiled_metrics(self.model) and not (self._measured or self._is_compiled):
-            raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
+        if keras_private.has_compiled_metrics(self.model) and not (
+            self._measured or self._is_compiled
+        ):
+            raise Refused(
+                "metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()"
+            )
 
     def zeros(self, *, training: bool) -> Shares:
         """Return zeros, by name, for ``loss`` and the values that `train_step` (or `test_step`) returns.
@@ -119,9 +133,13 @@ class AuthorStep(Step):
 
     def refuse_untrained(self, update: Update) -> None:
         """Raise Refused, because the loss of ``update`` depends on none of the weights that it trains."""
-        raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
+        raise Refused(
+            f"train_step() returns {update.loss!r}, which depends on none of the weights it trains"
+        )
 
-    def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
+    def losses(
+        self, cut: Slice, example: Example, turn: Turn, *, counts: bool
+    ) -> tuple[Shares, Callable[[], None]]:
         """Return a slice's contributions to the values that `train_step` returns for one turn, and an empty function.
 
         A turn is a tuple of updates that are applied at once. In other steps the function updates the metrics; here
@@ -168,7 +186,9 @@ class AuthorStep(Step):
             measure=measure,
             one_hot=functools.partial(_encode_one_hot, cut, y),
         )
-        name, step = ("train_step", self._train_step) if training else ("test_step", self._test_step)
+        name, step = (
+            ("train_step", self._train_step) if training else ("test_step", self._test_step)
+        )
         means = author_updates.average_values(step(batch), name)  # type: ignore[misc]  # only called if it is not None
         if sample_weight is not None and not batch.weight_was_read:
             raise Refused(
@@ -179,7 +199,9 @@ class AuthorStep(Step):
             self._check_losses(cut)
         missing = [update.loss for update in turn if update.loss not in means]
         if missing:
-            raise Refused(f"train_step() returned {', '.join(means)}, expected {' and '.join(missing)} among them")
+            raise Refused(
+                f"train_step() returned {', '.join(means)}, expected {' and '.join(missing)} among them"
+            )
         if self._micro_batches > 1 and self.counted_first:
             raise Refused(
                 f"{name}() has a masked or weighted mean, whose divisor micro_batches do not know; leave them"
@@ -196,7 +218,9 @@ class AuthorStep(Step):
         if cut.parts == 1:
             return values
         if self._micro_batches > 1:
-            raise Refused("batch.gather() needs the whole batch, which micro_batches compute part by part; leave them")
+            raise Refused(
+                "batch.gather() needs the whole batch, which micro_batches compute part by part; leave them"
+            )
         # A row that stands in for an empty slice is left out.
         return gather_rows(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
 
@@ -219,7 +243,9 @@ class AuthorStep(Step):
                     "training" if turn else "evaluation",
                     functools.partial(self._run_turn_for_test, intake, turn=turn),
                     training=bool(turn),
-                    calls=place * CALLS if turn else EVALUATION,  # as in training, each turn has draws of its own
+                    calls=place * CALLS
+                    if turn
+                    else EVALUATION,  # as in training, each turn has draws of its own
                     totals=self.counted_first,
                     told=("train" if turn else "test") + TOLD,
                     hint=HINT,
@@ -229,7 +255,9 @@ class AuthorStep(Step):
             modes.append(self.compiled_mode(intake, training=False))
         return modes
 
-    def _run_turn_for_test(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> Shares:
+    def _run_turn_for_test(
+        self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn
+    ) -> Shares:
         if turn:
             example = intake.take(tensors, rows, cut)
         else:
@@ -247,7 +275,9 @@ def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
         return tf.one_hot(labels, classes)
     mixture.lost = True
     share = tf.reshape(mixture.share, [-1, *[1] * labels.shape.rank])
-    return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(mixture.other, classes)
+    return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(
+        mixture.other, classes
+    )
 
 
 def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
@@ -265,15 +295,21 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
     optimizer = parts.optimizer
     networks = _list_networks(model, made.turns, options.kept)
     if present().flag("gradient_checkpointing", default=False):
-        raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
+        raise Refused(
+            "gradient_checkpointing is set, which does not reach into a train_step() of your own"
+        )
     for network in networks:
         if isinstance(network, keras.Model) and not network.built:
-            raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
+            raise Refused(
+                f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once"
+            )
     correct_networks(networks, options, fit=False)
     for update, its_own in author_updates.list_optimizers(made.turns, optimizer):
         correct_optimizer(its_own, update.variables, made, fit=False)
         if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
-            raise Refused(f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may")
+            raise Refused(
+                f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may"
+            )
         its_own.build(update.variables)
     compiles = parts.options.get("loss") is not None
     if compiles:
@@ -282,7 +318,9 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
     losses: tuple[Any, ...] = ()  # of validation, if it has no `test_step`
     if compiles:
         keras_corrections.create_variables(model, author.first_example)
-        losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)
+        losses = global_losses.replace_losses(
+            model, parts.loss_weights, example, whole=options.whole
+        )
     elif author.validates and not overrides(author, "test_step"):
         raise Refused(
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
@@ -295,17 +333,27 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
         test_step = None
     train_step = functools.partial(_call_author, author, "train_step", model, present)
     micro_batches = options.recipe.micro_batches
-    step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
-    return Graph(step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer))
+    step = AuthorStep(
+        model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches
+    )
+    return Graph(
+        step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer)
+    )
 
 
 def _call_author(
-    author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any
+    author: Author,
+    method: str,
+    model: keras.Model,
+    present: Callable[[], Hyperparameters],
+    batch: Any,
 ) -> Any:
     return getattr(author, method)(model, batch, present())
 
 
-def _list_networks(model: keras.Model, turns: Sequence[Turn], attributes: Mapping[str, object]) -> list[keras.Layer]:
+def _list_networks(
+    model: keras.Model, turns: Sequence[Turn], attributes: Mapping[str, object]
+) -> list[keras.Layer]:
     """Return the trial's model, all layers and models in ``turns``, and those in ``attributes``, each once.
 
     ``attributes`` are also searched in the dictionaries, lists and tuples that they hold.

@@ -43,8 +43,12 @@ class AuthorParts:
     author: Author
     hp: Hyperparameters
     parts: InitialModel
-    turns: tuple[Turn, ...]  # of the author's `train_step`; a turn is a tuple of updates that are applied at once
-    own_optimizer: bool  # whether the author made the optimizer; its weight decay is then left as it is
+    turns: tuple[
+        Turn, ...
+    ]  # of the author's `train_step`; a turn is a tuple of updates that are applied at once
+    own_optimizer: (
+        bool  # whether the author made the optimizer; its weight decay is then left as it is
+    )
     keeps_rate: bool  # whether the optimizer keeps the learning rate that it was made with
     by_itself: str  # which steps the model defines, if it trains itself
     read: frozenset[str]  # hyperparameters read to make the model and its optimizers
@@ -70,8 +74,12 @@ class ProgramOptions:
     placement: Placement
     recipe: Recipe
     seed: int
-    present: Callable[[], Hyperparameters]  # called at each trace, for the hyperparameters of the present trial
-    kept: Mapping[str, object]  # the author's attributes, which may hold other networks and variables of hooks
+    present: Callable[
+        [], Hyperparameters
+    ]  # called at each trace, for the hyperparameters of the present trial
+    kept: Mapping[
+        str, object
+    ]  # the author's attributes, which may hold other networks and variables of hooks
     jit_compile: Asked  # whether updates go through XLA
     callbacks: Callbacks
     fit: bool  # the sweep file asks for `Model.fit`, which also trains what our loop cannot
@@ -97,7 +105,9 @@ class Evaluated(NamedTuple):
     """Result of an evaluation."""
 
     metrics: dict[str, float]
-    loss_std: float = math.nan  # standard deviation of the loss over examples; NaN if it is no mean over them
+    loss_std: float = (
+        math.nan
+    )  # standard deviation of the loss over examples; NaN if it is no mean over them
 
 
 class Program(ABC):
@@ -131,16 +141,28 @@ class Program(ABC):
     """Variables that only hooks use."""
 
     @abstractmethod
-    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(
+        self,
+        train: Examples,
+        validation: Examples | None,
+        replicas: Replicas,
+        *,
+        loose: bool = False,
+    ) -> None:
         """Trace training and evaluation once without changing any variable, and set `state`.
 
-        Evaluation is not traced if ``validation`` is None. With ``loose``, chunks may have different lengths, and one
-        trace must accept all of them. May raise Refused.
+        Evaluation is not traced if ``validation`` is None, but `evaluate` must work then, for test data. With
+        ``loose``, chunks may have different lengths, and one trace must accept all of them. May raise Refused.
         """
 
     @abstractmethod
     def train_epoch(
-        self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
+        self,
+        walk: Walk,
+        rates: np.ndarray[Any, Any],
+        *,
+        epoch: int,
+        profile_into: Path | None = None,
     ) -> Trained:
         """Train one epoch (from 1), with one learning rate per update, and return the result.
 
@@ -238,7 +260,9 @@ class Program(ABC):
         """
         return None, None
 
-    def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
+    def one_update(
+        self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int
+    ) -> float:
         """Train on a chunk's first batch; return its mean loss before the update, or NaN if a number is not finite.
 
         ``number`` is the number of the update, on which random draws depend. Only for programs whose `kept` is True;

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from trainables.recipe.averaging import Average
 
 
-def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
+def save(
+    folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None
+) -> Callable[[], None]:
     """Copy the state of a trial and return a function that writes it as a checkpoint into ``folder``, which exists.
 
     Tables on parameter servers are written by the servers before this returns. The author's ``memory`` and the
@@ -59,7 +61,9 @@ def restore(folder: Path, trial: ReadyTrial) -> About:
     return about
 
 
-def _assign_joined_tables(folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values) -> None:
+def _assign_joined_tables(
+    folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values
+) -> None:
     """Assign a checkpoint written on parameter servers to the model's variables, with each table's shards joined.
 
     ``about`` and ``values`` are what `checkpoint.read` returned. Optimizer variables are not assigned. Raises
@@ -71,7 +75,9 @@ def _assign_joined_tables(folder: Path, trial: ReadyTrial, about: About, values:
     for layer in sharded_embedding.list_sharded_embeddings(model):
         layers[layer.path] = layer
     arrays: dict[int, np.ndarray[Any, Any]] = {}
-    for number, (path, written) in enumerate(about["tables"].items()):  # their files are numbered in this order
+    for number, (path, written) in enumerate(
+        about["tables"].items()
+    ):  # their files are numbered in this order
         if path in layers:  # the others are slots of the optimizer
             arrays[id(layers[path].embeddings.value)] = checkpoint.read_whole_table(
                 folder, number, path, written, layers[path].output_dim
@@ -81,7 +87,9 @@ def _assign_joined_tables(folder: Path, trial: ReadyTrial, about: About, values:
             arrays[id(variable.value)] = values[variable.path][0]
         array = arrays.get(id(variable.value))
         if array is None or array.shape != tuple(variable.shape):
-            raise CheckpointError(f"{folder}: it holds no {variable.path} of shape {tuple(variable.shape)}")
+            raise CheckpointError(
+                f"{folder}: it holds no {variable.path} of shape {tuple(variable.shape)}"
+            )
     state.will_train()
     for variable in model.variables:
         state.set_values(variable.value, [arrays[id(variable.value)]])
@@ -115,11 +123,19 @@ class CarriedWeights:
         mine = _key_by_path(_list_weights(program))
         shapes = {path: values[0].shape for path, values in self._weights.items()}
         unlike = sorted(
-            {path for path in {*mine, *shapes} if path not in mine or shapes.get(path) != tuple(mine[path].shape)}
+            {
+                path
+                for path in {*mine, *shapes}
+                if path not in mine or shapes.get(path) != tuple(mine[path].shape)
+            }
         )
         if unlike:
-            named = ", ".join(path.rpartition("#")[0] for path in unlike[:3])  # without the number of `_key_by_path`
-            raise Refused(f"model() makes another model in the next phase: {named} is not in both, or of another shape")
+            named = ", ".join(
+                path.rpartition("#")[0] for path in unlike[:3]
+            )  # without the number of `_key_by_path`
+            raise Refused(
+                f"model() makes another model in the next phase: {named} is not in both, or of another shape"
+            )
         _assign(program.state, mine, self._weights)
         _assign(program.state, _list_untracked_by_model(program), self._unknown)
         for kind, average in _get_averages_by_type(program).items():
@@ -132,7 +148,9 @@ class CarriedWeights:
 
 def _list_weights(program: Program) -> list[keras.Variable]:
     """Return the variables of all networks, and those that the author's hooks use."""
-    return [v for network in program.networks for v in network.variables] + list(program.hook_variables)
+    return [v for network in program.networks for v in network.variables] + list(
+        program.hook_variables
+    )
 
 
 def _list_untracked_by_model(program: Program) -> dict[str, Any]:

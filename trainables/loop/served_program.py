@@ -30,7 +30,14 @@ from trainables.data.residence import gather
 from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Example, Intake
-from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, flatten_metrics
+from trainables.loop.program import (
+    AuthorParts,
+    Evaluated,
+    Program,
+    ProgramOptions,
+    Trained,
+    flatten_metrics,
+)
 from trainables.loop.steps import CompiledStep, collect_metrics
 from trainables.loop.update import Recipe
 from trainables.numbers import seeds
@@ -74,7 +81,9 @@ class UpdateRule:
             momentum = float(optimizer.momentum)
             if not momentum:
                 return cls("sgd", (), decay)
-            return cls("momentum", ("momentum",), decay, beta=momentum, nesterov=bool(optimizer.nesterov))
+            return cls(
+                "momentum", ("momentum",), decay, beta=momentum, nesterov=bool(optimizer.nesterov)
+            )
         if kind in (kinds.Adam, kinds.AdamW) and not optimizer.amsgrad:
             return cls(
                 *("adam", ("momentum", "velocity"), decay),
@@ -86,7 +95,9 @@ class UpdateRule:
             name = f"{kind.__name__} with amsgrad"
         else:
             name = kind.__name__
-        raise Refused(f"a parameter server updates weights by {', '.join(KINDS)}, and the optimizer is {name}")
+        raise Refused(
+            f"a parameter server updates weights by {', '.join(KINDS)}, and the optimizer is {name}"
+        )
 
     def change(
         self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], rate: tf.Tensor, number: tf.Tensor
@@ -105,10 +116,15 @@ class UpdateRule:
                 return -(moved * self.beta - gradient * rate) if self.nesterov else -moved, [moved]
             case _:
                 count = tf.cast(number + 1, tf.float32)
-                correction = tf.sqrt(1 - tf.pow(self.beta_2, count)) / (1 - tf.pow(self.beta_1, count))
+                correction = tf.sqrt(1 - tf.pow(self.beta_2, count)) / (
+                    1 - tf.pow(self.beta_1, count)
+                )
                 moment_1 = slots[0] + (gradient - slots[0]) * (1 - self.beta_1)
                 moment_2 = slots[1] + (tf.square(gradient) - slots[1]) * (1 - self.beta_2)
-                return moment_1 * (rate * correction) / (tf.sqrt(moment_2) + self.epsilon), [moment_1, moment_2]
+                return moment_1 * (rate * correction) / (tf.sqrt(moment_2) + self.epsilon), [
+                    moment_1,
+                    moment_2,
+                ]
 
 
 @dataclass
@@ -126,9 +142,14 @@ class Weight:
         def begin() -> tf.Tensor:
             return tf.zeros(self.variable.shape)
 
-        self.slots = [parameter_server.create_variable_on(self.device, begin, trainable=False) for _ in self.rule.slots]
+        self.slots = [
+            parameter_server.create_variable_on(self.device, begin, trainable=False)
+            for _ in self.rule.slots
+        ]
 
-    def update(self, gradient: tf.Tensor | tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor) -> None:
+    def update(
+        self, gradient: tf.Tensor | tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor
+    ) -> None:
         """Update variable and slots on their server by one gradient, inside a worker's graph.
 
         The weight decay is ``rate`` times the rule's. A sparse gradient must name each row once; without `lazy`, it is
@@ -143,15 +164,21 @@ class Weight:
                     return
                 places = tf.cast(gradient.indices, tf.int64)[:, None]
                 shape = self.variable.shape
-                gradient = tf.scatter_nd(places, gradient.values, tf.constant(shape.as_list(), tf.int64))
-            change, slots = self.rule.change(gradient, [slot.read_value() for slot in self.slots], rate, number)
+                gradient = tf.scatter_nd(
+                    places, gradient.values, tf.constant(shape.as_list(), tf.int64)
+                )
+            change, slots = self.rule.change(
+                gradient, [slot.read_value() for slot in self.slots], rate, number
+            )
             if decay:
                 change += self.variable.read_value() * (rate * decay)
             for slot, value in zip(self.slots, slots, strict=True):
                 slot.assign(value)
             self.variable.assign_sub(change)
 
-    def _update_rows(self, gradient: tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor, decay: float) -> None:
+    def _update_rows(
+        self, gradient: tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor, decay: float
+    ) -> None:
         """Apply a sparse gradient to the rows that it names, of the variable and of its slots; each may be named once.
 
         ``decay`` is the weight decay, as a multiple of ``rate``.
@@ -189,9 +216,13 @@ def list_weights(
             weights = []
             for shard in layer.shards:
                 decay = decays(shard.variable)
-                weights.append(Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decay))
+                weights.append(
+                    Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decay)
+                )
             tables[layer.path] = weights
-    return [Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables], tables
+    return [
+        Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables
+    ], tables
 
 
 IN_FLIGHT = 4  # updates per worker that are queued or computed; their batches stay in memory
@@ -204,7 +235,9 @@ class ServedProgram(Program):
     served = True
     differs = "workers take the weights as they are"
 
-    def __init__(self, made: AuthorParts, options: ProgramOptions, intake: Intake, seen: Any) -> None:
+    def __init__(
+        self, made: AuthorParts, options: ProgramOptions, intake: Intake, seen: Any
+    ) -> None:
         parts = made.parts
         replicas = options.placement.replicas
         example = made.author.first_example
@@ -224,14 +257,27 @@ class ServedProgram(Program):
         self._coordinator = parameter_server.create_coordinator(replicas)
         self._bounds = clipping.read_bounds(made.hp)
         self._whole, self._tables = list_weights(model, parts.optimizer)
-        self._shards = {layer.path: layer.shards for layer in sharded_embedding.list_sharded_embeddings(model)}
-        self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
+        self._shards = {
+            layer.path: layer.shards for layer in sharded_embedding.list_sharded_embeddings(model)
+        }
+        self._weights = [
+            *self._whole,
+            *(weight for parts in self._tables.values() for weight in parts),
+        ]
 
-    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(
+        self,
+        train: Examples,
+        validation: Examples | None,
+        replicas: Replicas,
+        *,
+        loose: bool = False,
+    ) -> None:
         """Trace training and evaluation once, and set `state`.
 
-        Evaluation is not traced if ``validation`` is None, and `evaluate` then fails; ``loose`` has no effect. Raises
-        Refused for a metric whose variables do not start at 0 or are not sums over batches.
+        If ``validation`` is None, evaluation is traced by the first `evaluate`, of test data. ``loose`` has no effect.
+        Raises Refused for a metric whose variables do not start at 0 or, as tested with ``validation``, are not sums
+        over batches.
         """
         self._train_step = self._trace(self._update, train)
         if validation is None:
@@ -245,11 +291,15 @@ class ServedProgram(Program):
 
     def trace_anew(self, train: Examples) -> None:
         """Raise Refused, because workers keep what was traced."""
-        raise Refused("training.strategy is parameter_server, where no layer can be frozen between epochs")
+        raise Refused(
+            "training.strategy is parameter_server, where no layer can be frozen between epochs"
+        )
 
     def check_phases(self) -> NoReturn:
         """Raise Refused, because weights cannot be passed from one program to another yet."""
-        raise Refused("the trial has phases, and training.strategy is parameter_server, which has no way between them")
+        raise Refused(
+            "the trial has phases, and training.strategy is parameter_server, which has no way between them"
+        )
 
     @property
     def tables(self) -> dict[str, list[Shard]]:
@@ -263,13 +313,21 @@ class ServedProgram(Program):
                 held = {path: shard.variable}
                 if path in self._tables:
                     weight = self._tables[path][i]
-                    held |= {f"{path}/{name}": slot for name, slot in zip(weight.rule.slots, weight.slots, strict=True)}
+                    held |= {
+                        f"{path}/{name}": slot
+                        for name, slot in zip(weight.rule.slots, weight.slots, strict=True)
+                    }
                 for name, variable in held.items():
                     found.setdefault(name, []).append(replace(shard, variable=variable))
         return found
 
     def train_epoch(
-        self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
+        self,
+        walk: Walk,
+        rates: np.ndarray[Any, Any],
+        *,
+        epoch: int,
+        profile_into: Path | None = None,
     ) -> Trained:
         """Train one epoch (from 1) on all workers, with one learning rate per update, and return the result.
 
@@ -279,18 +337,24 @@ class ServedProgram(Program):
         """
         first = walk.first_update(epoch)
         given = (
-            (batch, rates[i], first + i) for i, batch in enumerate(_gather_batches(walk.epoch(epoch), walk.batch_size))
+            (batch, rates[i], first + i)
+            for i, batch in enumerate(_gather_batches(walk.epoch(epoch), walk.batch_size))
         )
         sums, seen = self._sum_results(self._train_step, given, walk.seed)
-        finite = not sums[0] and self._weights_finite()  # the first sum counts the batches that were not finite
+        finite = (
+            not sums[0] and self._weights_finite()
+        )  # the first sum counts the batches that were not finite
         return Trained(self._convert_sums(sums, seen), finite, 0.0, seen)
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """Return the loss and metrics over validation data, computed by all workers; `loss_std` is NaN."""
+        """Return the loss and metrics over validation or test data, computed by all workers; `loss_std` is NaN."""
         if self._test_step is None:  # there is test data alone
             self._test_step = self._trace(self._evaluate, data.split)
         first = data.first_batch(epoch)
-        given = ((batch, 0.0, first + i) for i, batch in enumerate(_gather_batches(data.chunks(), data.part_size)))
+        given = (
+            (batch, 0.0, first + i)
+            for i, batch in enumerate(_gather_batches(data.chunks(), data.part_size))
+        )
         return Evaluated(self._convert_sums(*self._sum_results(self._test_step, given, seed)))
 
     # ---- on the coordinator
@@ -316,9 +380,18 @@ class ServedProgram(Program):
             seen += count
 
         for batch, rate, number in batches:
-            arguments = (tf.constant(rate, tf.float32), tf.constant(seeds.truncate_seed(seed)), tf.constant(number))
+            arguments = (
+                tf.constant(rate, tf.float32),
+                tf.constant(seeds.truncate_seed(seed)),
+                tf.constant(number),
+            )
             count = int(tf.nest.flatten(batch)[0].shape[0])
-            waiting.append((self._coordinator.schedule(step, args=(*tf.nest.flatten(batch), *arguments)), count))
+            waiting.append(
+                (
+                    self._coordinator.schedule(step, args=(*tf.nest.flatten(batch), *arguments)),
+                    count,
+                )
+            )
             if len(waiting) > most:
                 land()
             if total[0]:  # the number of batches that were not finite
@@ -345,10 +418,14 @@ class ServedProgram(Program):
             value = sums[start : start + size].reshape(variable.shape)
             values.append((variable, tf.constant(value, variable.dtype)))
             start += size
-        with keras.StatelessScope(state_mapping=values):  # the variables themselves stay as they are
+        with keras.StatelessScope(
+            state_mapping=values
+        ):  # the variables themselves stay as they are
             found = collect_metrics(self.model)
         return {
-            **flatten_metrics({name: np.asarray(value) for name, value in found.items() if name != "loss"}),
+            **flatten_metrics(
+                {name: np.asarray(value) for name, value in found.items() if name != "loss"}
+            ),
             **losses,
         }
 
@@ -374,7 +451,9 @@ class ServedProgram(Program):
             if np.any(value):
                 odd.append(path)
         if odd:
-            raise Refused(f"metric variable {odd[0]} does not begin at 0, so that workers cannot add up their batches")
+            raise Refused(
+                f"metric variable {odd[0]} does not begin at 0, so that workers cannot add up their batches"
+            )
         if validation is None or validation.size < 2:
             return
         examples = validation.examples(SEVERAL)
@@ -383,10 +462,14 @@ class ServedProgram(Program):
         parts = []
         for cut in cuts:
             parts.append(tf.nest.map_structure(operator.itemgetter(cut), examples))
-        whole, *halves = (self._sum_results(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
+        whole, *halves = (
+            self._sum_results(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts
+        )
         start = 1 + len(self._names())  # only the metrics behind the losses are compared
         if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
-            raise Refused("a metric does not follow from those of the parts of the data, which workers compute apart")
+            raise Refused(
+                "a metric does not follow from those of the parts of the data, which workers compute apart"
+            )
 
     # ---- traced functions, which run on a worker
 
@@ -403,7 +486,11 @@ class ServedProgram(Program):
             batch = tf.nest.pack_sequence_as(example, leaves)
             return self._replicas.run(step, batch, rate, seed, number)
 
-        numbers = (tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32))
+        numbers = (
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([], tf.int32),
+            tf.TensorSpec([], tf.int32),
+        )
         return tf.function(flat, autograph=False).get_concrete_function(
             *tf.nest.flatten(get_batch_specs(example)), *numbers
         )
@@ -426,7 +513,9 @@ class ServedProgram(Program):
         finite = self._apply(gradients, losses["loss"], rate, number)
         return self._pack_results(finite, losses, counted, size)
 
-    def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    def _evaluate(
+        self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
+    ) -> tf.Tensor:
         """Evaluate a batch; return its losses and metrics as one vector, see `_pack_results`."""
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
@@ -437,7 +526,9 @@ class ServedProgram(Program):
             counted = self._count_in_metrics(example, predicted)
         return self._pack_results(tf.constant(True), losses, counted, size)
 
-    def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    def _apply(
+        self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor
+    ) -> tf.Tensor:
         """Clip the gradients and send them to the servers, if they and the loss are finite; return whether they are.
 
         ``gradients`` has one for each of `_weights`, or None for a weight that the loss does not depend on.
@@ -448,12 +539,16 @@ class ServedProgram(Program):
                 known.append(i)
         summed = []
         for gradient in gradients:
-            summed.append(sum_by_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
+            summed.append(
+                sum_by_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
+            )
         known_gradients = [summed[i] for i in known]
         values = []
         for gradient in known_gradients:
             values.append(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient)
-        finite = all_finite([loss, *values])  # before clipping, which could make an infinite number finite
+        finite = all_finite(
+            [loss, *values]
+        )  # before clipping, which could make an infinite number finite
         known_gradients = clipping.clip(known_gradients, self._bounds, self._group_gradients(known))
 
         def update() -> tf.Tensor:
@@ -486,7 +581,9 @@ class ServedProgram(Program):
         """Return by how much this batch alone increases each variable of the metrics."""
         x, y, sample_weight = example
         variables = self.model.metrics_variables
-        with keras.StatelessScope(state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]) as counted:
+        with keras.StatelessScope(
+            state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]
+        ) as counted:
             self._step.count(x, y, predicted, sample_weight)
         counts = []
         for v in variables:
@@ -494,7 +591,11 @@ class ServedProgram(Program):
         return counts
 
     def _pack_results(
-        self, finite: tf.Tensor, losses: dict[str, tf.Tensor], counted: Sequence[tf.Tensor], size: tf.Tensor
+        self,
+        finite: tf.Tensor,
+        losses: dict[str, tf.Tensor],
+        counted: Sequence[tf.Tensor],
+        size: tf.Tensor,
     ) -> tf.Tensor:
         """Return all results of a batch in one float32 vector, which is sent as one message.
 
@@ -517,24 +618,38 @@ def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
             yield tf.nest.map_structure(partial(gather, rows=rows), chunk.tensors)
 
 
-def _refuse_unsupported(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
+def _refuse_unsupported(
+    recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer
+) -> None:
     """Raise Refused for options that asynchronous updates cannot do, such as micro-batches or averages of weights.
 
     Raises OutOfMemory if the batch would have to be cut into more micro-batches than the trial asks for.
     """
     if recipe.micro_batches > hp.integer("micro_batches", 1):
-        raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
+        raise OutOfMemory(
+            "a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size"
+        )
     if get_own_rate(optimizer) is None:
-        raise Refused("training.strategy is parameter_server, which cannot follow an optimizer's own schedule")
+        raise Refused(
+            "training.strategy is parameter_server, which cannot follow an optimizer's own schedule"
+        )
     clips = groups.clips_gradients(optimizer)
     reasons = [
         (recipe.micro_batches > 1, "micro_batches"),
         (recipe.scale_loss, "mixed_float16"),
         (recipe.sharpness, "sam_rho"),
         (recipe.by_epoch, "swa_from"),
-        (recipe.average or groups.get_averaging_momentum(optimizer) is not None, "averages of the weights"),
-        (bool(clips), "an optimizer that clips by itself: use the parameters " + ", ".join(clipping.KINDS)),
+        (
+            recipe.average or groups.get_averaging_momentum(optimizer) is not None,
+            "averages of the weights",
+        ),
+        (
+            bool(clips),
+            "an optimizer that clips by itself: use the parameters " + ", ".join(clipping.KINDS),
+        ),
     ]
     for applies, what in reasons:
         if applies:
-            raise Refused(f"training.strategy is parameter_server, whose asynchronous updates cannot do {what}")
+            raise Refused(
+                f"training.strategy is parameter_server, whose asynchronous updates cannot do {what}"
+            )

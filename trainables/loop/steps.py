@@ -46,7 +46,9 @@ class Step(ABC):
     """Description of the steps that the model defines, if it trains itself."""
     follows_the_rate = True
 
-    def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | RecordedLoss] = ()) -> None:
+    def __init__(
+        self, model: keras.Model, losses: Sequence[GlobalLoss | RecordedLoss] = ()
+    ) -> None:
         """Create a step with the losses that `global_losses.replace_losses` has returned for the model, if any."""
         self.model = model
         self.global_losses = losses
@@ -69,7 +71,9 @@ class Step(ABC):
         """Store an example of the validation data, which may have another structure; does nothing by default."""
         return
 
-    def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
+    def losses(
+        self, cut: Slice, example: Example, turn: Turn, *, counts: bool
+    ) -> tuple[Shares, Callable[[], None]]:
         """Return a slice's contributions to the training losses, and a function that adds the slice to the metrics.
 
         ``turn`` is the tuple of updates whose losses are wanted. The function is called after the gradients are taken.
@@ -124,7 +128,9 @@ class Step(ABC):
         examples = tf.cast(tf.shape(rows)[0], tf.float32)
         return {name: totals[name] + values[name] * examples for name in totals}
 
-    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
+    def reported(
+        self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int
+    ) -> dict[str, Any]:
         """Return ``metrics`` and the mean losses that are reported for an epoch or a validation.
 
         A mean loss is the loss in ``sums`` divided by ``examples``, the number of examples, which must not be 0. Means
@@ -188,7 +194,9 @@ class Step(ABC):
         """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=training))
-        loss = keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=training)
+        loss = keras_private.compute_loss(
+            self.model, x, y, predicted, sample_weight, training=training
+        )
         named: Shares = {}
         if len(cut.losses) > 1:
             named = {}
@@ -220,7 +228,9 @@ class Step(ABC):
             name, calls = "evaluation", EVALUATION
         return Mode(name, compute, training=training, calls=calls, totals=self.counted_first)
 
-    def _run_for_test(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> Shares:
+    def _run_for_test(
+        self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool
+    ) -> Shares:
         """Return a slice's contributions to what layers add to the loss, to each loss, and to their sum.
 
         Also update the metrics. Keys are phrases for messages. ``rows`` has the row numbers of the whole batch in
@@ -235,8 +245,14 @@ class Step(ABC):
         self.count_metrics(cut, example, predicted)
         total = losses.pop("loss")
         return {
-            **{f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()},
-            **{f"the loss {name.removesuffix('_loss')!r} of a batch": value for name, value in losses.items()},
+            **{
+                f"what layer {name} adds to the loss": cut.share_of(value)
+                for name, value in added.items()
+            },
+            **{
+                f"the loss {name.removesuffix('_loss')!r} of a batch": value
+                for name, value in losses.items()
+            },
             self._name_of_loss: total,
         }
 
@@ -252,12 +268,16 @@ class Step(ABC):
 class CompiledStep(Step):
     """A model with the losses and metrics that it is compiled with."""
 
-    def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | RecordedLoss], intake: Intake) -> None:
+    def __init__(
+        self, model: keras.Model, losses: Sequence[GlobalLoss | RecordedLoss], intake: Intake
+    ) -> None:
         super().__init__(model, losses)
         self.turns = ((Update("loss", model),),)
         self._check_losses = intake.check_losses
 
-    def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
+    def losses(
+        self, cut: Slice, example: Example, turn: Turn, *, counts: bool
+    ) -> tuple[Shares, Callable[[], None]]:
         """Return a slice's contributions to the losses, and a function that adds the slice to the metrics.
 
         ``turn`` and ``counts`` have no effect. Raises Refused if mixed labels are not used by a loss.
@@ -354,7 +374,9 @@ class KerasStep(Step):
         """Return ``values`` of the new batch in place of sums, because `Model.fit` reports the last batch."""
         return {name: values[name] for name in totals}
 
-    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
+    def reported(
+        self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int
+    ) -> dict[str, Any]:
         """Return the model's metrics if their names are those in ``sums``; otherwise the last batch's values, ``sums``.
 
         ``examples`` has no effect.
@@ -383,7 +405,9 @@ class InputRecorder:
         found = self._found.get(False, self._found.get(True))
         if found is None:
             return None
-        return tf.nest.map_structure(lambda spec: np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype), found)
+        return tf.nest.map_structure(
+            lambda spec: np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype), found
+        )
 
     @contextmanager
     def recording(self, model: keras.Model, *, training: bool) -> Iterator[None]:
@@ -395,11 +419,17 @@ class InputRecorder:
         if not refusals.list_overridden_methods(model, "call"):
             yield
             return
-        own_attribute = vars(model).get("call")  # an attribute of the object; usually there is only the class's method
+        own_attribute = vars(model).get(
+            "call"
+        )  # an attribute of the object; usually there is only the class's method
         original = model.call
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if args and training not in self._found and all(map(_is_of_known_shape, tf.nest.flatten(args[0]))):
+            if (
+                args
+                and training not in self._found
+                and all(map(_is_of_known_shape, tf.nest.flatten(args[0])))
+            ):
                 self._found[training] = tf.nest.map_structure(tf.TensorSpec.from_tensor, args[0])
             return original(*args, **kwargs)
 
@@ -414,10 +444,14 @@ class InputRecorder:
 
 
 def _is_of_known_shape(leaf: Any) -> bool:
-    return isinstance(leaf, tf.Tensor) and bool(leaf.shape.rank) and leaf.shape[1:].is_fully_defined()
+    return (
+        isinstance(leaf, tf.Tensor) and bool(leaf.shape.rank) and leaf.shape[1:].is_fully_defined()
+    )
 
 
-def wrap_step(model: keras.Model, called_with: InputRecorder, *, training: bool) -> Callable[[Any], Any]:
+def wrap_step(
+    model: keras.Model, called_with: InputRecorder, *, training: bool
+) -> Callable[[Any], Any]:
     """Return a model's `train_step` or `test_step`, wrapped to record in ``called_with`` the inputs of the model.
 
     The wrapped step takes a batch as `pack_batch` returns it. If the step cannot take the data, it raises Refused if
@@ -469,7 +503,9 @@ def trace_shapes(
     def on_each(rows: tf.Tensor) -> None:
         tensors = tf.nest.map_structure(tf.convert_to_tensor, example)
         cut = Slice.whole(tf.shape(rows)[0], "keras")
-        cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)  # any seed does: nothing is computed
+        cut.draw(
+            tf.constant(1), tf.constant(1), 0 if intake else EVALUATION
+        )  # any seed does: nothing is computed
         if intake:
             given = intake.take(tensors, rows, cut)
         else:
@@ -479,7 +515,9 @@ def trace_shapes(
                 found[name] = value.shape
 
     of_any_size = [tf.TensorSpec([None], tf.int32)]
-    trace = tf.function(lambda rows: run(on_each, rows), input_signature=of_any_size, autograph=False)
+    trace = tf.function(
+        lambda rows: run(on_each, rows), input_signature=of_any_size, autograph=False
+    )
     graph = trace.get_concrete_function().graph
     if used is not None:
         used |= program_variables.find_captured_handles([graph])

@@ -45,7 +45,11 @@ def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bo
     if len(chunk.order) <= stop:
         yield chunk, True
         return
-    for first, last, kept in ((0, start, False), (start, stop, True), (stop, len(chunk.order), False)):
+    for first, last, kept in (
+        (0, start, False),
+        (start, stop, True),
+        (stop, len(chunk.order), False),
+    ):
         yield Chunk(chunk.tensors, chunk.order[first:last]), kept
 
 

@@ -108,12 +108,18 @@ class ReadyTrial:
     gauges: Gauges
     hooks: AuthorHooks
     callbacks: Callbacks
-    hook_changes: HookChanges | None = None  # what hooks and callbacks have changed in the author's modules
+    hook_changes: HookChanges | None = (
+        None  # what hooks and callbacks have changed in the author's modules
+    )
     span: Span = field(default_factory=Span)  # the present phase
     compile_s: float = 0.0
     rate_scale: float = 1.0
-    rate_set: float | None = None  # learning rate set by a hook or a callback, in place of the schedule
-    frozen: list[bool] | None = None  # which layers are trainable, if a hook or a callback has set it
+    rate_set: float | None = (
+        None  # learning rate set by a hook or a callback, in place of the schedule
+    )
+    frozen: list[bool] | None = (
+        None  # which layers are trainable, if a hook or a callback has set it
+    )
     lost: str = ""  # what could not be restored from a checkpoint
     stopped: str = ""  # why the author's code ends the trial
     epoch: int = 0
@@ -125,7 +131,9 @@ class ReadyTrial:
 
     def __post_init__(self) -> None:
         self.waited = Plateau(self.assignment.maximize)
-        self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
+        self.held = {
+            name: was for name, was in self.structure.reads.items() if name not in self.span.changes
+        }
 
     def prepare(self) -> None:
         """Choose the batch size of validation, and compile updates with XLA if the trial uses it.
@@ -143,7 +151,9 @@ class ReadyTrial:
         program = self.program
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             as_trained = program.validates_as_it_trains
-            as_trained = as_trained or program.depends_on_batch_size(data, seed=self.assignment.seed)
+            as_trained = as_trained or program.depends_on_batch_size(
+                data, seed=self.assignment.seed
+            )
         if as_trained:
             return data.in_training_batches
         return data
@@ -193,7 +203,9 @@ class ReadyTrial:
             return True
         updates = (self.epoch - self.span.first) * self.walk.per_epoch
         count = self.walk.per_epoch
-        return not schedules.depends_on_trial_length(self.schedule, updates=updates, count=count, warmup=self.warmup)
+        return not schedules.depends_on_trial_length(
+            self.schedule, updates=updates, count=count, warmup=self.warmup
+        )
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """Return the learning rate of each update in the next epoch, with shape (updates in an epoch,).
@@ -252,11 +264,15 @@ class ReadyTrial:
         # Only the optimizer knows how many updates a batch had and which of them were skipped.
         if self.peak is None:
             optimizer = self.program.parts.optimizer
-            rates[-1] = compute_scheduled_rate(optimizer, max(int(optimizer.iterations.numpy()) - 1, 0))
+            rates[-1] = compute_scheduled_rate(
+                optimizer, max(int(optimizer.iterations.numpy()) - 1, 0)
+            )
         train_s = time.perf_counter() - began
         if self.held_out is not None and trained.finite:
             with self.placement.replicas.scope(), _running_eagerly(self.assignment.training):
-                evaluated = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
+                evaluated = self.program.evaluate(
+                    self.held_out, seed=self.assignment.seed, epoch=epoch
+                )
         spent = Spent(train_s, time.perf_counter() - began)
         return self.conclude(rates, trained, evaluated, spent, settings_before)
 
@@ -286,7 +302,9 @@ class ReadyTrial:
         self.train_s = self.train_s + spent.time_s
         self.clock.add(spent.time_s)
         if not trained.finite:
-            raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
+            raise Diverged(
+                f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}"
+            )
         if settings_before is not None:
             if trained.rate is not None:
                 self.rate_set = trained.rate
@@ -308,9 +326,17 @@ class ReadyTrial:
                 "data_wait_s": trained.wait_s,
                 "validation_s": spent.time_s - spent.train_s,
                 "compile_s": self.compile_s if epoch == self.span.first + 1 else 0.0,
-                **({"validation_examples": float(self.held_out.size)} if epoch == 1 and self.held_out else {}),
+                **(
+                    {"validation_examples": float(self.held_out.size)}
+                    if epoch == 1 and self.held_out
+                    else {}
+                ),
                 **({} if math.isnan(loss_std) else {"validation_loss_std": loss_std}),
-                **({"passes": self.walk.count_passes(epoch)} if self.walk.steps and self.walk.data.counted else {}),
+                **(
+                    {"passes": self.walk.count_passes(epoch)}
+                    if self.walk.steps and self.walk.data.counted
+                    else {}
+                ),
                 **self.gauges.end(spent.trials),
             },
         )
@@ -335,9 +361,13 @@ class ReadyTrial:
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
             whole = make_examples(residence.map_block_arrays(data), replicas, "test data")
-            held_out = HeldOut.all_of(self.hp, whole, self.walk.batch_size, self.assignment.accumulate)
+            held_out = HeldOut.all_of(
+                self.hp, whole, self.walk.batch_size, self.assignment.accumulate
+            )
             held_out = self._choose_batches(held_out)
-            return self.program.evaluate(held_out, seed=self.assignment.seed, epoch=self.epoch).metrics
+            return self.program.evaluate(
+                held_out, seed=self.assignment.seed, epoch=self.epoch
+            ).metrics
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Train one update at each rate and yield the loss of its batch before the update.
@@ -347,8 +377,12 @@ class ReadyTrial:
         """
         program, walk = self.program, self.walk
         program.state.will_train()
-        for number, (rate, chunk) in enumerate(zip(rates, _iterate_whole_batches(walk), strict=False)):
-            loss = program.one_update(chunk, rate, batch_size=walk.batch_size, seed=walk.seed, number=number)
+        for number, (rate, chunk) in enumerate(
+            zip(rates, _iterate_whole_batches(walk), strict=False)
+        ):
+            loss = program.one_update(
+                chunk, rate, batch_size=walk.batch_size, seed=walk.seed, number=number
+            )
             yield loss
             if not np.isfinite(loss):
                 return
@@ -370,7 +404,9 @@ class ReadyTrial:
                 self.callbacks.epoch_begin(epoch)
                 self.hooks.epoch_begin(epoch)
 
-    def _end_epoch(self, epoch: int, metrics: dict[str, float], settings_before: HookSettings) -> dict[str, float]:
+    def _end_epoch(
+        self, epoch: int, metrics: dict[str, float], settings_before: HookSettings
+    ) -> dict[str, float]:
         """Call hooks and callbacks after an epoch, and return the metrics with those that they have added.
 
         What they set on the model and optimizer since ``settings_before`` applies from the next epoch on. The
@@ -383,7 +419,9 @@ class ReadyTrial:
                 self.stopped = "a Keras callback has set stop_training"
             with self.placement.replicas.scope():
                 metrics = self.hooks.epoch_end(epoch, metrics)
-            self._observe_objective(metrics)  # before `finished`, which depends on it by the patience rule
+            self._observe_objective(
+                metrics
+            )  # before `finished`, which depends on it by the patience rule
             if self.finished or self.program.model.stop_training:
                 self.callbacks.train_end(metrics)
         return metrics
@@ -406,7 +444,9 @@ class ReadyTrial:
             program.model.stop_training = False
         rate = hooks.find_set_rate(program, settings_before)
         if rate is not None and self.reduction:
-            raise Refused("model.optimizer.learning_rate was set, which lr_schedule plateau sets too; leave out one")
+            raise Refused(
+                "model.optimizer.learning_rate was set, which lr_schedule plateau sets too; leave out one"
+            )
         if rate is not None:
             self.rate_set = rate
         if hooks.have_layers_changed(program, settings_before):
@@ -419,7 +459,10 @@ class ReadyTrial:
         It has the weights that it is validated with, and live hyperparameters (kept in variables) become numbers.
         """
         program = self.program
-        owners = [*keras_private.flatten_layers(program.model), *keras.tree.flatten(program.parts.options.get("loss"))]
+        owners = [
+            *keras_private.flatten_layers(program.model),
+            *keras.tree.flatten(program.parts.options.get("loss")),
+        ]
         for optimizer in program.optimizers:
             owners += groups.list_parts(optimizer)
         with self.placement.replicas.scope(), self.swapping_average(), settling(owners):
@@ -448,7 +491,9 @@ class ReadyTrial:
         Raises Refused if the loop does not set the learning rate, as with a schedule of the optimizer's own.
         """
         if self.peak is None or self.program.sets_no_rate:
-            raise Refused("scale_rate() has no effect: the optimizer brings a schedule or a rate of its own")
+            raise Refused(
+                "scale_rate() has no effect: the optimizer brings a schedule or a rate of its own"
+            )
         self.rate_scale *= float(factor)
         if self.rate_set is not None:
             self.rate_set = self.rate_set * float(factor)
@@ -495,8 +540,14 @@ class ReadyTrial:
             self._set_trainable_layers(about["frozen"])
         self.waited.restore(about["waited"])
         self.clock = TrialClock(**about.get("clock", {}))
-        if self.assignment.trains and not self.finished and about.get("order", "") != self.walk.data.order:
-            raise checkpoint.CheckpointError("its examples came in an order that is not drawn any more; it begins anew")
+        if (
+            self.assignment.trains
+            and not self.finished
+            and about.get("order", "") != self.walk.data.order
+        ):
+            raise checkpoint.CheckpointError(
+                "its examples came in an order that is not drawn any more; it begins anew"
+            )
         if self.reduction:
             self.reduction.restore(about["reduction"])
 
@@ -530,14 +581,18 @@ class ReadyTrial:
             else:
                 profile_into = None
             with _running_eagerly(self.assignment.training):
-                return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
+                return self.program.train_epoch(
+                    self.walk, rates, epoch=epoch, profile_into=profile_into
+                )
 
     def _observe_objective(self, metrics: dict[str, float]) -> None:
         """Pass the objective's value to the patience rule and the plateau schedule; do nothing if it is missing.
 
         If the assignment names no objective, it is ``val_loss`` or, without validation, ``loss``.
         """
-        objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
+        objective = self.assignment.objective or (
+            "val_loss" if self.held_out is not None else "loss"
+        )
         value = metrics.get(objective)
         if value is not None:
             self.waited.count_epoch(value)
@@ -545,7 +600,9 @@ class ReadyTrial:
                 self.reduction.update(value)
 
 
-def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
+def highest_rate(
+    hp: Hyperparameters, batch_size: int, structure: Structure, program: Program
+) -> float | None:
     """Return the highest learning rate of the trial's schedule; None if the optimizer has a schedule of its own.
 
     It is scaled as ``lr_scaling`` says for ``batch_size``. If the loop does not set the learning rate, the optimizer's
@@ -553,7 +610,9 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
     ValueError for a wrong hyperparameter of the rate.
     """
     own = get_own_rate(program.parts.optimizer)
-    refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
+    refusals.check_own_optimizers(
+        program.model, hp, structure.made_with, idle=program.optimizer_is_idle
+    )
     if program.optimizer_is_idle:
         return own
     if own is None or program.sets_no_rate:
@@ -587,7 +646,9 @@ def check_eager(training: Mapping[str, object], placement: Placement, micro_batc
             "on one device, in one part"
         )
     if training.get("jit_compile") is True:
-        raise Refused("training.run_eagerly and training.jit_compile are true, expected one of them")
+        raise Refused(
+            "training.run_eagerly and training.jit_compile are true, expected one of them"
+        )
 
 
 @contextmanager

@@ -86,9 +86,15 @@ class Graph:
         self.intake = intake
         self.whole = replicas.number * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs of training and evaluation
-        self._changed: dict[int, list[keras.Variable]] = {}  # by update, once traced: the weights its loss depends on
-        self._of_rows: dict[int, list[keras.Variable]] = {}  # by update, once traced: the weights with sparse gradients
-        self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # by turn: draws from seed generators until its end
+        self._changed: dict[
+            int, list[keras.Variable]
+        ] = {}  # by update, once traced: the weights its loss depends on
+        self._of_rows: dict[
+            int, list[keras.Variable]
+        ] = {}  # by update, once traced: the weights with sparse gradients
+        self._drawn: dict[
+            int, dict[int, tuple[Any, int]]
+        ] = {}  # by turn: draws from seed generators until its end
         self.optimizer_of = {}
         for update, its in author_updates.list_optimizers(step.turns, self.optimizer):
             self.optimizer_of[id(update)] = its
@@ -104,7 +110,9 @@ class Graph:
         self.seeds = UsedGenerators()
         self.seeds_of_evaluation = UsedGenerators()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
-            live.number(number, standard=True)  # create it here, so that replicas, in their threads, only look it up
+            live.number(
+                number, standard=True
+            )  # create it here, so that replicas, in their threads, only look it up
 
     # ---- one update, in cross-replica context
 
@@ -158,7 +166,9 @@ class Graph:
                 self.loss_scale.update(sound)
                 before.restore(unless=sound)
                 applied = tf.logical_and(applied, sound)
-                sound = tf.math.is_finite(total)  # gradients may overflow by the scale, which is no divergence
+                sound = tf.math.is_finite(
+                    total
+                )  # gradients may overflow by the scale, which is no divergence
             finite = tf.logical_and(finite, sound)
             values |= means
             minimised |= losses
@@ -168,18 +178,24 @@ class Graph:
         values |= minimised  # a later turn may return the same losses again; those that were minimised count
         values = {"loss": tf.add_n(list(minimised.values())), **values}
         if self.watch:
-            ones = [_convert_to_slices(self.replicas.first(g)) for g, _ in pairs]  # the same on all replicas
+            ones = [
+                _convert_to_slices(self.replicas.first(g)) for g, _ in pairs
+            ]  # the same on all replicas
             values |= self.watch(number, values, ones, [v for _, v in pairs])
         return values, finite
 
-    def _compute_gradients(self, compute: Forward, *arguments: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
+    def _compute_gradients(
+        self, compute: Forward, *arguments: Any
+    ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
         """Return, on each replica, the whole batch's gradients for each update of a turn, and the batch's mean losses.
 
         ``compute`` is `forward` for a turn, and ``arguments`` are its arguments. Gradients are without the loss scale.
         Both results are summed over replicas in one reduction, because each takes a millisecond between processes.
         """
         parts, values = compute(*arguments)
-        flat, totals = self._sum_and_unscale([g for part in parts for g in part], more=[*values.values()])
+        flat, totals = self._sum_and_unscale(
+            [g for part in parts for g in part], more=[*values.values()]
+        )
         remaining = iter(flat)
         gradients = []
         for part in parts:
@@ -218,12 +234,20 @@ class Graph:
             cut.seeds = self.seeds_from
             draws = cut.draw(seed, number)
             # One micro-batch after the other, because the graph would otherwise hold all their activations at once.
-            example = self.intake.take(tensors, rows, cut, after=[g for part in sums for g in part if g is not None])
+            example = self.intake.take(
+                tensors, rows, cut, after=[g for part in sums for g in part if g is not None]
+            )
             with slices.entering(cut):
-                if place:  # all turns have the same augmented examples; the model then draws anew in each
+                if (
+                    place
+                ):  # all turns have the same augmented examples; the model then draws anew in each
                     draws = cut.draw(seed, number, place * CALLS)
-                    draws.seeds = dict(self._drawn[place - 1])  # generators go on where the turn before has stopped
-                with tf.GradientTape(persistent=len(turn) > 1) as tape:  # asked once for each update
+                    draws.seeds = dict(
+                        self._drawn[place - 1]
+                    )  # generators go on where the turn before has stopped
+                with tf.GradientTape(
+                    persistent=len(turn) > 1
+                ) as tape:  # asked once for each update
                     shares, count = self.step.losses(cut, example, turn, counts=not again)
                     scaled = [shares[update.loss] for update in turn]
                     if self.loss_scale:
@@ -239,8 +263,12 @@ class Graph:
             self._drawn[place] = draws.seeds
             self.seeds.record(draws)
         for update, part, grads in zip(turn, weights, sums, strict=True):
-            self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
-            self._of_rows[id(update)] = [v for v, g in zip(part, grads, strict=True) if isinstance(g, tuple)]
+            self._changed[id(update)] = [
+                v for v, g in zip(part, grads, strict=True) if g is not None
+            ]
+            self._of_rows[id(update)] = [
+                v for v, g in zip(part, grads, strict=True) if isinstance(g, tuple)
+            ]
             if not self._changed[id(update)]:
                 self.step.refuse_untrained(update)
         return [_drop_none(part) for part in sums], values
@@ -290,12 +318,17 @@ class Graph:
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
-            with slices.entering(cut), keras.StatelessScope():  # the pass that trains assigns variables
+            with (
+                slices.entering(cut),
+                keras.StatelessScope(),
+            ):  # the pass that trains assigns variables
                 self.step.count_divisors(example)
             counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
         return dict(zip(names, sum_over_replicas(list(counts.values())), strict=True))
 
-    def _sum_and_unscale(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def _sum_and_unscale(
+        self, gradients: list[Any], *, more: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
         """Return gradients summed over replicas and divided by the loss scale, and ``more`` summed over replicas alone.
 
         Rows of sparse gradients that come from the examples are joined instead of summed.
@@ -310,7 +343,9 @@ class Graph:
         found = sum_over_replicas([*to_sum, *more])
         sums = iter(found[: len(to_sum)])
         others = found[len(to_sum) :]
-        joined = iter(gather_rows([g[:2] for g, is_joined in zip(gradients, joins, strict=True) if is_joined]))
+        joined = iter(
+            gather_rows([g[:2] for g, is_joined in zip(gradients, joins, strict=True) if is_joined])
+        )
         summed: list[Any] = []
         for g, is_joined in zip(gradients, joins, strict=True):
             if is_joined:
@@ -355,7 +390,9 @@ class Graph:
 
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
-                self.optimizer_of[id(update)].apply([_convert_to_slices(g) for g in part], self._changed[id(update)])
+                self.optimizer_of[id(update)].apply(
+                    [_convert_to_slices(g) for g in part], self._changed[id(update)]
+                )
 
         self.replicas.run(apply, parts)
 
@@ -364,7 +401,11 @@ class Graph:
         if self.average is None:
             return
         # Only with a loss scale may an update be undone.
-        before = program_variables.SavedVariables(self.replicas, self.average.state) if self.loss_scale else None
+        before = (
+            program_variables.SavedVariables(self.replicas, self.average.state)
+            if self.loss_scale
+            else None
+        )
         self.average.update()
         if before:
             before.restore(unless=applied)
@@ -381,14 +422,18 @@ class Graph:
             self._assign_rate(self.optimizer, rate)
 
         values = self.replicas.first(
-            self.replicas.run(self._run_on_whole_batch, self._train_by_model, tensors, rows, seed, number)
+            self.replicas.run(
+                self._run_on_whole_batch, self._train_by_model, tensors, rows, seed, number
+            )
         )
         return values, all_finite([values.get("loss", tf.constant(0.0))])
 
     def _train_by_model(self, cut: Slice, example: Example) -> dict[str, tf.Tensor]:
         return self.step.evaluate(cut, example, training=True)
 
-    def losses(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> dict[str, tf.Tensor]:
+    def losses(
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Return the training losses of a batch without gradients, by name, and update the metrics with the batch.
 
         Only for one replica, without micro-batches and with one turn, as for several trials in one program.
@@ -402,7 +447,11 @@ class Graph:
         return self._run_on_whole_batch(compute, tensors, rows, seed, number)
 
     def _run_on_whole_batch(
-        self, compute: Callable[[Slice, Example], dict[str, tf.Tensor]], tensors: Any, rows: tf.Tensor, *of: tf.Tensor
+        self,
+        compute: Callable[[Slice, Example], dict[str, tf.Tensor]],
+        tensors: Any,
+        rows: tf.Tensor,
+        *of: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Return what ``compute`` returns for all examples of a batch, prepared for training, on the only replica.
 
@@ -417,7 +466,9 @@ class Graph:
         self.seeds.record(draws)
         return values
 
-    def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
+    def evaluate(
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Evaluate this replica's slice of a batch; return its contributions to the batch's means, and update metrics.
 
         ``batch`` is the number of the batch, on which random draws depend. The contributions of all replicas add up to
@@ -449,7 +500,11 @@ class Graph:
         """The weights that updates may change, each once; the model's trainable weights if it trains itself."""
         if not self.step.turns:
             return list(self.model.trainable_variables)
-        return list({id(v): v for turn in self.step.turns for update in turn for v in update.variables}.values())
+        return list(
+            {
+                id(v): v for turn in self.step.turns for update in turn for v in update.variables
+            }.values()
+        )
 
     def changed(self, update: Update) -> Sequence[keras.Variable]:
         """Return the weights that the loss of an update depends on; raises KeyError before training was traced."""
@@ -506,7 +561,12 @@ class Graph:
             scale = self.loss_scale.variables
         else:
             scale = []
-        found = [*known, *self.model.metrics_variables, *scale, *(self.average.state if self.average else [])]
+        found = [
+            *known,
+            *self.model.metrics_variables,
+            *scale,
+            *(self.average.state if self.average else []),
+        ]
         return list({id(v): v for v in found}.values())
 
     @property
@@ -516,7 +576,11 @@ class Graph:
         When an update is undone, metrics and seeds stay as they are, as in Keras.
         """
         networks = [v for network in self.step.networks for v in network.variables]
-        optimizers = [v for optimizer in self.optimizers for v in program_variables.list_optimizer_variables(optimizer)]
+        optimizers = [
+            v
+            for optimizer in self.optimizers
+            for v in program_variables.list_optimizer_variables(optimizer)
+        ]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
         seeds = self.seed_states
@@ -538,7 +602,10 @@ class Graph:
         for generator in list_generators(self.step.networks):
             layers.append(generator.state)
         known = {id(state.value) for state in layers}
-        return [*layers, *(raw for raw in self.created if is_seed_state(raw) and id(raw) not in known)]
+        return [
+            *layers,
+            *(raw for raw in self.created if is_seed_state(raw) and id(raw) not in known),
+        ]
 
     @property
     def counters(self) -> list[keras.Variable]:
@@ -642,7 +709,9 @@ def climbing(
     """
 
     def step(found: Sequence[Any]) -> list[Any]:
-        length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)  # no division by 0
+        length = tf.convert_to_tensor(rho) / (
+            tf.linalg.global_norm(found) + TINY
+        )  # no division by 0
         return [g * tf.cast(length, g.dtype) for g in found]
 
     before = program_variables.SavedVariables(replicas, [*weights, *others])

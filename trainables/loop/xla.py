@@ -67,18 +67,26 @@ def follow_author(
     ``asked`` is unchanged. Raises Refused if the sweep file says the opposite, or has a setting that excludes XLA.
     """
     option = training.get("jit_compile", "auto")
-    if jit_compile is None or option == jit_compile:  # the author says nothing, or the same as the sweep file
+    if (
+        jit_compile is None or option == jit_compile
+    ):  # the author says nothing, or the same as the sweep file
         return asked
     says = f"model() compiles its model with jit_compile={jit_compile}"
     if option != "auto":
-        raise Refused(f"{says}, and the sweep file has training.jit_compile: {option is True}; leave out one of them")
+        raise Refused(
+            f"{says}, and the sweep file has training.jit_compile: {option is True}; leave out one of them"
+        )
     if not jit_compile:
         return ""
-    excluding = {f"training.{name}": training.get(name) for name in ("deterministic", "run_eagerly", "fuse")}
+    excluding = {
+        f"training.{name}": training.get(name) for name in ("deterministic", "run_eagerly", "fuse")
+    }
     excluding["a trial of several processes"] = placement.replicas.span_processes
     excluding["training.strategy: parameter_server"] = placement.name == PARAMETER_SERVER
     if found := [name for name, there in excluding.items() if there]:
-        raise Refused(f"{says}, which {' and '.join(found)} does not go with; leave out one of them")
+        raise Refused(
+            f"{says}, which {' and '.join(found)} does not go with; leave out one of them"
+        )
     return "must"
 
 
@@ -103,7 +111,9 @@ class Xla:
         self.wanted, self.reason = asked, ""
         self._graph = graph
         self._ways = iter(_list_modes(graph) if asked else [])
-        self._known: set[tuple[int, int]] = set()  # compiled batches: index of the kind of chunk, and size
+        self._known: set[tuple[int, int]] = (
+            set()
+        )  # compiled batches: index of the kind of chunk, and size
         self._way: CompileMode | None = None
         self.update: Update = graph.update
         """The graph's own update, or one that XLA compiles."""
@@ -131,7 +141,9 @@ class Xla:
         unrelated = isinstance(error, RuntimeError) and _MEET not in str(error)
         if self._way is None or unrelated or isinstance(error, tf.errors.ResourceExhaustedError):
             return False
-        self.reason = self.reason or describe_xla_error(error)  # why the first way failed, which compiles most
+        self.reason = self.reason or describe_xla_error(
+            error
+        )  # why the first way failed, which compiles most
         self._choose_next()
         return True
 
@@ -156,9 +168,13 @@ class Xla:
         `FAILURES` if XLA fails. Only to be called if XLA compiles updates.
         """
         one = tf.function(self._one, autograph=False)
-        concrete = one.get_concrete_function(specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32))
+        concrete = one.get_concrete_function(
+            specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32)
+        )
         for place, size in lacking:
-            concrete(kinds[place], tf.zeros([size], tf.int64), tf.constant(0))  # ``size`` times the first example
+            concrete(
+                kinds[place], tf.zeros([size], tf.int64), tf.constant(0)
+            )  # ``size`` times the first example
             self._known.add((place, size))
 
     def begin_anew(self) -> None:
@@ -196,7 +212,9 @@ class Xla:
 
 def describe_xla_error(error: Exception) -> str:
     """Return the reason for an XLA error as one line for the user; a quotation has at most 160 characters."""
-    text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)  # Keras wraps what layers raise
+    text = re.sub(
+        r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL
+    )  # Keras wraps what layers raise
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
     if found:
         return f"XLA has no kernel for {found[1]}"
@@ -294,7 +312,9 @@ def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update that XLA compiles as a whole, for one replica, and a function that compiles it for a batch."""
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _list_all_rows(batch), *rest))
 
-    def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
+    def update(
+        tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
+    ) -> Any:
         # Gathered outside of XLA, so that what it compiles depends on the size of the batch alone, not on the chunk.
         batch = graph.replicas.run(_get_rows, tensors, rows)
         with _placing_on_device(graph):
@@ -319,10 +339,15 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
         return taken.tensors
 
     function = _jit(
-        graph, lambda given, *rest: graph.update(PreparedExamples(given, *of_trace), _list_all_rows(given[0]), *rest)
+        graph,
+        lambda given, *rest: graph.update(
+            PreparedExamples(given, *of_trace), _list_all_rows(given[0]), *rest
+        ),
     )
 
-    def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
+    def update(
+        tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
+    ) -> Any:
         taken = graph.replicas.run(take, tensors, rows, seed, number)
         with _placing_on_device(graph):
             return function(taken, rate, seed, number)
@@ -335,18 +360,30 @@ def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
 
     It is for several replicas, and for a step with a single turn.
     """
-    once = _jit(graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=False))
-    twice = _jit(graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=True))
+    once = _jit(
+        graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=False)
+    )
+    twice = _jit(
+        graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=True)
+    )
 
     def forward(
-        tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, *, place: int = 0, again: bool = False
+        tensors: Any,
+        rows: tf.Tensor,
+        seed: tf.Tensor,
+        number: tf.Tensor,
+        *,
+        place: int = 0,
+        again: bool = False,
     ) -> Any:
         return (twice if again else once)(_get_rows(tensors, rows), seed, number)
 
     def one(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
         def on_each(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
             for again in (False, True) if graph.recipe.sharpness else (False,):
-                forward(tensors, rows, seed, seed, again=again)  # the seed stands in for the number of the update
+                forward(
+                    tensors, rows, seed, seed, again=again
+                )  # the seed stands in for the number of the update
 
         graph.replicas.run(on_each, tensors, rows, seed)
 

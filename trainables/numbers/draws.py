@@ -44,7 +44,10 @@ RANDOM = (
 def list_operations(graph: Any) -> Iterator[tuple[str, str]]:
     """Yield the type and the name of each operation of a graph and of the functions that it calls."""
     definition = graph.as_graph_def()
-    for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
+    for nodes in (
+        definition.node,
+        *(function.node_def for function in definition.library.function),
+    ):
         yield from ((node.op, node.name) for node in nodes)
 
 
@@ -115,7 +118,11 @@ def begins_with_batch(shape: tf.Tensor) -> bool:
 
 
 def draw_rows_of_batch(
-    rows: DrawnRows, draw: Callable[..., tf.Tensor], arguments: Mapping[str, Any], *, group: int | None
+    rows: DrawnRows,
+    draw: Callable[..., tf.Tensor],
+    arguments: Mapping[str, Any],
+    *,
+    group: int | None,
 ) -> tf.Tensor:
     """Return the rows of one part of a batch from what a stateless kernel draws for the whole batch.
 
@@ -210,7 +217,9 @@ def _replace_draw(
     asked for.
     """
     original = getattr(module, name)
-    if hasattr(original, "__wrapped__"):  # set by `functools.wraps` below: it has been replaced already
+    if hasattr(
+        original, "__wrapped__"
+    ):  # set by `functools.wraps` below: it has been replaced already
         return
     signature = inspect.signature(original)
 
@@ -222,13 +231,18 @@ def _replace_draw(
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         part = get_current_rows() if rows else None
-        if part is None and not is_compiling():  # the usual case, for which arguments need not be bound
+        if (
+            part is None and not is_compiling()
+        ):  # the usual case, for which arguments need not be bound
             return original(*args, **kwargs)
         arguments = dict(signature.bind(*args, **kwargs).arguments)
         if part is None or not begins_with_batch(tf.convert_to_tensor(arguments["shape"])):
             return draw(**arguments)
         return draw_rows_of_batch(
-            part, draw, arguments, group=_count_numbers_per_step(arguments) if rows == "counted" else None
+            part,
+            draw,
+            arguments,
+            group=_count_numbers_per_step(arguments) if rows == "counted" else None,
         )
 
     setattr(module, name, function)
@@ -263,7 +277,11 @@ def _fail_in_xla(original: Callable[..., Any], arguments: dict[str, Any]) -> Any
 def _draw_words(arguments: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
     """Draw ``count`` random words of 32 bits; ``arguments`` are the key and the counter of Philox, as tensors."""
     return tensorflow_private.draw_words(
-        tf.reshape(count, [1]), key=arguments["key"], counter=arguments["counter"], dtype=tf.uint32, alg=PHILOX
+        tf.reshape(count, [1]),
+        key=arguments["key"],
+        counter=arguments["counter"],
+        dtype=tf.uint32,
+        alg=PHILOX,
     )
 
 
@@ -290,7 +308,11 @@ def _convert_to_fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Ten
 
 
 # By type: the bits of its mantissa, its stored exponent of 1, and the integers of its size.
-_MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), tf.bfloat16: (7, 127, tf.uint16)}
+_MANTISSA = {
+    tf.float32: (23, 127, tf.uint32),
+    tf.float16: (10, 15, tf.uint16),
+    tf.bfloat16: (7, 127, tf.uint16),
+}
 
 
 def _draw_normal(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.Tensor:
@@ -300,10 +322,14 @@ def _draw_normal(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.
     """
     dtype = tf.as_dtype(arguments.get("dtype", tf.float32))
     if dtype not in _MANTISSA:
-        raise CannotCompile(f"XLA would not draw the numbers of {original.__name__} in {dtype.name}")
+        raise CannotCompile(
+            f"XLA would not draw the numbers of {original.__name__} in {dtype.name}"
+        )
     shape = tf.convert_to_tensor(arguments["shape"])
     count = tf.reduce_prod(shape)
-    words = _draw_words(arguments, (count + 1) // 2 * 2)  # an even number; the last result is cut off if `count` is odd
+    words = _draw_words(
+        arguments, (count + 1) // 2 * 2
+    )  # an even number; the last result is cut off if `count` is odd
     pairs = tf.reshape(words, [-1, 2])
     # The kernel computes in float32 for the 16-bit types as well, and casts the results.
     uniform = _convert_to_fraction(pairs, tf.float32, original.__name__)
@@ -350,9 +376,13 @@ class Draws:
         self._stop = stop
         self.calls = calls
         self.places = places
-        self.seeds: dict[int, tuple[Any, int]] = {}  # generators that were drawn from and how many times, by their ids
+        self.seeds: dict[
+            int, tuple[Any, int]
+        ] = {}  # generators that were drawn from and how many times, by their ids
 
-    def uniform(self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0) -> tf.Tensor:
+    def uniform(
+        self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0
+    ) -> tf.Tensor:
         """Return new uniform float32 numbers in [low, high), of shape ``(examples of the slice, *shape)``."""
         return self.rows("uniform", shape) * (high - low) + low
 
@@ -361,7 +391,11 @@ class Draws:
         return self.rows("normal", shape) * stddev
 
     def rows(
-        self, kind: Kind, shape: Sequence[Any], dtype: tf.DType = tf.float32, times: int | tf.Tensor = 1
+        self,
+        kind: Kind,
+        shape: Sequence[Any],
+        dtype: tf.DType = tf.float32,
+        times: int | tf.Tensor = 1,
     ) -> tf.Tensor:
         """Return uniform numbers in [0, 1) or standard normal ones, of shape ``(examples * times, *shape)``.
 
@@ -369,11 +403,15 @@ class Draws:
         """
         self.calls += 1
         if self.places is None:
-            return self._draw_batch_rows(kind, self._start * times, (self._stop - self._start) * times, shape, dtype)
+            return self._draw_batch_rows(
+                kind, self._start * times, (self._stop - self._start) * times, shape, dtype
+            )
         # Rows at any places are no range of counters, so the whole batch is drawn.
         whole = self._draw_batch_rows(kind, tf.constant(0), self._size * times, shape, dtype)
         by_example = tf.reshape(whole, [self._size, times, *shape])
-        return tf.reshape(tf.gather(by_example, self.places), [tf.size(self.places) * times, *shape])
+        return tf.reshape(
+            tf.gather(by_example, self.places), [tf.size(self.places) * times, *shape]
+        )
 
     def _draw_batch_rows(
         self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType
@@ -388,10 +426,16 @@ class Draws:
             elements = elements * size
         steps_per_row = -(-elements // numbers_per_step)
         with place_on_host():
-            key = tf.bitcast(tf.stack([[self.update, self._seed]]), tf.uint64)  # two numbers of 32 bits as one of 64
-            skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(steps_per_row, tf.int64), tf.uint64)
+            key = tf.bitcast(
+                tf.stack([[self.update, self._seed]]), tf.uint64
+            )  # two numbers of 32 bits as one of 64
+            skipped = tf.cast(
+                tf.cast(first, tf.int64) * tf.cast(steps_per_row, tf.int64), tf.uint64
+            )
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
-        draw = getattr(tensorflow_private.gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
+        draw = getattr(
+            tensorflow_private.gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2"
+        )
         with drawing_rows(None):  # `count` is already that of the part
             drawn = draw([count, steps_per_row * numbers_per_step], key, counter, PHILOX, dtype)
         # A row's last step may give more numbers than it needs. A size that is a tensor is unknown here.
@@ -413,10 +457,16 @@ class Draws:
         def of_gamma() -> tf.Tensor:
             gamma = tf.random.stateless_gamma([self._size], self.key(), alpha + 1.0)
             uniform = tf.random.stateless_uniform([self._size], self.key())
-            return tf.math.log(gamma) + tf.math.log(1.0 - uniform) / alpha  # `uniform` may be 0, but never is 1
+            return (
+                tf.math.log(gamma) + tf.math.log(1.0 - uniform) / alpha
+            )  # `uniform` may be 0, but never is 1
 
-        with drawing_rows(None):  # draws for the whole batch, of which `_select_rows` takes the slice
-            return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))  # a / (a + b), from log(a) - log(b)
+        with drawing_rows(
+            None
+        ):  # draws for the whole batch, of which `_select_rows` takes the slice
+            return self._select_rows(
+                tf.sigmoid(of_gamma() - of_gamma())
+            )  # a / (a + b), from log(a) - log(b)
 
     def partners(self) -> tf.Tensor:
         """Return for each example of the slice the row of its mixing partner in the whole batch, as int64.
@@ -443,11 +493,15 @@ class Draws:
 
     def from_call(self, calls: int) -> Draws:
         """Return draws for the same examples that start at call number ``calls``."""
-        return Draws(self._seed, self.update, self._size, self._start, self._stop, calls, self.places)
+        return Draws(
+            self._seed, self.update, self._size, self._start, self._stop, calls, self.places
+        )
 
     def at(self, places: tf.Tensor) -> Draws:
         """Return draws for the rows at ``places`` of the whole batch; they start at the present number of calls."""
-        return Draws(self._seed, self.update, self._size, self._start, self._stop, self.calls, places)
+        return Draws(
+            self._seed, self.update, self._size, self._start, self._stop, self.calls, places
+        )
 
     def _select_rows(self, full: tf.Tensor) -> tf.Tensor:
         """Return the slice's rows of what was drawn for the whole batch."""

@@ -189,7 +189,9 @@ class Live:
         if name not in self._entries:
             within = table.choose_bounds(name, bounds, standard=standard)
             value = _read_number(self._hp, name, default, meaning, within)
-            with tf.init_scope():  # the first call may come while a graph is traced, which must not own the variable
+            with (
+                tf.init_scope()
+            ):  # the first call may come while a graph is traced, which must not own the variable
                 self._entries[name] = _LiveEntry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
 
@@ -203,7 +205,9 @@ class Live:
         """The variables of all numbers; checkpoints do not need them, because each trial sets them."""
         return tuple(entry.number.variable for entry in self._entries.values())
 
-    def find_unused(self, captured: Container[int], components: Callable[[Any], Sequence[Any]]) -> list[str]:
+    def find_unused(
+        self, captured: Container[int], components: Callable[[Any], Sequence[Any]]
+    ) -> list[str]:
         """Return the names of the parameters whose variables a graph does not use.
 
         ``captured`` has the ids of the handles that the graph captures, and ``components`` gives a variable's part on
@@ -223,7 +227,9 @@ class Live:
         """
         self._hp = hp
         for name, entry in self._entries.items():
-            entry.number.variable.assign(_read_number(hp, name, entry.default, entry.meaning, entry.bounds))
+            entry.number.variable.assign(
+                _read_number(hp, name, entry.default, entry.meaning, entry.bounds)
+            )
 
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
@@ -267,7 +273,9 @@ class PlainNumbers(Live):
         standard: bool = False,
     ) -> float:
         """Return the trial's value of a parameter as a float; raises what `Live.number` raises."""
-        return _read_number(self._hp, name, default, meaning, table.choose_bounds(name, bounds, standard=standard))
+        return _read_number(
+            self._hp, name, default, meaning, table.choose_bounds(name, bounds, standard=standard)
+        )
 
 
 def _read_number(
@@ -283,7 +291,9 @@ def _read_number(
     Raises: KeyError: if there is neither value nor default. TypeError: if the value is no number. ValueError: if it has
     no meaning or is out of bounds.
     """
-    value = hp.peek(name)  # does not record a read, because the structure does not depend on the value
+    value = hp.peek(
+        name
+    )  # does not record a read, because the structure does not depend on the value
     if value is not ReadMark.ABSENT:
         return table.convert_to_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the one mark
     if default is None:

@@ -11,7 +11,9 @@ import numpy as np
 from sweep.state.draws import seeding_numpy_entropy
 from trainables import keras_private, tensorflow_private
 
-_kernels: set[int] = set()  # seeds that TensorFlow has drawn with in this process; its kernels keep their generators
+_kernels: set[int] = (
+    set()
+)  # seeds that TensorFlow has drawn with in this process; its kernels keep their generators
 
 
 def truncate_seed(seed: int) -> int:

@@ -94,14 +94,19 @@ def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
 # ---- values of pixels
 
 
-def brightness(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
+def brightness(
+    images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0
+) -> tf.Tensor:
     """Return the images, with one random number added to all values of each.
 
     It is at most ``strength`` times the value range, up or down. The value range of float images is given as
     ``value_range``, and that of integer images is 255. Only integer images are clipped.
     """
     u = _signed(draws, strength)
-    return _cast_like(images, tf.cast(images, tf.float32) + u * (255.0 if images.dtype.is_integer else value_range))
+    return _cast_like(
+        images,
+        tf.cast(images, tf.float32) + u * (255.0 if images.dtype.is_integer else value_range),
+    )
 
 
 def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
@@ -134,7 +139,10 @@ def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1
     """
     spread = _broadcast_to_pixels(draws.uniform()) * tf.convert_to_tensor(strength, tf.float32)
     drawn = draws.normal(tuple(images.shape[1:])) * spread
-    return _cast_like(images, tf.cast(images, tf.float32) + drawn * (255.0 if images.dtype.is_integer else value_range))
+    return _cast_like(
+        images,
+        tf.cast(images, tf.float32) + drawn * (255.0 if images.dtype.is_integer else value_range),
+    )
 
 
 def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) -> tf.Tensor:
@@ -164,7 +172,9 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
     the image's. Zhong et al., Random Erasing Data Augmentation, algorithm 1.
     """
     height, width = _sides(images)
-    u = draws.uniform((5,))  # whether to erase, the area, the aspect ratio, and the place (row, column)
+    u = draws.uniform(
+        (5,)
+    )  # whether to erase, the area, the aspect ratio, and the place (row, column)
     area = (0.02 + 0.31 * u[:, 1]) * height * width
     # The logarithm is uniform, so that a ratio and its inverse are equally likely; 1 / 3.3 is 0.3.
     ratio = tf.exp(tf.math.log(3.3) * (2 * u[:, 2] - 1))
@@ -172,7 +182,9 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
     sides = tf.minimum(drawn, tf.stack([height, width]))
     corner = u[:, 3:] * (tf.stack([height, width]) - sides)
     erased = _filled(images, corner, corner + sides, fill)
-    return tf.where(_broadcast_to_pixels(u[:, 0] < tf.convert_to_tensor(share, tf.float32)), erased, images)
+    return tf.where(
+        _broadcast_to_pixels(u[:, 0] < tf.convert_to_tensor(share, tf.float32)), erased, images
+    )
 
 
 def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> tf.Tensor:
@@ -192,7 +204,9 @@ def rectangle(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
 
 
 def _signed(draws: Draws, strength: Any) -> tf.Tensor:
-    return _broadcast_to_pixels(draws.uniform((), -1.0, 1.0)) * tf.convert_to_tensor(strength, tf.float32)
+    return _broadcast_to_pixels(draws.uniform((), -1.0, 1.0)) * tf.convert_to_tensor(
+        strength, tf.float32
+    )
 
 
 def _broadcast_to_pixels(values: tf.Tensor) -> tf.Tensor:

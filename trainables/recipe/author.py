@@ -169,7 +169,9 @@ class Author:
 
     # ---- the author's own training step
 
-    def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
+    def train_step(
+        self, model: keras.Model, batch: Batch, hp: Hyperparameters
+    ) -> Mapping[str, Any]:
         """Return the losses of a slice of a batch by name, as one number per example or their mean, inside the graph.
 
         The loop takes gradients over the whole batch and applies them as `updates` says. Values that no update
@@ -181,7 +183,9 @@ class Author:
         """Return values for a slice of the validation data, reported as ``val_...``; by default loss and metrics."""
         raise NotImplementedError  # never called: without an override, the loop uses loss() and metrics()
 
-    def updates(self, hp: Hyperparameters, model: keras.Model) -> Sequence[Update | tuple[Update, ...]]:
+    def updates(
+        self, hp: Hyperparameters, model: keras.Model
+    ) -> Sequence[Update | tuple[Update, ...]]:
         """Return which loss of `train_step` trains which weights, in order; by default "loss" trains the model.
 
         Updates in one tuple are applied together.
@@ -196,7 +200,9 @@ class Author:
     def on_epoch_begin(self, epoch: int, model: keras.Model, hp: Hyperparameters) -> None:
         """Run before an epoch (from 1), in Python; changes to the model and its optimizer apply in this epoch."""
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, float], model: keras.Model, hp: Hyperparameters) -> None:
+    def on_epoch_end(
+        self, epoch: int, logs: dict[str, float], model: keras.Model, hp: Hyperparameters
+    ) -> None:
         """Run after an epoch (from 1) and its validation, in Python; values that are added to ``logs`` are reported.
 
         Hooks between epochs may assign variables, keep plain values in ``self.memory``, and call `stop` and

@@ -66,7 +66,9 @@ class Loaded:
 
         Placement, cut (see `trial_parts.choose_cut`), seed and the hyperparameters that were read must be the same.
         """
-        return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.matches_reads(self.reads)
+        return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.matches_reads(
+            self.reads
+        )
 
 
 class AuthorData:
@@ -78,9 +80,13 @@ class AuthorData:
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
         self._loaded: Loaded | None = None
-        self._weighted: tuple[int, Fold, ArraySplit] | None = None  # the weighted data of the present fold
+        self._weighted: tuple[int, Fold, ArraySplit] | None = (
+            None  # the weighted data of the present fold
+        )
         self._surroundings = AuthorSurroundings(own)
-        self._first: Mapping[str, object] | None = None  # the author's attributes before the first run of `data`
+        self._first: Mapping[str, object] | None = (
+            None  # the author's attributes before the first run of `data`
+        )
         self.seen: Digests = {}  # digests of what `data` has left on the author or in modules, where methods can see it
         self.key: tuple[Digests, object, object] = (
             {},
@@ -147,14 +153,22 @@ class AuthorData:
         else:
             del held  # two data sets may not fit into memory
             held = self._loaded = self._load(author, hp, placement, assignment)
-            self._publish(author, held.train, validates=held.validation is not None or cut == trial_parts.FOLDS)
-        for data, extent in zip((held.train, held.validation), _extents(hp, placement, assignment), strict=True):
+            self._publish(
+                author,
+                held.train,
+                validates=held.validation is not None or cut == trial_parts.FOLDS,
+            )
+        for data, extent in zip(
+            (held.train, held.validation), _extents(hp, placement, assignment), strict=True
+        ):
             if data is not None:
                 data.count(extent)
         if fold is None:
             return held.train, held.validation
         whole = _require_arrays(held.train)
-        fold_rows = trial_parts.fold_rows(whole.targets, whole.size, fold.number, fold.of, fold.seed)
+        fold_rows = trial_parts.fold_rows(
+            whole.targets, whole.size, fold.number, fold.of, fold.seed
+        )
         if self._weighted is None or self._weighted[:2] != (id(held), fold):
             self._weighted = id(held), fold, self._weighted_for(author, hp, whole, fold_rows[0])
             self._publish(author, self._weighted[2], validates=True)
@@ -173,7 +187,9 @@ class AuthorData:
         author.target_traits = losses.Targets.of(targets)
         self.key = self.seen, values.digest(author.first_example), values.digest(targets)
 
-    def _weighted_for(self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any) -> ArraySplit:
+    def _weighted_for(
+        self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any
+    ) -> ArraySplit:
         """Return all data with class weights that are computed from a fold's training rows ``rows`` alone.
 
         It is ``whole`` itself if there are no class weights.
@@ -181,13 +197,21 @@ class AuthorData:
         if self._loaded is None:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
-        with hp.recording(self._loaded.reads):  # another trial must have the same to use this data again
-            weights = author.class_weights(hp, trial_parts.get_labels((None, *targets)))  # None in place of the inputs
+        with hp.recording(
+            self._loaded.reads
+        ):  # another trial must have the same to use this data again
+            weights = author.class_weights(
+                hp, trial_parts.get_labels((None, *targets))
+            )  # None in place of the inputs
         if not weights:
             return whole
-        return ArraySplit(trial_parts.add_class_weights(whole.arrays, weights), self._loaded.placement.replicas)
+        return ArraySplit(
+            trial_parts.add_class_weights(whole.arrays, weights), self._loaded.placement.replicas
+        )
 
-    def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
+    def test(
+        self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment
+    ) -> Any:
         """Run `data` again and return its third part, the test data; None if it returns no third part.
 
         If the trial caches features, the inputs are features.
@@ -196,7 +220,11 @@ class AuthorData:
         """
         watched = self._surroundings.running_data(author)
         # `data` must not see what the other methods have set on the object since.
-        with attributes.attributes_replaced(author, self._own, self.bare), watched, hp.without_live():
+        with (
+            attributes.attributes_replaced(author, self._own, self.bare),
+            watched,
+            hp.without_live(),
+        ):
             parts = run_data(author, hp, assignment.data_seed)
             if parts.test is not None:
                 parts = parts._replace(test=sources.check_test_data(parts.test))
@@ -204,7 +232,9 @@ class AuthorData:
             if parts.test is not None and self.fingerprint is not None:
                 again = _cut(author, hp, placement, parts, trial_parts.choose_cut(assignment))
                 self._compare_fingerprints(
-                    chunks.compute_fingerprint(*again), self.fingerprint, "that the model was trained and validated on"
+                    chunks.compute_fingerprint(*again),
+                    self.fingerprint,
+                    "that the model was trained and validated on",
                 )
         return parts.test
 
@@ -222,7 +252,9 @@ class AuthorData:
             data = validation
         else:
             data = trial_parts.join_data(train, validation)
-        return tf.nest.map_structure(sources.convert_texts, sources.convert_arrays(residence.map_block_arrays(data))[0])
+        return tf.nest.map_structure(
+            sources.convert_texts, sources.convert_arrays(residence.map_block_arrays(data))[0]
+        )
 
     def check_fingerprint(self, expected: str | None, checkpoint: str) -> None:
         """Raise OtherData if the present data differs from that of a checkpoint, whose fingerprint is ``expected``.
@@ -240,7 +272,10 @@ class AuthorData:
         held = self._loaded
         if None in (actual, expected) or actual == expected or held is None:
             return
-        if held.is_streamed and chunks.compute_fingerprint(held.train, held.validation) != held.fingerprint:
+        if (
+            held.is_streamed
+            and chunks.compute_fingerprint(held.train, held.validation) != held.fingerprint
+        ):
             return
         raise OtherData(
             f"the data are {str(actual)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
@@ -248,7 +283,9 @@ class AuthorData:
             "generators that take their seed from elsewhere; for new data begin a new sweep"
         )
 
-    def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
+    def _load(
+        self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment
+    ) -> Loaded:
         """Load the data by the author's `data`, or map the files that another worker of the node has written.
 
         Attributes that earlier runs of `data` have set on the author's object are reset first. Sets `seen` and `bare`.
@@ -262,7 +299,9 @@ class AuthorData:
         attributes.replace_all(author, self._own, self._first)
 
         def load() -> tuple[Any, Any]:
-            parts = run_data(author, hp, seed)._replace(test=None)  # the test data is not needed here
+            parts = run_data(author, hp, seed)._replace(
+                test=None
+            )  # the test data is not needed here
             return _with_features(author, hp, placement, parts)[:2]
 
         settings_before, folder_before, cached_before = (
@@ -276,7 +315,9 @@ class AuthorData:
                 present = settings.read_settings(settings.OF_LIBRARIES)
                 return left() | {*settings.find_changed_settings(settings_before, present)}
 
-            data, reads = residence.load_shared(assignment.shared, hp, load, left_anywhere, read_by_data)
+            data, reads = residence.load_shared(
+                assignment.shared, hp, load, left_anywhere, read_by_data
+            )
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, DataParts(*data), cut, extents)
         self.seen = self._surroundings.compute_digests(author)
@@ -322,7 +363,9 @@ def _require_arrays(data: Examples) -> ArraySplit:
     return data
 
 
-def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
+def _with_features(
+    author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts
+) -> DataParts:
     """Return the parts with inputs replaced by their features, if the trial caches features; otherwise as they are."""
     if not overrides(author, "features"):
         return parts
@@ -333,10 +376,14 @@ def _with_features(author: Author, hp: Hyperparameters, placement: Placement, pa
     front = features.make_front_model(author, hp)
     if front is None:
         return parts
-    return DataParts(*(features.replace_inputs(front, part, placement.devices[0]) for part in parts))
+    return DataParts(
+        *(features.replace_inputs(front, part, placement.devices[0]) for part in parts)
+    )
 
 
-def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
+def _extents(
+    hp: Hyperparameters, placement: Placement, assignment: Assignment
+) -> tuple[Extent, Extent]:
     """Return how many examples a trial reads of streams of training data and of validation data, in this order.
 
     Without ``steps_per_epoch`` or ``validation_steps``, it reads all of them.
@@ -349,7 +396,9 @@ def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) 
     if "validation_steps" in hp:
         steps = hp.integer("validation_steps", standard=True)
         count = steps * get_validation_batch_size(hp, get_batch_size(hp, number))
-        validation = Extent(count, count, assignment.stop_file)  # each evaluation begins with the first example
+        validation = Extent(
+            count, count, assignment.stop_file
+        )  # each evaluation begins with the first example
     return training, validation
 
 
@@ -370,12 +419,16 @@ def _cut(
     held_out = parts.validation
     replicas = placement.replicas
     if cut == trial_parts.FOLDS:  # each fold weights its own classes
-        return make_examples(trial_parts.concatenate_parts(data, held_out), replicas, "training data"), None
+        return make_examples(
+            trial_parts.concatenate_parts(data, held_out), replicas, "training data"
+        ), None
     if cut == trial_parts.WHOLE:  # all data trains, nothing is held out
         data = trial_parts.join_data(data, held_out)
         held_out = None
     weights = author.class_weights(hp, trial_parts.get_labels(data))
-    train = make_examples(trial_parts.add_class_weights(data, weights), replicas, "training data", extent=extents[0])
+    train = make_examples(
+        trial_parts.add_class_weights(data, weights), replicas, "training data", extent=extents[0]
+    )
     if held_out is None:
         return train, None
     return train, make_examples(held_out, replicas, "validation data", extent=extents[1])
@@ -407,7 +460,9 @@ def _with_copies(value: Any, name: str) -> Any:
     copies = {}
     for key, part in parts.items():
         copies[key] = _with_copies(part, f"{name}_{key}")
-    if all(copies[key] is part for key, part in parts.items()):  # there is nothing to copy: keep the container itself
+    if all(
+        copies[key] is part for key, part in parts.items()
+    ):  # there is nothing to copy: keep the container itself
         return value
     if isinstance(value, dict):
         return copies
@@ -421,11 +476,17 @@ def _copy_of_layer(value: Any, name: str) -> Any:
     """
     own = {type(value).__name__: type(value)}
     try:
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _rename_layer(value, name):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            warnings.catch_warnings(),
+            _rename_layer(value, name),
+        ):
             warnings.simplefilter("ignore")  # lookup layers have no weights to build
             path = Path(folder) / "fitted.keras"
             keras.saving.save_model(value, path)
-            return keras.saving.load_model(path, custom_objects=own, safe_mode=False)  # it is the author's own code
+            return keras.saving.load_model(
+                path, custom_objects=own, safe_mode=False
+            )  # it is the author's own code
     except Exception:  # a layer's own code may raise anything
         return value
 

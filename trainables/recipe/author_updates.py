@@ -133,7 +133,9 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
     if isinstance(updates, Update):
         updates = [updates]
     if not isinstance(updates, Sequence) or not updates:
-        raise Refused(f"updates() returned {updates!r:.80}, expected a list of Update, or of tuples of them")
+        raise Refused(
+            f"updates() returned {updates!r:.80}, expected a list of Update, or of tuples of them"
+        )
     found: list[Turn] = []
     for item in updates:
         if isinstance(item, tuple):
@@ -151,9 +153,13 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
             f"updates() gives {names} no optimizer: they would share the trial's, whose moments and rate are those of "
             "one of them; give an Update an optimizer of its own"
         )
-    for first, second in _list_pairs([update.optimizer for turn in _list_distinct(found) for update in turn]):
+    for first, second in _list_pairs(
+        [update.optimizer for turn in _list_distinct(found) for update in turn]
+    ):
         if first is second and first is not None:
-            raise Refused("updates() gives two of its Updates the same optimizer, expected one each")
+            raise Refused(
+                "updates() gives two of its Updates the same optimizer, expected one each"
+            )
     return tuple(found)
 
 
@@ -163,10 +169,14 @@ def _check_types(turn: Sequence[Any]) -> None:
         raise Refused("updates() returned an empty tuple in its list, expected one with Updates")
     for update in turn:
         if not isinstance(update, Update):
-            raise Refused(f"updates() returned {type(update).__name__} in its list, expected Update")
+            raise Refused(
+                f"updates() returned {type(update).__name__} in its list, expected Update"
+            )
 
 
-def list_optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:
+def list_optimizers(
+    turns: Iterable[Turn], own: keras.optimizers.Optimizer
+) -> list[tuple[Update, Any]]:
     """Return each distinct update once, with its optimizer, in the order of their first turns.
 
     An update without an optimizer of its own is paired with ``own``, the trial's optimizer.
@@ -213,7 +223,9 @@ def _check(turn: Turn, *, together: bool) -> None:
         if update.optimizer is not None and update.rate is not None:
             check_follows(update.optimizer, f"Update({update.loss!r})")
         if not update.variables:
-            raise Refused(f"Update({update.loss!r}) has no weights to train: what it is given has none")
+            raise Refused(
+                f"Update({update.loss!r}) has no weights to train: what it is given has none"
+            )
     for one, other in _list_pairs(turn):
         if one.loss == other.loss:
             raise Refused(f"updates() minimises {one.loss!r} twice at once")

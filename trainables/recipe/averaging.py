@@ -19,11 +19,16 @@ class Average:
     ``ema_momentum``.
     """
 
-    def __init__(self, weights: Sequence[keras.Variable], momentum: LiveNumber | float, replicas: Replicas) -> None:
+    def __init__(
+        self, weights: Sequence[keras.Variable], momentum: LiveNumber | float, replicas: Replicas
+    ) -> None:
         self.weights = list(weights)
         self._momentum = momentum
         self.replicas = replicas
-        self.variables = [tf.Variable(w.value, trainable=False, name=f"average_{i}") for i, w in enumerate(weights)]
+        self.variables = [
+            tf.Variable(w.value, trainable=False, name=f"average_{i}")
+            for i, w in enumerate(weights)
+        ]
         self.started = tf.Variable(0.0, trainable=False, name="average_started")
         self._swap = tf.function(self._swap_all, autograph=False)
 
@@ -67,6 +72,8 @@ class Average:
     def _swap_all(self) -> None:
         for average, weight in zip(self.variables, self.weights, strict=True):
             held = tf.identity(average)
-            with tf.control_dependencies([held]):  # the average is read before the weight is written over it
+            with tf.control_dependencies(
+                [held]
+            ):  # the average is read before the weight is written over it
                 self.replicas.update_copies(average, lambda a, w: a.assign(w), weight.value)
                 weight.value.assign(held)

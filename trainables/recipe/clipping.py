@@ -38,7 +38,9 @@ def read_bounds(hp: Hyperparameters) -> dict[str, float]:
 
 
 def clip(
-    gradients: Sequence[Any], bounds: Mapping[str, tf.Tensor | float], groups: Sequence[Sequence[int]] | None = None
+    gradients: Sequence[Any],
+    bounds: Mapping[str, tf.Tensor | float],
+    groups: Sequence[Sequence[int]] | None = None,
 ) -> list[Any]:
     """Return the gradients clipped as Keras does; sparse gradients must have each row only once.
 
@@ -68,7 +70,10 @@ def clip(
                 divisor = tf.where(on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
                 for place in group:
                     clipped[place] = _map_values(
-                        clipped[place], lambda t, n=factor, by=divisor: t * tf.cast(n, t.dtype) / tf.cast(by, t.dtype)
+                        clipped[place],
+                        lambda t, n=factor, by=divisor: (
+                            t * tf.cast(n, t.dtype) / tf.cast(by, t.dtype)
+                        ),
                     )
     return clipped
 
@@ -81,7 +86,9 @@ def _compute_global_scale(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tens
     last digit would then differ.
     """
     norm = tf.linalg.global_norm(gradients)
-    return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)  # NaN if the norm is not finite
+    return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (
+        norm - norm
+    )  # NaN if the norm is not finite
 
 
 def _compute_scale(gradient: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:

@@ -48,7 +48,9 @@ def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
     if model is None:
         return None
     if not isinstance(model, keras.Model):
-        raise TypeError(f"features() returned {type(model).__name__}, expected a keras.Model or None")
+        raise TypeError(
+            f"features() returned {type(model).__name__}, expected a keras.Model or None"
+        )
     model.trainable = False
     for layer in keras_private.flatten_layers(model):
         if isinstance(layer, AUGMENTING):
@@ -79,18 +81,26 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def computed(batch: Any) -> Any:
-        return tf.nest.map_structure(lambda part: tf.cast(part, tf.float32), model(batch, training=False))
+        return tf.nest.map_structure(
+            lambda part: tf.cast(part, tf.float32), model(batch, training=False)
+        )
 
     kept: Any = None
     for start in range(0, size, BATCH):
         batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - at once
         with tf.device(device):
             outputs = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
-            if kept is None:  # the first batch, which is computed twice, to find out whether features are random
+            if (
+                kept is None
+            ):  # the first batch, which is computed twice, to find out whether features are random
                 again = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
                 if not all(map(np.array_equal, tf.nest.flatten(outputs), tf.nest.flatten(again))):
-                    raise Refused("features() are random: the same inputs give others when they are computed again")
-                kept = tf.nest.map_structure(lambda part: np.empty((size, *part.shape[1:]), np.float32), outputs)
+                    raise Refused(
+                        "features() are random: the same inputs give others when they are computed again"
+                    )
+                kept = tf.nest.map_structure(
+                    lambda part: np.empty((size, *part.shape[1:]), np.float32), outputs
+                )
         for target, part in zip(tf.nest.flatten(kept), tf.nest.flatten(outputs), strict=True):
             target[start : start + BATCH] = part
     return (kept, *others)
@@ -106,7 +116,9 @@ def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.M
         raise Refused(
             "features() stand before a model that is compiled in model(); leave out one, or cache_features: true"
         )
-    if own := list_overridden_methods(model, "train_step", "test_step", "compute_loss", "compute_metrics", "compile"):
+    if own := list_overridden_methods(
+        model, "train_step", "test_step", "compute_loss", "compute_metrics", "compile"
+    ):
         raise Refused(
             f"features() stand before {type(model).__name__}, whose own {' and '.join(own)}() would not be called with "
             "raw inputs, which are given where inputs are augmented or cache_features is false; leave out features(), "
@@ -123,7 +135,10 @@ def chain_models(front: keras.Layer, model: keras.Model, example: Any) -> keras.
     ``training``. ``example`` is a batch of raw inputs.
     """
     inputs = tf.nest.map_structure(
-        lambda leaf: keras.Input(tuple(leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype)), example
+        lambda leaf: keras.Input(
+            tuple(leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype)
+        ),
+        example,
     )
     return keras.Model(inputs, model(front(inputs)), name=model.name)
 

@@ -61,7 +61,9 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
     layers = [layer for layer in model.layers if layer.weights]
     if isinstance(frozen, int) and not isinstance(frozen, bool):  # in Python, a bool is an int
         if not 0 <= frozen <= len(layers):
-            raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
+            raise ValueError(
+                f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights"
+            )
         found = layers[:frozen]
     else:
         if isinstance(frozen, list):
@@ -71,7 +73,9 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
         patterns = [str(pattern) for pattern in listed]
         found_by_pattern = []
         for pattern in patterns:
-            found_by_pattern.append(find_layers(model, pattern, "frozen_layers", "a number or names"))
+            found_by_pattern.append(
+                find_layers(model, pattern, "frozen_layers", "a number or names")
+            )
         found = [layer for pairs in found_by_pattern for _, layer in pairs]
     for layer in found:
         layer.trainable = False
@@ -84,12 +88,16 @@ def find_layers(model: keras.Model, pattern: str, parameter: str, expected: str 
     """
     found = select_layers(model, pattern)
     if not found:
-        known = list(dict.fromkeys(path for path, layer in list_layer_paths(model) if layer.weights))
+        known = list(
+            dict.fromkeys(path for path, layer in list_layer_paths(model) if layer.weights)
+        )
         if len(known) > MOST:
             more = f" and {len(known) - MOST} more"
         else:
             more = ""
-        raise ValueError(f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}")
+        raise ValueError(
+            f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}"
+        )
     return found
 
 
@@ -127,7 +135,9 @@ class Part:
 
     optimizer: keras.optimizers.Optimizer
     variables: list[keras.Variable]
-    factors: Sequence[tuple[Rate, int]] | None  # with exponents; None: the optimizer has its own rate or schedule
+    factors: (
+        Sequence[tuple[Rate, int]] | None
+    )  # with exponents; None: the optimizer has its own rate or schedule
     is_the_trials: bool  # False: the author has given the optimizer to a group
 
     def rate(self, rate: Any) -> tf.Tensor:
@@ -148,11 +158,17 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
         super().__init__(learning_rate=learning_rate, name="grouped")
         self.parts = tuple(parts)
         self._place = {id(v): part for part in parts for v in part.variables}
-        own = [part for part in parts if part.is_the_trials]  # all are made alike, so they have the same bounds
-        self.bounds: Mapping[str, Any] = {kind: getattr(own[0].optimizer, kind) for kind in clipping.KINDS if own}
+        own = [
+            part for part in parts if part.is_the_trials
+        ]  # all are made alike, so they have the same bounds
+        self.bounds: Mapping[str, Any] = {
+            kind: getattr(own[0].optimizer, kind) for kind in clipping.KINDS if own
+        }
         for part in own:
             for kind in clipping.KINDS:
-                setattr(part.optimizer, kind, None)  # otherwise, each would clip the gradients of its part alone
+                setattr(
+                    part.optimizer, kind, None
+                )  # otherwise, each would clip the gradients of its part alone
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -175,7 +191,9 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
             if of_part:
                 part.optimizer.build(of_part)
 
-    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
+    def apply(
+        self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None
+    ) -> None:
         """Clip gradients, set the parts' learning rates, and let each part update its weights.
 
         Gradients that are None are left out. Without ``trainable_variables``, they belong to the weights given to
@@ -205,7 +223,9 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
             if not of_part:
                 continue
             if part.factors is not None:
-                part.optimizer.learning_rate.assign(part.rate(tf.convert_to_tensor(self.learning_rate)))
+                part.optimizer.learning_rate.assign(
+                    part.rate(tf.convert_to_tensor(self.learning_rate))
+                )
             part.optimizer.apply([g for g, _ in of_part], [v for _, v in of_part])
         self.iterations.assign_add(1)
 
@@ -236,16 +256,29 @@ def get_averaging_momentum(optimizer: keras.optimizers.Optimizer) -> float | Non
 
     Only parts with ``use_ema`` average.
     """
-    return max((float(part.ema_momentum) for part in list_parts(optimizer) if part.use_ema), default=None)
+    return max(
+        (float(part.ema_momentum) for part in list_parts(optimizer) if part.use_ema), default=None
+    )
 
 
 def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
     """Return whether an optimizer, or one of its parts, clips gradients itself."""
     joint = optimizer.bounds.values() if isinstance(optimizer, GroupedOptimizer) else ()
-    return any([*joint, *(getattr(part, kind, None) for part in list_parts(optimizer) for kind in clipping.KINDS)])
+    return any(
+        [
+            *joint,
+            *(
+                getattr(part, kind, None)
+                for part in list_parts(optimizer)
+                for kind in clipping.KINDS
+            ),
+        ]
+    )
 
 
-def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
+def list_main_optimizers(
+    optimizer: keras.optimizers.Optimizer,
+) -> Iterable[keras.optimizers.Optimizer]:
     """Return the optimizers of a grouped optimizer that are the trial's own or copies of it, without those of groups.
 
     For any other optimizer, return only this optimizer.
@@ -281,7 +314,9 @@ def convert_multi_optimizer(
     for weight in weights:
         one = place(weight)
         if not isinstance(one, keras.optimizers.Optimizer):
-            raise Refused(f"the MultiOptimizer gives {weight.path} no optimizer, but {type(one).__name__}")
+            raise Refused(
+                f"the MultiOptimizer gives {weight.path} no optimizer, but {type(one).__name__}"
+            )
         found.setdefault(id(one), (one, []))[1].append(weight)
     made = [Part(one, its, None, is_the_trials=False) for one, its in found.values()]
     return GroupedOptimizer(made, get_rate_or_schedule(made[0].optimizer))
@@ -359,7 +394,9 @@ def combine_optimizers(
     """
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):
         if given:
-            raise Refused("optimizer() returned a MultiOptimizer, and there are groups() or layer rates; leave out one")
+            raise Refused(
+                "optimizer() returned a MultiOptimizer, and there are groups() or layer rates; leave out one"
+            )
         return convert_multi_optimizer(optimizer, model.trainable_variables)
     groups = _resolve_groups(given, model)
     if not groups:
@@ -369,11 +406,17 @@ def combine_optimizers(
             "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one"
         )
     rate = get_rate_or_schedule(optimizer)
-    if not isinstance(rate, float) and any(group.optimizer is None and factors for group, _, factors in groups):
-        raise Refused("layers have a rate of their own, and optimizer() brings a schedule; use lr_schedule instead")
+    if not isinstance(rate, float) and any(
+        group.optimizer is None and factors for group, _, factors in groups
+    ):
+        raise Refused(
+            "layers have a rate of their own, and optimizer() brings a schedule; use lr_schedule instead"
+        )
     taken = {id(v) for _, variables, _ in groups for v in variables}
     in_no_group = [v for v in model.trainable_variables if id(v) not in taken]
-    parts = [Part(optimizer, in_no_group, () if isinstance(rate, float) else None, is_the_trials=True)]
+    parts = [
+        Part(optimizer, in_no_group, () if isinstance(rate, float) else None, is_the_trials=True)
+    ]
     for group, variables, factors in groups:
         own_or_copy = group.optimizer or make_copy()
         if any(own_or_copy is part.optimizer for part in parts):
@@ -383,9 +426,18 @@ def combine_optimizers(
         follows = isinstance(rate, float) if group.optimizer is None else group.rate is not None
         if group.weight_decay is not None:
             own_or_copy.weight_decay = group.weight_decay or None  # for Keras, None means no decay
-            if hasattr(own_or_copy, "adam_weight_decay"):  # Muon, which trains some weights by AdamW
+            if hasattr(
+                own_or_copy, "adam_weight_decay"
+            ):  # Muon, which trains some weights by AdamW
                 own_or_copy.adam_weight_decay = own_or_copy.weight_decay
-        parts.append(Part(own_or_copy, variables, factors if follows else None, is_the_trials=group.optimizer is None))
+        parts.append(
+            Part(
+                own_or_copy,
+                variables,
+                factors if follows else None,
+                is_the_trials=group.optimizer is None,
+            )
+        )
     # The first part stays even without weights: it has the trial's optimizer, and gets weights that no part has.
     return GroupedOptimizer([part for part in parts if part.variables or part is parts[0]], rate)
 
@@ -399,7 +451,11 @@ def _resolve_groups(
     Raises: Refused: if ``groups`` is no list of groups, or two groups have the same weight. ValueError: if a path
     matches no layer. TypeError: if a group is for something else than layers, variables and paths.
     """
-    if isinstance(groups, Group | Rated) or not isinstance(groups, Sequence) or isinstance(groups, str):
+    if (
+        isinstance(groups, Group | Rated)
+        or not isinstance(groups, Sequence)
+        or isinstance(groups, str)
+    ):
         raise Refused(f"groups() returned {type(groups).__name__}, expected a list of Group")
     found: list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]] = []
     trainable = {id(v) for v in model.trainable_variables}
@@ -422,7 +478,9 @@ def _resolve_groups(
         found.append((group, [v for v in variables if id(v) in trainable], factors))
     for rated in groups:
         if isinstance(rated, Rated):
-            found.append((Group(None), [v for v in rated.variables if id(v) not in taken], rated.factors))
+            found.append(
+                (Group(None), [v for v in rated.variables if id(v) not in taken], rated.factors)
+            )
     return found
 
 
@@ -434,11 +492,19 @@ def _check_optimizer(group: Group, place: int) -> None:
     optimizer = group.optimizer
     if optimizer is None:
         return
-    others = (keras.optimizers.MultiOptimizer, keras.optimizers.LossScaleOptimizer, GroupedOptimizer)
+    others = (
+        keras.optimizers.MultiOptimizer,
+        keras.optimizers.LossScaleOptimizer,
+        GroupedOptimizer,
+    )
     if not isinstance(optimizer, keras.optimizers.Optimizer) or isinstance(optimizer, others):
-        raise Refused(f"group {place + 1} of groups() has {type(optimizer).__name__} as its optimizer")
+        raise Refused(
+            f"group {place + 1} of groups() has {type(optimizer).__name__} as its optimizer"
+        )
     if optimizer.use_ema:
-        raise Refused(f"the optimizer of group {place + 1} averages weights, which only the trial's own may")
+        raise Refused(
+            f"the optimizer of group {place + 1} averages weights, which only the trial's own may"
+        )
     if group.rate is not None:
         check_follows(optimizer, f"group {place + 1} of groups()")
 
@@ -475,7 +541,9 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
         for path, layer in find_layers(model, pattern.replace(".", "/"), "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
-                applied = found.get(id(weight), (-1, pattern))  # depth and pattern; -1 if none has matched so far
+                applied = found.get(
+                    id(weight), (-1, pattern)
+                )  # depth and pattern; -1 if none has matched so far
                 if applied[0] == depth and applied[1] != pattern:
                     raise ValueError(
                         f"layer_rates names {path} as {applied[1]!r} and as {pattern!r}, expected one of them"

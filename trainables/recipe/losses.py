@@ -65,7 +65,9 @@ class Targets:
         if not hasattr(targets, "dtype"):
             return None
         rows = np.asarray(targets)
-        has_floats = rows.dtype.kind not in "iub"  # neither whole numbers, with or without sign, nor bools
+        has_floats = (
+            rows.dtype.kind not in "iub"
+        )  # neither whole numbers, with or without sign, nor bools
         shares = has_floats and rows.ndim > 0 and bool((rows >= 0).all())
         return cls(
             dtype=rows.dtype,
@@ -84,7 +86,9 @@ class _Task:
     from_logits: bool = False
 
 
-def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None) -> keras.losses.Loss:
+def default_loss(
+    targets: Any, model: keras.Model, smoothing: LiveNumber | None
+) -> keras.losses.Loss:
     """Return crossentropy for labels (whole-number, one-hot or 0 and 1), mean squared error for numbers.
 
     ``targets`` are the targets of some examples, or their properties; ``smoothing`` is the label smoothing, or None.
@@ -99,10 +103,13 @@ def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None)
         case "sparse":
             return keras.losses.SparseCategoricalCrossentropy(from_logits=task.from_logits)
         case "one_hot":  # only after softmax, so there are no logits
-            return keras.losses.CategoricalCrossentropy(label_smoothing=0.0 if smoothing is None else smoothing)
+            return keras.losses.CategoricalCrossentropy(
+                label_smoothing=0.0 if smoothing is None else smoothing
+            )
         case "binary":
             return keras.losses.BinaryCrossentropy(
-                from_logits=task.from_logits, label_smoothing=0.0 if smoothing is None else smoothing
+                from_logits=task.from_logits,
+                label_smoothing=0.0 if smoothing is None else smoothing,
             )
         case _:
             if smoothing is not None:
@@ -125,7 +132,11 @@ def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metr
         case "one_hot":
             return [keras.metrics.CategoricalAccuracy(name="accuracy")]
         case "binary":
-            return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0 if task.from_logits else 0.5)]
+            return [
+                keras.metrics.BinaryAccuracy(
+                    name="accuracy", threshold=0.0 if task.from_logits else 0.5
+                )
+            ]
         case _:
             return [keras.metrics.MeanAbsoluteError(name="mae")]
 
@@ -141,7 +152,9 @@ def _find_task(given: Any, model: keras.Model) -> _Task:
             f"{type(model).__name__} is a subclassed model, whose last activation nothing tells; {ONE_LINE}"
         )
     if len(outputs) > 1:
-        raise Undecided(f"{len(outputs)} outputs for one array of targets, which no default loss fits; {ONE_LINE}")
+        raise Undecided(
+            f"{len(outputs)} outputs for one array of targets, which no default loss fits; {ONE_LINE}"
+        )
     activation = _find_activation(outputs[0])
     shape = tuple(outputs[0].shape[1:])
     units = outputs[0].shape[-1]
@@ -154,12 +167,16 @@ def _find_label_task(targets: Targets, shape: Any, units: Any, activation: str |
     # For whole numbers and bools. ``shape`` is that of an example's output, ``units`` its last size.
     target_shape = targets.shape
     # One label for each vector of the output, with or without an axis of size 1.
-    per_label = _matches_shape(target_shape, shape[:-1]) or _matches_shape(target_shape, (*shape[:-1], 1))
+    per_label = _matches_shape(target_shape, shape[:-1]) or _matches_shape(
+        target_shape, (*shape[:-1], 1)
+    )
     if units != 1 and per_label and activation in ("softmax", "linear"):
         return _Task("sparse", from_logits=activation == "linear")
     if activation == "softmax" and _matches_shape(target_shape, shape) and targets.one_hot:
         return _Task("one_hot")
-    if activation == "sigmoid" and ((units == 1 and per_label) or _matches_shape(target_shape, shape)):
+    if activation == "sigmoid" and (
+        (units == 1 and per_label) or _matches_shape(target_shape, shape)
+    ):
         if targets.zero_one:  # other whole numbers are no probabilities
             return _Task("binary")
     elif units == 1 and per_label and activation == "linear" and targets.dtype == bool:
@@ -182,10 +199,14 @@ def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _
     if activation == "softmax" and _matches_shape(target_shape, shape) and targets.shares:
         return _Task("one_hot")
     # One-hot targets may also be classes, and outputs of softmax and sigmoid probabilities.
-    if one_number_each and not targets.one_hot and activation not in ("softmax", "sigmoid", None):  # None: unknown
+    if (
+        one_number_each and not targets.one_hot and activation not in ("softmax", "sigmoid", None)
+    ):  # None: unknown
         return _Task("numbers")
     output = f"an output of shape {shape}{_describe_activation(activation)}"
-    raise Undecided(f"{targets.dtype} targets of shape {target_shape} with {output} fit more than one loss; {ONE_LINE}")
+    raise Undecided(
+        f"{targets.dtype} targets of shape {target_shape} with {output} fit more than one loss; {ONE_LINE}"
+    )
 
 
 def _matches_shape(wanted: Any, shape: Any) -> bool:
@@ -214,7 +235,9 @@ def _find_activation(output: Any) -> str | None:
         if layer.axis in (-1, len(output.shape) - 1):
             return "softmax"
         return None
-    if isinstance(layer, keras.layers.ReLU | keras.layers.LeakyReLU | keras.layers.PReLU | keras.layers.ELU):
+    if isinstance(
+        layer, keras.layers.ReLU | keras.layers.LeakyReLU | keras.layers.PReLU | keras.layers.ELU
+    ):
         return "relu"  # in place of all that fit numbers alone
     if isinstance(layer, keras.layers.Reshape | keras.layers.Flatten | keras.layers.Dropout):
         return _find_activation(keras.tree.flatten(layer.input)[0])

@@ -23,7 +23,9 @@ from trainables.recipe.refusals import Refused
 MIXING, ERASING = 2**18, 2**19
 """Offsets of their draws, so that the draws of the author and of layers do not change."""
 OWN_GEOMETRY = ("boxes", "bounding_boxes", "points", "keypoints", "key_points")
-ONE_HOT = "return one-hot targets from data(), as keras.utils.to_categorical(y), with a loss for them"
+ONE_HOT = (
+    "return one-hot targets from data(), as keras.utils.to_categorical(y), with a loss for them"
+)
 
 
 def changes_inputs(hp: Hyperparameters) -> bool:
@@ -62,7 +64,9 @@ class Mixing:
         inputs = tf.nest.flatten(x)
         names = " and ".join(self._names())
         if self.mixes and y is None:
-            raise Refused(f"{names} mixes targets with the inputs, and the data has none; leave it out")
+            raise Refused(
+                f"{names} mixes targets with the inputs, and the data has none; leave it out"
+            )
         for leaf in inputs:
             if self.mixes and not (leaf.dtype.is_floating or leaf.dtype == tf.uint8):
                 raise Refused(
@@ -71,7 +75,9 @@ class Mixing:
                 )
         images = [leaf for leaf in inputs if leaf.shape.rank == 4]
         if self.erasing is not None and not images:
-            raise Refused(f"random_erasing is set, and {_shapes(inputs)} are no images of (height, width, channels)")
+            raise Refused(
+                f"random_erasing is set, and {_shapes(inputs)} are no images of (height, width, channels)"
+            )
         sides = {tuple(leaf.shape[1:3]) for leaf in images}
         if self.cutmix is not None and (len(sides) != 1 or len(images) != len(inputs)):
             raise Refused(
@@ -79,7 +85,9 @@ class Mixing:
             )
         for path, leaf in _paths(y) if self.mixes else ():
             if leaf.dtype == tf.string:
-                raise Refused(f"{names} mixes targets, and there are texts; let data() return numbers")
+                raise Refused(
+                    f"{names} mixes targets, and there are texts; let data() return numbers"
+                )
             if any(part in OWN_GEOMETRY for part in path):
                 raise Refused(
                     f"{names} mixes targets, and {'.'.join(path)} says where things are, which has no mean; leave out "
@@ -133,7 +141,9 @@ class Mixed:
     labels: dict[int, tuple[tf.Tensor, tf.Tensor]]
 
     @classmethod
-    def of(cls, mixing: Mixing, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
+    def of(
+        cls, mixing: Mixing, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws
+    ) -> Mixed:
         """Return the examples ``own`` mixed with those of ``other``, as ``mixing`` says.
 
         Inputs, targets and weights are mixed with the same random shares. Whole-number targets are those of the example
@@ -144,17 +154,23 @@ class Mixed:
         if is_pasted is None:
             share_of_images = share
         else:
-            share_of_images = tf.where(is_pasted, 1.0, share)  # a pasted image is not averaged as well
+            share_of_images = tf.where(
+                is_pasted, 1.0, share
+            )  # a pasted image is not averaged as well
 
         def picture(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-            return _mix_values(a if mask is None else tf.where(_reshape_mask(mask, a), b, a), b, share_of_images)
+            return _mix_values(
+                a if mask is None else tf.where(_reshape_mask(mask, a), b, a), b, share_of_images
+            )
 
         def weight(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
             return _mix_values(tf.cast(a, tf.float32), tf.cast(b, tf.float32), share)
 
         labels: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
         targets = []
-        for place, (a, b) in enumerate(zip(tf.nest.flatten(own[1]), tf.nest.flatten(other[1]), strict=True)):
+        for place, (a, b) in enumerate(
+            zip(tf.nest.flatten(own[1]), tf.nest.flatten(other[1]), strict=True)
+        ):
             has_pixels = False
             if mask is not None and is_pasted is not None:
                 has_pixels = a.shape.rank >= 3 and a.shape[1:3] == inputs[0].shape[1:3]
@@ -178,7 +194,9 @@ class Mixed:
         return cls(mixed_x, tf.nest.pack_sequence_as(own[1], targets), weights, share, labels)
 
 
-def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
+def _draw_mix(
+    mixing: Mixing, image: tf.Tensor, draws: Draws
+) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
     """Draw each example's own share, the mask of pasted pixels, and whether pixels are pasted into the example.
 
     The mask and the last result are None if the trial does not use cutmix. The own share is 1 minus the area of pasted
@@ -202,7 +220,9 @@ def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[1:3]))
     sides = tf.stack([height, width])
     uniform = draws.uniform((3,))
-    size = tf.floor(sides * tf.sqrt(1.0 - share_left)[:, None])  # a rectangle with the area 1 - share_left
+    size = tf.floor(
+        sides * tf.sqrt(1.0 - share_left)[:, None]
+    )  # a rectangle with the area 1 - share_left
     half = tf.floor(size / 2)
     centre = tf.floor(uniform[:, :2] * sides)
     if mixup is None:

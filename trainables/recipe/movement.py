@@ -56,7 +56,9 @@ class Movement:
         one = tf.ones([count])
         zero = tf.zeros([count])
         # Without steps, each pixel comes from its own place.
-        self._steps = steps or DrawnMovement((one, zero, zero, zero, one, zero), tf.zeros([count], tf.bool))
+        self._steps = steps or DrawnMovement(
+            (one, zero, zero, zero, one, zero), tf.zeros([count], tf.bool)
+        )
 
     # ---- steps
 
@@ -70,7 +72,9 @@ class Movement:
         sign = tf.where(mirrored, -1.0, 1.0)
         shift = tf.where(mirrored, self._width - 1, 0.0)
         moved = self._after([sign, 0.0, shift, 0.0, 1.0, 0.0])
-        return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
+        return moved._with(
+            replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored))
+        )
 
     def flip_down(self, share: Any = 0.5) -> Movement:
         """Return this movement, after which each image is mirrored top to bottom with probability ``share``.
@@ -82,7 +86,9 @@ class Movement:
         shift = tf.where(mirrored, self._height - 1, 0.0)
         moved = self._after([1.0, 0.0, 0.0, 0.0, sign, shift])
         # Any mirroring exchanges left and right of what is shown; two of them are a rotation.
-        return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
+        return moved._with(
+            replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored))
+        )
 
     def affine(self, strength: Any) -> Movement:
         """Return this movement, after which each image is rotated, scaled and shifted as by `augmentation.affine`.
@@ -109,7 +115,9 @@ class Movement:
 
     # ---- what the movement is applied to
 
-    def images(self, images: tf.Tensor, fill: float | None = None, *, cover: float = 0.0) -> tf.Tensor:
+    def images(
+        self, images: tf.Tensor, fill: float | None = None, *, cover: float = 0.0
+    ) -> tf.Tensor:
         """Apply the movement to images and return them, interpolated, in their type.
 
         The border is repeated, or filled with ``fill`` if given; covered pixels become ``cover``.
@@ -162,7 +170,9 @@ class Movement:
         clipped = self._from_corners(tf.concat([left, right], axis=-1), form)
         # What is left of a padding box does not matter: its label is -1 in any case.
         padding = tf.cast(tf.constant(NOWHERE), labels.dtype)
-        return tf.cast(clipped, boxes.dtype) if boxes.dtype.is_floating else clipped, tf.where(remains, labels, padding)
+        return tf.cast(clipped, boxes.dtype) if boxes.dtype.is_floating else clipped, tf.where(
+            remains, labels, padding
+        )
 
     def points(
         self, points: tf.Tensor, form: str = "xy", *, mirror: Sequence[int] | None = None
@@ -199,7 +209,9 @@ class Movement:
         Raises: Refused: if this movement has a cutout.
         """
         if self._steps.covered:
-            raise Refused("cutout() is followed by a movement, and covers squares of the moved picture; let it be last")
+            raise Refused(
+                "cutout() is followed by a movement, and covers squares of the moved picture; let it be last"
+            )
         a, b, c, d, e, f = self._steps.source
         p, q, r, s, t, u = terms
         # ``source`` leads from output to input: the new step comes first, then the earlier ones.
@@ -207,11 +219,15 @@ class Movement:
         second = (d * p + e * s, d * q + e * t, d * r + e * u + f)
         return self._with(replace(self._steps, source=(*first, *second)))
 
-    def _pixels(self, images: tf.Tensor, fill: float | None, cover: float | None, how: str, name: str) -> tf.Tensor:
+    def _pixels(
+        self, images: tf.Tensor, fill: float | None, cover: float | None, how: str, name: str
+    ) -> tf.Tensor:
         given = images.shape[1:3]
         own = self._images.shape[1:3]
         if images.shape.rank != 4 or not given.is_compatible_with(own):
-            raise Refused(f"{name} of shape {tuple(images.shape)} are moved with pictures of {tuple(own)}")
+            raise Refused(
+                f"{name} of shape {tuple(images.shape)} are moved with pictures of {tuple(own)}"
+            )
         zero = tf.zeros_like(self._steps.source[0])
         moved = tf.raw_ops.ImageProjectiveTransformV3(
             images=images,
@@ -246,7 +262,9 @@ class Movement:
         """
         order = form.removeprefix("rel_")
         if order not in known:
-            raise Refused(f"{form!r} is no form, expected one of {', '.join(known)}, or rel_ and one of them")
+            raise Refused(
+                f"{form!r} is no form, expected one of {', '.join(known)}, or rel_ and one of them"
+            )
         sides = tf.stack([self._width, self._height])
         return order, sides if form.startswith("rel_") else tf.ones_like(sides)
 

@@ -15,7 +15,11 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
 from trainables.recipe import clipping, groups
 
-_OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, keras.optimizers.MultiOptimizer)
+_OTHERS = (
+    keras.optimizers.Optimizer,
+    keras.optimizers.LossScaleOptimizer,
+    keras.optimizers.MultiOptimizer,
+)
 
 
 def _list_optimizers() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
@@ -38,8 +42,24 @@ OPTIMIZER_CLASSES = _list_optimizers()
 OPTIMIZERS = tuple(sorted(OPTIMIZER_CLASSES))
 LIVE = frozenset(
     {
-        *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
-        *("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio", "learning_rate_power"),
+        *(
+            "beta_1",
+            "beta_2",
+            "adam_beta_1",
+            "adam_beta_2",
+            "rho",
+            "momentum",
+            "beta",
+            "beta_2_decay",
+        ),
+        *(
+            "epsilon",
+            "epsilon_1",
+            "epsilon_2",
+            "clip_threshold",
+            "adam_lr_ratio",
+            "learning_rate_power",
+        ),
         *(f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")),
         *("muon_a", "muon_b", "muon_c", "rms_rate"),
     }
@@ -57,8 +77,19 @@ NOT_THEIRS = frozenset(
 READS = (
     *("weight_decay", "adam_weight_decay"),
     *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
-    *("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio", "learning_rate_power"),
-    *("l1_regularization_strength", "l2_regularization_strength", "l2_shrinkage_regularization_strength"),
+    *(
+        "epsilon",
+        "epsilon_1",
+        "epsilon_2",
+        "clip_threshold",
+        "adam_lr_ratio",
+        "learning_rate_power",
+    ),
+    *(
+        "l1_regularization_strength",
+        "l2_regularization_strength",
+        "l2_shrinkage_regularization_strength",
+    ),
     *("initial_accumulator_value", "amsgrad", "centered", "nesterov", "relative_step"),
     *("muon_a", "muon_b", "muon_c", "rms_rate", "ns_steps", "exclude_layers", "exclude_embeddings"),
 )
@@ -78,10 +109,17 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     if ":" in name:
         return _import_optimizer(name, hp, live)
     kind = next(
-        (kind for known, kind in OPTIMIZER_CLASSES.items() if _normalize_name(known) == _normalize_name(name)), None
+        (
+            kind
+            for known, kind in OPTIMIZER_CLASSES.items()
+            if _normalize_name(known) == _normalize_name(name)
+        ),
+        None,
     )
     if kind is None:
-        raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
+        raise ValueError(
+            f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name"
+        )
     fixed_arguments = _read_arguments(hp, kind, but=(*LIVE, *DECAYS))
     for arg, value in fixed_arguments.items():
         standard_hyperparameters.check_standard_value(arg, value)
@@ -135,20 +173,28 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
     module, _, attribute = name.partition(":")
     try:
         kind = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty module, as in ":Name"
+    except (
+        ImportError,
+        AttributeError,
+        ValueError,
+    ) as error:  # ValueError: an empty module, as in ":Name"
         raise ValueError(f"optimizer is {name!r}, which cannot be imported: {error}") from error
     if callable(kind):
         optimizer = _create_optimizer(name, kind, _read_arguments(hp, kind))
     else:
         optimizer = None
     if not isinstance(optimizer, keras.optimizers.Optimizer):
-        raise ValueError(f"optimizer is {name!r}, expected a class or function that makes a keras.optimizers.Optimizer")
+        raise ValueError(
+            f"optimizer is {name!r}, expected a class or function that makes a keras.optimizers.Optimizer"
+        )
     if "weight_decay" in hp:
         optimizer.weight_decay = live.number("weight_decay", standard=True)
     return optimizer
 
 
-def _read_arguments(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()) -> dict[str, Any]:
+def _read_arguments(
+    hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()
+) -> dict[str, Any]:
     arguments = {}
     for arg in list_arguments(kind):
         if arg not in but and arg in hp:
@@ -182,11 +228,15 @@ def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[st
     except (TypeError, ValueError) as error:
         with_arguments = ""
         if arguments:
-            with_arguments = " with " + ", ".join(f"{arg}={value!r}" for arg, value in arguments.items())
+            with_arguments = " with " + ", ".join(
+                f"{arg}={value!r}" for arg, value in arguments.items()
+            )
         raise ValueError(f"optimizer {name}{with_arguments}: {error}") from error
 
 
-def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]) -> None:
+def exclude_from_decay(
+    optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]
+) -> None:
     """Exempt those of ``weights`` with at most one axis from weight decay; kernels and embeddings still decay.
 
     Does nothing for an optimizer without weight decay. Of a grouped optimizer, only the trial's own optimizers are

@@ -50,7 +50,9 @@ def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
     if "frozen_epochs" not in hp:
         return [Phase()]
     if "frozen_layers" not in hp:
-        raise ValueError("frozen_epochs is set, expected frozen_layers beside it: what is frozen in these epochs")
+        raise ValueError(
+            "frozen_epochs is set, expected frozen_layers beside it: what is frozen in these epochs"
+        )
     tuned: dict[str, Any] = {"frozen_layers": None}
     if "fine_tune_learning_rate" in hp:
         tuned["learning_rate"] = hp.number("fine_tune_learning_rate", standard=True)
@@ -64,7 +66,11 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
     out and not numbered; if no phase remains, there is one span without changes.
     Raises: Refused: if the phases are not a valid list, do not cover the trial, or change ``epochs`` or ``data``.
     """
-    if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
+    if (
+        not isinstance(phases, Sequence)
+        or not phases
+        or not all(isinstance(phase, Phase) for phase in phases)
+    ):
         raise Refused(f"phases() returned {phases!r:.80}, expected a list of Phase")
     found: list[Span] = []
     first = 0
@@ -74,11 +80,15 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
         else:
             last = first + _check_epochs(phase.epochs, number)
         if last is None and number < len(phases) - 1:
-            raise Refused(f"phase {number + 1} has no number of epochs, which only the last may lack")
+            raise Refused(
+                f"phase {number + 1} has no number of epochs, which only the last may lack"
+            )
         # `epochs` is the length of the trial, and the data is loaded once for all phases.
         fixed = sorted({"epochs", *data} & set(phase.changes))
         if fixed:
-            raise Refused(f"phase {number + 1} changes {', '.join(fixed)}, which holds for a whole trial: its data")
+            raise Refused(
+                f"phase {number + 1} changes {', '.join(fixed)}, which holds for a whole trial: its data"
+            )
         if last is None or last > first:
             found.append(Span(len(found), first, last, dict(phase.changes)))
             first = last or first  # the last phase may have no end

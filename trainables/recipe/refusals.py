@@ -116,7 +116,9 @@ def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[st
     """
     base = keras.callbacks.Callback
     kind = type(callback)
-    if getattr(callback, "save_freq", "epoch") == "epoch":  # callbacks without this attribute save nothing
+    if (
+        getattr(callback, "save_freq", "epoch") == "epoch"
+    ):  # callbacks without this attribute save nothing
         base = next((known for known in BETWEEN_EPOCHS if isinstance(callback, known)), base)
     overridden = []
     for name in names:
@@ -125,7 +127,9 @@ def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[st
     return overridden
 
 
-def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callback], *, fit: bool) -> None:
+def check_methods(
+    own: Sequence[str], callbacks: Iterable[keras.callbacks.Callback], *, fit: bool
+) -> None:
     """Raise Refused if the trainable's methods ``own``, or methods of callbacks, are not called by the chosen loop.
 
     With ``fit``, the loop is `Model.fit`, which calls none of ``own``. Any other loop calls no methods for single
@@ -143,7 +147,9 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
         raise Refused(f"callbacks() returns {'; and '.join(reasons)}; or {FIT}")
 
 
-def check_files(callbacks: Iterable[keras.callbacks.Callback], *, by_number: bool, processes: int) -> None:
+def check_files(
+    callbacks: Iterable[keras.callbacks.Callback], *, by_number: bool, processes: int
+) -> None:
     """Raise Refused for a callback whose file other trials would write as well, or other processes of the trial.
 
     Such callbacks are in `WRITTEN`: `CSVLogger` and `ModelCheckpoint`. All ``processes`` of a trial write the same rows
@@ -214,7 +220,9 @@ def _explain_refusal(callback: keras.callbacks.Callback) -> str:
     return ""
 
 
-def _suggest_replacement(callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()") -> str:
+def _suggest_replacement(
+    callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()"
+) -> str:
     """Return what to use instead of a callback, by the class of Keras from which it derives; else ``otherwise``."""
     kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
     return INSTEAD.get(next(kinds, ""), otherwise)
@@ -251,7 +259,9 @@ def explain_step_error(model: keras.Model, step: str, data: Any, error: Exceptio
         parts = len(data)
     else:
         parts = 1
-    unpacked = re.search(r"(too many|not enough) values to unpack \(expected (\d)(?:, got (\d))?", str(error))
+    unpacked = re.search(
+        r"(too many|not enough) values to unpack \(expected (\d)(?:, got (\d))?", str(error)
+    )
     if unpacked is None:
         return ""
     kind, expected, got = unpacked.groups()
@@ -274,13 +284,17 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
     """Raise Refused for options of an optimizer that work only inside `fit`, or not under a strategy."""
     name = type(optimizer).__name__
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        raise Refused(f"optimizer() returned a {name}; `training: {{precision: mixed_float16}}` scales the loss")
+        raise Refused(
+            f"optimizer() returned a {name}; `training: {{precision: mixed_float16}}` scales the loss"
+        )
     for option, instead in (
         ("gradient_accumulation_steps", "the parameter micro_batches"),
         ("loss_scale_factor", "`training: {precision: mixed_float16}`, which scales the loss"),
     ):
         if getattr(optimizer, option, None):
-            raise Refused(f"optimizer() returned a {name} with {option}, expected {instead} instead")
+            raise Refused(
+                f"optimizer() returned a {name} with {option}, expected {instead} instead"
+            )
     if optimizer.use_ema and optimizer.ema_overwrite_frequency:
         raise Refused(
             f"optimizer() returned a {name} with ema_overwrite_frequency, which fails under a strategy; leave it out: "
@@ -306,7 +320,9 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
         )
 
 
-def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Container[str], *, idle: bool) -> None:
+def check_own_optimizers(
+    model: keras.Model, hp: Hyperparameters, read: Container[str], *, idle: bool
+) -> None:
     """Raise Refused for parameters of the trial's optimizer if the model is trained by optimizers of its own.
 
     That is so if it has its own `compile`, or if training does not use the optimizer that Keras and the loop know
@@ -316,11 +332,15 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
     has_own_compile = bool(list_overridden_methods(model, "compile"))
     if not idle and not has_own_compile:
         return
-    has_several = sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
+    has_several = (
+        sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
+    )
     without_effect = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
     if idle or has_several:  # a single optimizer that Keras knows gets the trial's clipping
         without_effect += standard_hyperparameters.CLIPPING
-    if "optimizer" not in read:  # otherwise, model() makes the optimizer of this name, which has some of them
+    if (
+        "optimizer" not in read
+    ):  # otherwise, model() makes the optimizer of this name, which has some of them
         without_effect += standard_hyperparameters.OF_OPTIMIZERS
     unread = []
     for name in without_effect:
@@ -379,7 +399,10 @@ def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
     """Raise Refused if ``returned``, the result of `compute_metrics`, has keys that belong to no metric object."""
     results = model.get_metrics_result()
     # A metric may return a dictionary, whose keys are then reported.
-    known = {*results, *(key for result in results.values() if isinstance(result, Mapping) for key in result)}
+    known = {
+        *results,
+        *(key for result in results.values() if isinstance(result, Mapping) for key in result),
+    }
     extra = sorted(set(returned) - known)
     if extra:
         raise Refused(

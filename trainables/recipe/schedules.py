@@ -132,13 +132,16 @@ def build(hp: Hyperparameters) -> Schedule:
         case "one_cycle":
             rise = _read_standard_number(hp, "lr_rise", 0.3)
             schedule = one_cycle(
-                rise, _read_standard_number(hp, "lr_initial", 0.04), _read_standard_number(hp, "lr_final", 4e-6)
+                rise,
+                _read_standard_number(hp, "lr_initial", 0.04),
+                _read_standard_number(hp, "lr_final", 4e-6),
             )
         case "linear":
             schedule = polynomial(_read_standard_number(hp, "lr_final", 0.0), 1.0)
         case "polynomial":
             schedule = polynomial(
-                _read_standard_number(hp, "lr_final", 0.0), _read_standard_number(hp, "lr_power", 1.0)
+                _read_standard_number(hp, "lr_final", 0.0),
+                _read_standard_number(hp, "lr_power", 1.0),
             )
         case "exponential":
             final = _read_standard_number(hp, "lr_final", 0.01)
@@ -146,9 +149,14 @@ def build(hp: Hyperparameters) -> Schedule:
                 raise ValueError("lr_final is 0, an exponential schedule needs a share above 0")
             schedule = exponential(final)
         case "step":
-            schedule = step(hp.integer("lr_drops", 2, standard=True), _read_standard_number(hp, "lr_drop_factor", 0.1))
+            schedule = step(
+                hp.integer("lr_drops", 2, standard=True),
+                _read_standard_number(hp, "lr_drop_factor", 0.1),
+            )
         case _:  # piecewise, the last of `SCHEDULES`
-            schedule = piecewise(_read_drop_epochs(hp), _read_standard_number(hp, "lr_drop_factor", 0.1))
+            schedule = piecewise(
+                _read_drop_epochs(hp), _read_standard_number(hp, "lr_drop_factor", 0.1)
+            )
     return schedule
 
 
@@ -275,9 +283,13 @@ def _read_standard_number(hp: Hyperparameters, name: str, default: float) -> flo
 def _read_drop_epochs(hp: Hyperparameters) -> list[float]:
     value = hp.get("lr_drop_epochs", None)
     epochs = []
-    for epoch in value if isinstance(value, list) else [None]:  # None raises the error for all that is no list
+    for epoch in (
+        value if isinstance(value, list) else [None]
+    ):  # None raises the error for all that is no list
         if not isinstance(epoch, int | float) or not epoch > 0:
-            raise ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
+            raise ValueError(
+                f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]"
+            )
         epochs.append(float(epoch))
     return epochs
 
@@ -302,7 +314,9 @@ class Reduction:
         does not fall below ``final``.
         """
         self.plateau.count_epoch(value)
-        if self.plateau.waited >= max(self.patience, 1):  # with 0, too, only after an epoch without improvement
+        if self.plateau.waited >= max(
+            self.patience, 1
+        ):  # with 0, too, only after an epoch without improvement
             self.scale = max(self.scale * self.factor, self.final)
             self.plateau.waited = 0
 

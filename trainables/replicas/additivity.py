@@ -76,13 +76,24 @@ class ProgramUnderTest:
     @property
     def counters(self) -> list[Any]:
         """The variables in which metrics are counted."""
-        found = [v for one in self.networks if isinstance(one, keras.Model) for v in one.metrics_variables]
+        found = [
+            v
+            for one in self.networks
+            if isinstance(one, keras.Model)
+            for v in one.metrics_variables
+        ]
         return list({id(v): v for v in found}.values())
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
         """All layers of the networks, each once."""
-        return list({id(part): part for one in self.networks for part in keras_private.flatten_layers(one)}.values())
+        return list(
+            {
+                id(part): part
+                for one in self.networks
+                for part in keras_private.flatten_layers(one)
+            }.values()
+        )
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,9 @@ class _ModeTest:
         written = tried.state.find_written(graph)
         counters = {id(v.value) for v in tried.counters}  # compared as metrics, not as variables
         self._raws = {id(held.raw) for held in written.values()}
-        self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
+        self._written = {
+            path: held for path, held in written.items() if id(held.raw) not in counters
+        }
         rounds = uses_tf32(tried.replicas)
         if half:
             self._relative = RELATIVE_OF_HALF
@@ -145,10 +158,16 @@ class _ModeTest:
             raise
         for edges in _choose_cuts(size, self._tried.parts):
             parts = self._compute_results(examples, size, edges)
-            for differs in (self._find_differing_state, self._find_differing_values, self._find_differing_metrics):
+            for differs in (
+                self._find_differing_state,
+                self._find_differing_values,
+                self._find_differing_metrics,
+            ):
                 if differing := differs(whole, parts, size):
                     # What differs with slightly changed weights as well may differ by rounding, which is allowed.
-                    differing_by_noise = differs(whole, self._compute_with_noise(examples, size), size)
+                    differing_by_noise = differs(
+                        whole, self._compute_with_noise(examples, size), size
+                    )
                     for what, reason in differing.items():
                         if what not in differing_by_noise:
                             layer = _find_differing_layer(
@@ -182,7 +201,9 @@ class _ModeTest:
 
     # ---- one computation
 
-    def _compute_results(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> ExampleResults:
+    def _compute_results(
+        self, examples: Any, size: int, edges: Sequence[int] | None = None
+    ) -> ExampleResults:
         """Return the results for all ``size`` examples at once or, given ``edges``, in parts.
 
         ``edges`` has the first row of each part and, last, ``size``. All variables are restored afterwards.
@@ -211,7 +232,9 @@ class _ModeTest:
             self._reset_state()
         return ExampleResults(values, metrics, state)
 
-    def _sum_over_parts(self, examples: Any, size: int, calls: list[Rows], totals: Values) -> tuple[Values, Values]:
+    def _sum_over_parts(
+        self, examples: Any, size: int, calls: list[Rows], totals: Values
+    ) -> tuple[Values, Values]:
         shares: dict[str, Any] = {}
         counts: dict[str, Any] = {}
         for rows in calls:
@@ -223,7 +246,9 @@ class _ModeTest:
                 given[name] = tf.constant(total)
             found, counted = self._run(examples, tf.constant(size), *starts_stops_counts, given)
             shares = {name: shares.get(name, 0.0) + value.numpy() for name, value in found.items()}
-            counts = {name: counts.get(name, 0.0) + value.numpy() for name, value in counted.items()}
+            counts = {
+                name: counts.get(name, 0.0) + value.numpy() for name, value in counted.items()
+            }
         return shares, counts
 
     def _reset_state(self) -> None:
@@ -231,9 +256,13 @@ class _ModeTest:
 
     # ---- differences
 
-    def _find_differing_values(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
+    def _find_differing_values(
+        self, whole: ExampleResults, parts: ExampleResults, size: int
+    ) -> dict[str, str]:
         differing: dict[str, str] = {}
-        largest = max((abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0)
+        largest = max(
+            (abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0
+        )
         floor = ABSOLUTE * max(1.0, largest)  # a value near 0 may be a difference of larger ones
         for name, value in whole.values.items():
             bound = self._relative * abs(value) + floor
@@ -250,7 +279,9 @@ class _ModeTest:
                 differing[name] = f"{told}; {ANOTHER}. {self._mode.hint}"
         return differing
 
-    def _find_differing_state(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
+    def _find_differing_state(
+        self, whole: ExampleResults, parts: ExampleResults, size: int
+    ) -> dict[str, str]:
         differing: dict[str, str] = {}
         for path, held in self._written.items():
             before = held.initial[0]
@@ -275,7 +306,9 @@ class _ModeTest:
                     )
         return differing
 
-    def _find_differing_metrics(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
+    def _find_differing_metrics(
+        self, whole: ExampleResults, parts: ExampleResults, size: int
+    ) -> dict[str, str]:
         differing: dict[str, str] = {}
         for name, value in whole.metrics.items():
             one = np.ravel(np.asarray(value, np.float64))
@@ -309,7 +342,9 @@ class _ModeTest:
         state = self._tried.state
         random = np.random.default_rng(0)
         weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
-        before = {id(raw): (raw, values) for raw in weights if (values := state.read(raw)) is not None}
+        before = {
+            id(raw): (raw, values) for raw in weights if (values := state.read(raw)) is not None
+        }
         try:
             for raw, values in before.values():
                 noise = 1 + self._relative * ROUNDED * random.standard_normal(values[0].shape)
@@ -351,13 +386,23 @@ def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tup
     except (TypeError, ValueError, tf.errors.OpError):
         if not mixed:
             raise
-        return *_trace_mode(tried, mode, examples), True  # as the layers are: some compute in half precision
-    return run, graph, any(layer.compute_dtype in HALF for layer in tried.layers if layer not in mixed)
+        return *_trace_mode(
+            tried, mode, examples
+        ), True  # as the layers are: some compute in half precision
+    return (
+        run,
+        graph,
+        any(layer.compute_dtype in HALF for layer in tried.layers if layer not in mixed),
+    )
 
 
 def _is_mixed(layer: keras.layers.Layer) -> bool:
     policy = layer.dtype_policy
-    return type(policy) is keras.DTypePolicy and policy.compute_dtype in HALF and policy.variable_dtype == "float32"
+    return (
+        type(policy) is keras.DTypePolicy
+        and policy.compute_dtype in HALF
+        and policy.variable_dtype == "float32"
+    )
 
 
 @contextmanager
@@ -391,12 +436,16 @@ def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any
     def found(given: Any, size: Any, starts: Any, stops: Any, counts: Any, totals: Any) -> Any:
         def on_each(given: Any) -> Any:
             _, place = get_replica_index()
-            cut = Slice(size, starts[place], stops[place], tried.parts, counts[place] > 0, counts[place])
+            cut = Slice(
+                size, starts[place], stops[place], tried.parts, counts[place] > 0, counts[place]
+            )
             cut.totals = {name: totals[name] for name in mode.totals} or None
             cut.draw(tf.constant(0), tf.constant(0), mode.calls)
             with slices.entering(cut):
                 shares = dict(mode.compute(given, tf.range(size), cut))
-            for variable in tried.counters:  # a metric tracked by a layer counts all rows that it gets
+            for (
+                variable
+            ) in tried.counters:  # a metric tracked by a layer counts all rows that it gets
                 if variable.synchronization == "on_read":
                     variable.assign(variable * tf.cast(cut.real, variable.dtype))
             return shares, {name: cut.counts.get(name, tf.constant(0.0)) for name in mode.totals}
@@ -417,27 +466,40 @@ def _use_moving_statistics(layers: Sequence[keras.layers.Layer]) -> Iterator[Non
         for layer in layers:
             if isinstance(layer, keras.layers.BatchNormalization):
                 before = keras_private.moments_of(layer)
-                keras_private.replace_moments(layer, functools.partial(_get_moving_statistics, layer))
+                keras_private.replace_moments(
+                    layer, functools.partial(_get_moving_statistics, layer)
+                )
                 stack.callback(keras_private.replace_moments, layer, before)
         yield
 
 
-def _get_moving_statistics(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(layer.moving_variance.value, inputs.dtype)
+def _get_moving_statistics(
+    layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(
+        layer.moving_variance.value, inputs.dtype
+    )
 
 
 # ---- the layer that causes a difference
 
 
 def _find_differing_layer(
-    tried: ProgramUnderTest, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float
+    tried: ProgramUnderTest,
+    mode: Mode,
+    examples: Any,
+    size: int,
+    edges: Sequence[int],
+    relative: float,
 ) -> str:
     """Return a message about the first layer that gives an example other outputs in parts; "" if there is none.
 
     ``edges`` are the parts' first rows and, last, ``size``. ``relative`` is a tenth of the allowed difference, as a
     fraction of the layer's largest output.
     """
-    called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}  # by the identity of a slice
+    called: dict[
+        int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]
+    ] = {}  # by the identity of a slice
     layers: list[keras.layers.Layer] = []
 
     def compute(given: Any, rows: tf.Tensor, cut: Slice) -> dict[str, tf.Tensor]:
@@ -448,7 +510,9 @@ def _find_differing_layer(
         # The test sums these values over the parts. A part has 0 for the rows of others, so the sum has all rows.
         for place, (_, output, _) in enumerate(called[id(cut)]):
             outputs[str(place)] = output
-        return outputs | {f"{place} has other rows": other for place, (*_, other) in enumerate(called[id(cut)])}
+        return outputs | {
+            f"{place} has other rows": other for place, (*_, other) in enumerate(called[id(cut)])
+        }
 
     with _recording_outputs(tried.layers, called):
         one = _ModeTest(tried, dataclasses.replace(mode, compute=compute), examples)
@@ -473,18 +537,24 @@ def _find_differing_layer(
 
 
 @contextmanager
-def _recording_outputs(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]]) -> Iterator[None]:
+def _recording_outputs(
+    layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]]
+) -> Iterator[None]:
     """Append each layer's floating-point outputs to ``called``, by the id of the slice, when it is called in the block.
 
     Calls outside of a slice, and inside loops and branches, are left out. Outputs are appended in the order in which
     layers finish, as (layer, *`_average_outputs`).
     """
 
-    def call(layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(
+        layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
         outputs = original(*args, **kwargs)
         cut = slices.get_current_slice()
         for output in tf.nest.flatten(outputs):
-            if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # inside a loop or branch
+            if (
+                cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph
+            ):  # inside a loop or branch
                 continue
             if output.dtype.is_floating and output.shape.rank:
                 called[id(cut)].append((layer, *_average_outputs(output, cut)))
@@ -492,7 +562,9 @@ def _recording_outputs(layers: Sequence[keras.layers.Layer], called: dict[int, l
 
     with ExitStack() as stack:
         for layer in layers:
-            if "call" in vars(layer):  # replaced on the object already, such as to recompute activations
+            if "call" in vars(
+                layer
+            ):  # replaced on the object already, such as to recompute activations
                 stack.callback(setattr, layer, "call", layer.call)
             else:
                 stack.callback(delattr, layer, "call")

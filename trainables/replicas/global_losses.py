@@ -10,7 +10,11 @@ import keras
 import tensorflow as tf
 
 from trainables import keras_private
-from trainables.keras_private import apply_mask, squeeze_or_expand_to_same_rank, standardize_reduction
+from trainables.keras_private import (
+    apply_mask,
+    squeeze_or_expand_to_same_rank,
+    standardize_reduction,
+)
 from trainables.numbers.live import LiveNumber
 from trainables.recipe.refusals import Refused, check_losses, overrides_call
 from trainables.replicas import keras_corrections, slices
@@ -28,7 +32,11 @@ class GlobalLoss:
     """
 
     def __init__(
-        self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None, scale: float = 1.0
+        self,
+        name: str,
+        loss: keras.losses.Loss,
+        weight: LiveNumber | float | None,
+        scale: float = 1.0,
     ) -> None:
         """Wrap ``loss``, whose values are multiplied by ``scale`` inside a slice.
 
@@ -40,8 +48,12 @@ class GlobalLoss:
         self._scale = scale
         self.reduction = standardize_reduction(loss.reduction)
         if self.reduction not in (*MEANS, "sum"):
-            raise ValueError(f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum")
-        self.counts_first = False  # True if the loss's divisor is unknown until all slices are computed once
+            raise ValueError(
+                f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum"
+            )
+        self.counts_first = (
+            False  # True if the loss's divisor is unknown until all slices are computed once
+        )
         self.loss = loss
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
@@ -53,8 +65,12 @@ class GlobalLoss:
             value = value * self._scale
         return value
 
-    def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
-        if cut is None and overrides_call(self.loss):  # outside of slices, there is nothing to correct
+    def _of_slice(
+        self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any
+    ) -> Any:
+        if cut is None and overrides_call(
+            self.loss
+        ):  # outside of slices, there is nothing to correct
             return self.loss(y_true, y_pred, sample_weight)
         loss, y_true = _adapt_to_mixture(self.loss, cut, y_true)
         dtype = self.loss.dtype
@@ -105,7 +121,9 @@ class RecordedLoss:
 
     counts_first = False
 
-    def __init__(self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None) -> None:
+    def __init__(
+        self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None
+    ) -> None:
         """Wrap ``loss``; ``weight`` is its weight in the total, which Keras applies.
 
         The weight only enters the losses of single examples that are recorded.
@@ -147,7 +165,9 @@ class _MixedLabelLoss(keras.losses.Loss):
                 "let its call() return one loss for each example"
             )
         if keras_private.mask_of(own) is not None:
-            raise Refused(f"loss {self.name!r} ignores a class, which has no share in a mixture; leave out mixup")
+            raise Refused(
+                f"loss {self.name!r} ignores a class, which has no share in a mixture; leave out mixup"
+            )
         shape = [-1, *[1] * (own.shape.rank - 1)]
         share = tf.reshape(tf.cast(self._mixture.share, own.dtype), shape)
         return share * own + (1 - share) * other
@@ -160,7 +180,9 @@ def _record_example_losses(
         cut.examples.append(compute_example_losses(loss, weight, *of))
 
 
-def _adapt_to_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
+def _adapt_to_mixture(
+    loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any
+) -> tuple[keras.losses.Loss, Any]:
     """Return ``loss`` and ``y_true`` or, for mixed labels, a loss against both labels and the first of them.
 
     Mixed labels are then counted as used by a loss. Raises Refused if the loss cannot be computed for mixed labels.
@@ -171,7 +193,12 @@ def _adapt_to_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true:
         mixture = cut.mixture(y_true)
     if mixture is None:
         function = getattr(getattr(loss, "fn", None), "__name__", "")
-        if cut is not None and cut.mixes and y_true.dtype.is_floating and function.startswith("sparse"):
+        if (
+            cut is not None
+            and cut.mixes
+            and y_true.dtype.is_floating
+            and function.startswith("sparse")
+        ):
             raise Refused(
                 f"loss {loss.name!r} takes labels, and the targets are {y_true.dtype.name}, of which mixup and cutmix "
                 "would take the mean; let data() return whole numbers"
@@ -209,25 +236,33 @@ def replace_losses(
         entries = keras_private.flat_losses(compiled)
     if entries is None:  # the model's own compute_loss does not use them
         if weights:
-            raise ValueError(f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh")
+            raise ValueError(
+                f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh"
+            )
         return ()
     keras_corrections.make_loss_names_unique(model)
     keras_private.set_flat_losses(compiled, [])
     unknown = set(weights) - {entry.name for entry in entries}
     if unknown:
         names = ", ".join(entry.name for entry in entries)
-        raise ValueError(f"loss_weights names {', '.join(sorted(unknown))}, the model's losses are: {names}")
+        raise ValueError(
+            f"loss_weights names {', '.join(sorted(unknown))}, the model's losses are: {names}"
+        )
     weighted = []
     for entry in entries:
         weighted.append(entry._replace(loss_weights=weights.get(entry.name, entry.loss_weights)))
     if not whole:
         check_losses({entry.name: entry.loss for entry in entries})
-    installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
+    installed = tuple(
+        GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted
+    )
     _install_losses(compiled, weighted, installed)
     if batch is not None:  # tells which losses count first, and refuses what they cannot weigh
         keras_corrections.call_losses_symbolically(model, batch)
     if whole:  # the call above has used `GlobalLoss` for the same checks as in slices
-        noted = tuple(RecordedLoss(entry.name, entry.loss, entry.loss_weights) for entry in weighted)
+        noted = tuple(
+            RecordedLoss(entry.name, entry.loss, entry.loss_weights) for entry in weighted
+        )
         _install_losses(compiled, weighted, noted)
         return noted
     return installed
@@ -244,7 +279,11 @@ SPREAD = ("examples_mean", "examples_square")
 
 
 def compute_example_losses(
-    loss: keras.losses.Loss, weight: LiveNumber | float | None, y_true: Any, y_pred: Any, sample_weight: Any
+    loss: keras.losses.Loss,
+    weight: LiveNumber | float | None,
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any,
 ) -> tf.Tensor | None:
     """Return each example's contribution, times ``weight``, to the mean of a compiled loss, of shape (examples,).
 
@@ -252,11 +291,17 @@ def compute_example_losses(
     and for an author's own losses, because a second call could change their state.
     """
     function = getattr(loss, "fn", loss)
-    if not all(module.startswith("keras.") for module in (type(loss).__module__, function.__module__)):
+    if not all(
+        module.startswith("keras.") for module in (type(loss).__module__, function.__module__)
+    ):
         return None
     reduction = standardize_reduction(loss.reduction)
     weighed = sample_weight is not None
-    if overrides_call(loss) or reduction in ("sum", "none") or (reduction == "mean_with_sample_weight" and weighed):
+    if (
+        overrides_call(loss)
+        or reduction in ("sum", "none")
+        or (reduction == "mean_with_sample_weight" and weighed)
+    ):
         return None
     if keras_private.mask_of(y_pred) is not None:
         return None
@@ -266,7 +311,9 @@ def compute_example_losses(
     if keras_private.mask_of(values) is not None or not values.shape.rank:  # rank 0, or unknown
         return None
     if weighed:
-        values, weights = squeeze_or_expand_to_same_rank(values, tf.cast(sample_weight, values.dtype))
+        values, weights = squeeze_or_expand_to_same_rank(
+            values, tf.cast(sample_weight, values.dtype)
+        )
         values = values * weights
     values = tf.cast(tf.reduce_mean(values, axis=list(range(1, values.shape.rank))), tf.float32)
     if weight is None:
@@ -276,7 +323,9 @@ def compute_example_losses(
 
 def _convert_tensors(structure: Any, dtype: Any) -> Any:
     """Return ``structure`` with each leaf as a tensor of type ``dtype``."""
-    return keras.tree.map_structure(lambda leaf: keras.ops.convert_to_tensor(leaf, dtype), structure)
+    return keras.tree.map_structure(
+        lambda leaf: keras.ops.convert_to_tensor(leaf, dtype), structure
+    )
 
 
 def _join_masks(mask: Any, other: Any) -> Any:

@@ -48,7 +48,9 @@ def synchronise_batch_norm(model: keras.Model) -> None:
             keras_private.replace_moments(layer, functools.partial(compute_global_moments, layer))
 
 
-def compute_global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+def compute_global_moments(
+    layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance of a layer's inputs over all replicas, for each channel, with one reduction.
 
     If all inputs are masked, returns the layer's moving statistics. Each replica writes the moments of its own slice to
@@ -63,17 +65,24 @@ def compute_global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
     between = count * tf.square(mean - tf.stop_gradient(middle))
     variance = tf.math.divide_no_nan(tf.reduce_sum(squares + between, 0), total)
     some = total > 0  # if there are none, the moving statistics do not change
-    moving = (tf.cast(layer.moving_mean.value, mean.dtype), tf.cast(layer.moving_variance.value, mean.dtype))
+    moving = (
+        tf.cast(layer.moving_mean.value, mean.dtype),
+        tf.cast(layer.moving_variance.value, mean.dtype),
+    )
     return tf.where(some, middle, moving[0]), tf.where(some, variance, moving[1])
 
 
-def _compute_local_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]) -> tuple[tf.Tensor, ...]:
+def _compute_local_moments(
+    inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]
+) -> tuple[tf.Tensor, ...]:
     """Return the count, the mean and the sum of squared deviations of a slice's numbers, for each channel."""
     cut = slices.get_current_slice()
     axes = list(axes)
 
     def total(values: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(values, axes, keepdims=True)  # otherwise, the gradient asks the host for shapes
+        return tf.reduce_sum(
+            values, axes, keepdims=True
+        )  # otherwise, the gradient asks the host for shapes
 
     if mask is None:
         mean = tf.reduce_mean(inputs, axes, keepdims=True)
@@ -86,7 +95,9 @@ def _compute_local_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iter
         count = total(weight)
         mean = tf.math.divide_no_nan(total(inputs * weight), count)
         squares = total(tf.math.squared_difference(inputs, tf.stop_gradient(mean)) * weight)
-    if cut is not None and cut.real is not None:  # a row that stands in for an empty slice must not count
+    if (
+        cut is not None and cut.real is not None
+    ):  # a row that stands in for an empty slice must not count
         real = tf.cast(cut.real, inputs.dtype)
         count = count * real
         squares = squares * real
@@ -99,7 +110,9 @@ def weight_added_losses(model: keras.Model) -> None:
     The loop weights them by the slices' fractions of the batch instead. As in Keras, a loss that a layer adds in half
     precision is added in float32.
     """
-    keras_private.replace_loss_aggregation(model, lambda loss: tf.cast(tf.reduce_sum(loss), keras.config.floatx()))
+    keras_private.replace_loss_aggregation(
+        model, lambda loss: tf.cast(tf.reduce_sum(loss), keras.config.floatx())
+    )
 
 
 def keep_arithmetic_on_devices() -> None:
@@ -123,13 +136,22 @@ def _wrap(name: str, around: Callable[..., Any]) -> None:
 def _kept_dimensions(
     original: Callable[..., Any], x: Any, axis: Any = None, keepdims: bool = False, **more: Any
 ) -> Any:
-    if axis in (None, (), []) or keepdims or not isinstance(x, tf.Tensor) or slices.get_current_slice() is None:
+    if (
+        axis in (None, (), [])
+        or keepdims
+        or not isinstance(x, tf.Tensor)
+        or slices.get_current_slice() is None
+    ):
         return original(x, axis=axis, keepdims=keepdims, **more)
     return tf.squeeze(original(x, axis=axis, keepdims=True, **more), axis)
 
 
 def _signbit(original: Callable[..., Any], x: Any) -> Any:
-    if not isinstance(x, tf.Tensor) or not x.dtype.is_floating or slices.get_current_slice() is None:
+    if (
+        not isinstance(x, tf.Tensor)
+        or not x.dtype.is_floating
+        or slices.get_current_slice() is None
+    ):
         return original(x)
     return tf.cast(tf.bitcast(tf.cast(x, tf.float32), tf.int32), tf.int64) < 0
 
@@ -139,9 +161,16 @@ def allow_number_conversion() -> None:
 
     `float(self.beta)` in an author's hook works on one replica; TensorFlow does not define it under a strategy.
     """
-    for name, kind in (("__float__", float), ("__int__", int)):  # TensorFlow itself asks for other ones while it traces
+    for name, kind in (
+        ("__float__", float),
+        ("__int__", int),
+    ):  # TensorFlow itself asks for other ones while it traces
         if name not in vars(tensorflow_private.DistributedVariable):
-            setattr(tensorflow_private.DistributedVariable, name, functools.partialmethod(_convert_to_number, kind))
+            setattr(
+                tensorflow_private.DistributedVariable,
+                name,
+                functools.partialmethod(_convert_to_number, kind),
+            )
 
 
 def _convert_to_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
@@ -280,7 +309,10 @@ def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
     """
     given = keras_private.compile_arguments(model)
     optimizer = model.optimizer
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and given["optimizer"] is not optimizer:
+    if (
+        isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        and given["optimizer"] is not optimizer
+    ):
         optimizer = optimizer.inner_optimizer  # wrapped by compile under mixed_float16
     return {
         "optimizer": optimizer,
@@ -299,7 +331,9 @@ def get_asked_jit(model: keras.Model) -> bool | None:
     return bool(asked)
 
 
-def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
+def find_layers_adding_losses(
+    model: keras.Model, batch: tuple[Any, ...], training: bool = True
+) -> set[int]:
     """Return the ids of the layers that call `add_loss` when the model is called with the inputs of ``batch``.
 
     The model is called symbolically, so nothing is computed.
@@ -309,7 +343,9 @@ def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], traini
     for layer in layers:
         layer.add_loss = functools.partial(_record_loss, found, layer)
     try:
-        keras_private.compute_output_spec(functools.partial(model, training=training), make_symbolic(batch[0]))
+        keras_private.compute_output_spec(
+            functools.partial(model, training=training), make_symbolic(batch[0])
+        )
     finally:
         for layer in layers:
             del layer.add_loss
@@ -343,7 +379,9 @@ def call_losses_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None
     """
 
     def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        return keras_private.compute_loss(model, x, y, model(x, training=False), sample_weight, training=False)
+        return keras_private.compute_loss(
+            model, x, y, model(x, training=False), sample_weight, training=False
+        )
 
     keras_private.compute_output_spec(lose, *make_symbolic(batch))
 
@@ -351,11 +389,16 @@ def call_losses_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None
 def make_symbolic(batch: Any) -> Any:
     """Return symbolic tensors with the shapes of a batch but any number of examples, from which Keras infers shapes."""
     return keras.tree.map_structure(
-        lambda leaf: keras.KerasTensor((None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)), batch
+        lambda leaf: keras.KerasTensor(
+            (None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)
+        ),
+        batch,
     )
 
 
-def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
+def check_added_losses(
+    model: keras.Model, batch: tuple[Any, ...], *, training: bool = True
+) -> None:
     """Raise Refused if neither a layer, a regularizer nor the model's own `compute_loss` gives a loss.
 
     Call this for a model without a compiled loss. The model is called, and the message written, for training or, with

@@ -25,7 +25,13 @@ import keras
 import tensorflow as tf
 
 from trainables import keras_private, tensorflow_private
-from trainables.numbers.draws import CannotCompile, Draws, install_draws, is_compiling, place_on_host
+from trainables.numbers.draws import (
+    CannotCompile,
+    Draws,
+    install_draws,
+    is_compiling,
+    place_on_host,
+)
 from trainables.numbers.live import LiveNumber
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
@@ -53,7 +59,9 @@ def replace_random_functions() -> None:
     for name in WHOLE:
         _replace(keras_private.random_module, name, _draw_unsliced)
     for name, stateless in STATELESS.items():
-        _replace(tensorflow_private.gen_random_ops, name, functools.partial(_draw_stateless, stateless))
+        _replace(
+            tensorflow_private.gen_random_ops, name, functools.partial(_draw_stateless, stateless)
+        )
 
 
 @dataclass
@@ -104,7 +112,9 @@ def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
 
 def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
     original = getattr(module, name)
-    if hasattr(original, "__wrapped__"):  # set by `functools.wraps` below: it has been replaced already
+    if hasattr(
+        original, "__wrapped__"
+    ):  # set by `functools.wraps` below: it has been replaced already
         return
     signature = inspect.signature(original)
 
@@ -114,7 +124,9 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
         within = cut is not None and cut.draws is not None
         if not within and getattr(_here, "making", None) is None:
             return original(*args, **kwargs)
-        return inside(cut if within else None, original, dict(signature.bind(*args, **kwargs).arguments))
+        return inside(
+            cut if within else None, original, dict(signature.bind(*args, **kwargs).arguments)
+        )
 
     setattr(module, name, function)
 
@@ -142,7 +154,9 @@ def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dic
         )
 
 
-def _draw_counted_seed(cut: Slice, draws: Draws, generator: keras.random.SeedGenerator) -> tf.Tensor:
+def _draw_counted_seed(
+    cut: Slice, draws: Draws, generator: keras.random.SeedGenerator
+) -> tf.Tensor:
     _refuse_loops(cut)
     if is_compiling():
         begun = (getattr(_here, "seeds", None) or {}).get(id(generator))
@@ -159,7 +173,9 @@ def _draw_counted_seed(cut: Slice, draws: Draws, generator: keras.random.SeedGen
 def _refuse_loops(cut: Slice) -> None:
     """Raise NotPerExample (or CannotCompile) inside a loop, where each iteration would draw the same numbers."""
     graph = tf.compat.v1.get_default_graph()
-    while graph is not cut.graph and graph is not None:  # from the innermost function out to the slice's graph
+    while (
+        graph is not cut.graph and graph is not None
+    ):  # from the innermost function out to the slice's graph
         if type(graph).__name__ == "WhileBodyFuncGraph":
             if is_compiling():
                 raise CannotCompile("random numbers are drawn in a loop")
@@ -170,7 +186,9 @@ def _refuse_loops(cut: Slice) -> None:
         graph = getattr(graph, "outer_graph", None)
 
 
-def _apply_dropout(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+def _apply_dropout(
+    cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]
+) -> Any:
     """Return the inputs after dropout, as Keras computes it; the rate may be a `LiveNumber`, which each trial sets.
 
     A live rate of 1 or more gives zeros.
@@ -188,14 +206,19 @@ def _apply_dropout(cut: Slice | None, original: Callable[..., Any], arguments: d
     return inputs * tf.where(is_kept, tf.cast(scale, inputs.dtype), 0)
 
 
-def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+def _draw_unsliced(
+    cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]
+) -> Any:
     if cut is not None and cut.parts > 1:
         raise NotPerExample(_MESSAGE.format(f"keras.random.{original.__name__}", cut.parts))
     return original(**arguments)
 
 
 def _draw_stateless(
-    stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]
+    stateless: Callable[..., Any],
+    cut: Slice | None,
+    original: Callable[..., Any],
+    arguments: dict[str, Any],
 ) -> Any:
     """Call the kernel ``stateless`` in place of ``original``, which has a state of its own that no seed can set.
 
@@ -222,7 +245,9 @@ def _uniform_float(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 def _uniform_int(key: Any, shape: Any, minval: Any, maxval: Any) -> Any:
-    return tf.random.stateless_uniform(shape, key, minval, maxval, dtype=tf.convert_to_tensor(minval).dtype)
+    return tf.random.stateless_uniform(
+        shape, key, minval, maxval, dtype=tf.convert_to_tensor(minval).dtype
+    )
 
 
 def _shuffle(key: Any, value: Any) -> Any:
@@ -235,12 +260,16 @@ def _categorical(key: Any, logits: Any, num_samples: Any, output_dtype: Any = tf
 
 def _gamma(key: Any, shape: Any, alpha: Any) -> Any:
     alpha = tf.convert_to_tensor(alpha)
-    return tf.random.stateless_gamma(tf.concat([shape, tf.shape(alpha)], 0), key, alpha, dtype=alpha.dtype)
+    return tf.random.stateless_gamma(
+        tf.concat([shape, tf.shape(alpha)], 0), key, alpha, dtype=alpha.dtype
+    )
 
 
 def _poisson(key: Any, shape: Any, rate: Any, dtype: Any = tf.int64) -> Any:
     rate = tf.convert_to_tensor(rate)
-    return tf.random.stateless_poisson(tf.concat([shape, tf.shape(rate)], 0), key, rate, dtype=dtype)
+    return tf.random.stateless_poisson(
+        tf.concat([shape, tf.shape(rate)], 0), key, rate, dtype=dtype
+    )
 
 
 STATELESS: dict[str, Callable[..., Any]] = {

@@ -44,7 +44,9 @@ def finish_before_updates(optimizer: keras.optimizers.Optimizer) -> None:
         copies: list[Any] = []
         with tf.control_dependencies([g for g in gradients if g is not None]):
             for gradient in gradients:
-                copies.append(gradient if gradient is None else tf.nest.map_structure(tf.identity, gradient))
+                copies.append(
+                    gradient if gradient is None else tf.nest.map_structure(tf.identity, gradient)
+                )
         apply(copies, trainable_variables)
 
     optimizer.apply = apply_all

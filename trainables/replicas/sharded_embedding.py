@@ -24,7 +24,11 @@ from trainables.state.checkpoint import Shard
 TABLE = "embeddings"
 BLOCK = 4096
 """Rows that are drawn at once, so that a row's initial values do not depend on the number of servers."""
-_DRAWN = (keras.initializers.RandomUniform, keras.initializers.RandomNormal, keras.initializers.TruncatedNormal)
+_DRAWN = (
+    keras.initializers.RandomUniform,
+    keras.initializers.RandomNormal,
+    keras.initializers.TruncatedNormal,
+)
 _EQUAL = (keras.initializers.Zeros, keras.initializers.Ones, keras.initializers.Constant)
 _keras_own: ContextVar[bool] = ContextVar("keras_own", default=False)
 
@@ -57,7 +61,9 @@ class ShardedEmbedding(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if input_dim < 1 or output_dim < 1:
-            raise ValueError(f"input_dim is {input_dim} and output_dim {output_dim}, expected at least 1")
+            raise ValueError(
+                f"input_dim is {input_dim} and output_dim {output_dim}, expected at least 1"
+            )
         self.input_dim = input_dim
         self.output_dim = output_dim
         self.lazy = lazy
@@ -81,7 +87,9 @@ class ShardedEmbedding(keras.layers.Layer):
             shards = tuple(self.make_shard(device, *rows) for device, rows in self._divide_rows())
             object.__setattr__(self, "_shards", shards)
             return
-        self.embeddings = self.add_weight(shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE)
+        self.embeddings = self.add_weight(
+            shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE
+        )
 
     def call(self, inputs: Any) -> Any:
         """Return the rows of the table for the integers ``inputs``, with shape (*inputs.shape, output_dim).
@@ -137,8 +145,12 @@ class ShardedEmbedding(keras.layers.Layer):
         def begin() -> tf.Tensor:
             return tf.zeros((stop - start, self.output_dim))
 
-        with tf.name_scope(""):  # optimizers exempt variables from decay by name, so it must be the same as elsewhere
-            table = parameter_server.create_variable_on(device, begin, trainable=self.trainable, name=TABLE)
+        with tf.name_scope(
+            ""
+        ):  # optimizers exempt variables from decay by name, so it must be the same as elsewhere
+            table = parameter_server.create_variable_on(
+                device, begin, trainable=self.trainable, name=TABLE
+            )
         with tf.device(device):  # draw on the server
             for block in range(start // BLOCK, -(-stop // BLOCK)):
                 first = max(start, block * BLOCK)
@@ -158,7 +170,9 @@ class ShardedEmbedding(keras.layers.Layer):
         kind = type(self.embeddings_initializer)
         config = self.embeddings_initializer.get_config()
         if isinstance(self.embeddings_initializer, _DRAWN):
-            config["seed"] = seeds.truncate_seed(mix_seeds(int(self.embeddings_initializer.seed), number))
+            config["seed"] = seeds.truncate_seed(
+                mix_seeds(int(self.embeddings_initializer.seed), number)
+            )
         return kind.from_config(config)((BLOCK, self.output_dim), dtype="float32")
 
 
@@ -176,7 +190,12 @@ def creating_keras_embeddings() -> Iterator[None]:
 
 
 def _build_whole_embedding(
-    input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform", *, lazy: bool = False, **kwargs: Any
+    input_dim: int,
+    output_dim: int,
+    embeddings_initializer: Any = "uniform",
+    *,
+    lazy: bool = False,
+    **kwargs: Any,
 ) -> keras.layers.Embedding:
     """Return a `keras.layers.Embedding` with the given arguments, except ``lazy``, which only concerns training."""
     return keras.layers.Embedding(input_dim, output_dim, embeddings_initializer, **kwargs)

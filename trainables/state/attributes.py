@@ -42,7 +42,9 @@ def replace_all(author: object, own: frozenset[str], attributes: Mapping[str, ob
 
 
 @contextmanager
-def attributes_replaced(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> Iterator[None]:
+def attributes_replaced(
+    author: object, own: frozenset[str], attributes: Mapping[str, object]
+) -> Iterator[None]:
     """Replace the author's attributes of a trainable inside the block, and restore the previous ones afterwards."""
     before = get_author_attributes(author, own)
     replace_all(author, own, attributes)

@@ -114,13 +114,17 @@ class AuthorSurroundings:
     def _list_namespaces(self, author: object) -> list[Namespace]:
         return [Namespace("self", author, self._own), *modules.find_namespaces(author)]
 
-    def _with_records(self, spaces: list[Namespace]) -> list[tuple[RecordedValues, list[Namespace]]]:
+    def _with_records(
+        self, spaces: list[Namespace]
+    ) -> list[tuple[RecordedValues, list[Namespace]]]:
         """Return the records of original values with their namespaces: one for the trainable, one for all others."""
         return [(self._object, spaces[:1]), (_modules, spaces[1:])]
 
 
 _modules = RecordedValues()  # values in the modules of this process
-_names_left_in_modules: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  # by trainable
+_names_left_in_modules: weakref.WeakKeyDictionary[type, set[str]] = (
+    weakref.WeakKeyDictionary()
+)  # by trainable
 
 
 class ModelChanges:
@@ -131,12 +135,16 @@ class ModelChanges:
         self.settings: settings.Values = {}  # the changed settings of this process
         self.folder: Path | None = None  # the new working folder; None if it has not changed
 
-    def add(self, recorded: RecordedValues, spaces: Sequence[Namespace], names: Container[str]) -> None:
+    def add(
+        self, recorded: RecordedValues, spaces: Sequence[Namespace], names: Container[str]
+    ) -> None:
         """Add copies, made by ``recorded``, of the present values in ``spaces`` whose full names are in ``names``."""
         for namespace in spaces:
             for name, value in namespace.get_values().items():
                 if f"{namespace.name}.{name}" in names:
-                    self._values.append((namespace, name, recorded.copy_content(namespace, name, value)))
+                    self._values.append(
+                        (namespace, name, recorded.copy_content(namespace, name, value))
+                    )
 
     def redo(self) -> None:
         """Undo the changes of the last model in modules, and apply those recorded in this object.
@@ -148,7 +156,9 @@ class ModelChanges:
         settings.apply_settings(self.settings)
         if self.folder is not None and self.folder.is_dir():
             os.chdir(self.folder)
-        spaces = [*{namespace.name: namespace for namespace, *_ in self._values}.values()]  # each once
+        spaces = [
+            *{namespace.name: namespace for namespace, *_ in self._values}.values()
+        ]  # each once
         names = set()
         for namespace, name, _ in self._values:
             names.add(f"{namespace.name}.{name}")
@@ -159,7 +169,9 @@ class ModelChanges:
         _remember(recorded, spaces, names)
 
 
-_model_changes: list[tuple[RecordedValues, list[Namespace], set[str]]] = []  # at most one: how to undo the last model's
+_model_changes: list[
+    tuple[RecordedValues, list[Namespace], set[str]]
+] = []  # at most one: how to undo the last model's
 
 
 def undo_model_changes() -> None:
@@ -208,7 +220,9 @@ def making_model(author: object) -> Iterator[ModelChanges]:
             names -= recorded.rewind_generators(spaces, names)
             _remember(recorded, spaces, names)
             changes.add(recorded, spaces, names)
-            changes.settings = settings.find_changed_settings(settings_before, settings.read_settings())
+            changes.settings = settings.find_changed_settings(
+                settings_before, settings.read_settings()
+            )
             folder = _find_working_folder()
             if folder == folder_before:
                 changes.folder = None
@@ -233,17 +247,23 @@ def _remember(recorded: RecordedValues, spaces: list[Namespace], names: set[str]
 
 
 @contextmanager
-def _listening_to_imports(author: object, listener: Callable[[list[Namespace]], None]) -> Iterator[None]:
+def _listening_to_imports(
+    author: object, listener: Callable[[list[Namespace]], None]
+) -> Iterator[None]:
     """Call ``listener`` after each import of an author's module inside the block, with the module and its classes."""
     with imports.listen_to_imports(_pass_author_modules(author, listener)):
         yield
 
 
-def _pass_author_modules(author: object, listener: Callable[[list[Namespace]], None]) -> imports.Listener:
+def _pass_author_modules(
+    author: object, listener: Callable[[list[Namespace]], None]
+) -> imports.Listener:
     """Return an import listener that calls ``listener`` with each author's module and its classes, as namespaces."""
 
     def on_import(module: types.ModuleType) -> None:
-        if modules.is_author_module(module.__name__, module.__file__, modules.list_top_packages(author)):
+        if modules.is_author_module(
+            module.__name__, module.__file__, modules.list_top_packages(author)
+        ):
             listener(namespaces.list_namespaces_of_module(module))
 
     return on_import
@@ -276,7 +296,10 @@ class TrialSnapshot:
 
         if trains:
             self._starting_values.begin_trial(
-                list_namespaces, key=data, make_listener=make_listener, before_end=undo_model_changes
+                list_namespaces,
+                key=data,
+                make_listener=make_listener,
+                before_end=undo_model_changes,
             )
         else:
             self._starting_values.record(list_namespaces, key=data)
@@ -302,7 +325,9 @@ class HookChanges:
     def __init__(self, author: object) -> None:
         self._author = author
         self._digests = self._compute_digests()
-        self._cached_results: dict[int, tuple[object, object]] = {}  # each with its digest when it was first seen
+        self._cached_results: dict[
+            int, tuple[object, object]
+        ] = {}  # each with its digest when it was first seen
         self._find_changed_caches()  # called to store the digests of the present results
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
 
@@ -342,7 +367,12 @@ class HookChanges:
                 plain_settings[name] = value
         all_changed = {*names, *changed_settings, *self._find_changed_caches()}
         lost = sorted(all_changed - {*plain_values, *generators, *plain_settings})
-        return {"values": plain_values, "generators": generators, "settings": plain_settings, "lost": lost}
+        return {
+            "values": plain_values,
+            "generators": generators,
+            "settings": plain_settings,
+            "lost": lost,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> str:
         """Apply the changes in ``state``, which `state` returned.

@@ -29,7 +29,16 @@ Values: TypeAlias = "dict[str, list[np.ndarray[Any, Any]]]"
 """Variables by path, one value per replica."""
 
 _ARRAYS, _ABOUT = "state.npz", "state.json"
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
+_DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class CheckpointError(Exception):
@@ -150,7 +159,9 @@ def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str
     return about
 
 
-def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: Mapping[str, Any]) -> None:
+def restore_tables(
+    folder: Path, tables: Mapping[str, Sequence[Shard]], about: Mapping[str, Any]
+) -> None:
     """Make each server read its present rows of the tables from files that `save_tables` wrote.
 
     ``about`` is the result of `save_tables`.
@@ -159,11 +170,15 @@ def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: M
     if set(about) != set(tables):
         named = ", ".join(sorted(set(about) ^ set(tables)))
         raise CheckpointError(f"{folder}: another model's tables: {named}")
-    for number, (path, written) in enumerate(about.items()):  # files are numbered in the order of saving
+    for number, (path, written) in enumerate(
+        about.items()
+    ):  # files are numbered in the order of saving
         for part in tables[path]:
             for start, stop, first in _overlaps(part, written):
                 with _reading_table(folder, path), tf.device(part.device):
-                    rows = _restore_rows(_prefix(folder, number, first), path, part.name_of(start, stop))
+                    rows = _restore_rows(
+                        _prefix(folder, number, first), path, part.name_of(start, stop)
+                    )
                     part.variable[start - part.start : stop - part.start].assign(rows)
 
 
@@ -181,7 +196,9 @@ def read_whole_table(
     for start, stop in written:
         with _reading_table(folder, path), tf.device("/cpu:0"):
             parts.append(
-                _restore_rows(_prefix(folder, number, start), path, _name_rows(rows, width, start, stop)).numpy()
+                _restore_rows(
+                    _prefix(folder, number, start), path, _name_rows(rows, width, start, stop)
+                ).numpy()
             )
     return np.concatenate(parts)
 
@@ -196,7 +213,9 @@ def _reading_table(folder: Path, path: str) -> Iterator[None]:
 
 
 def _restore_rows(prefix: str, path: str, rows: str) -> tf.Tensor:
-    read = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[path], shape_and_slices=[rows], dtypes=[tf.float32])
+    read = tf.raw_ops.RestoreV2(
+        prefix=prefix, tensor_names=[path], shape_and_slices=[rows], dtypes=[tf.float32]
+    )
     return read[0]
 
 

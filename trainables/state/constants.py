@@ -29,9 +29,16 @@ def list_constant_holders(model: keras.Model) -> list[tuple[Any, str, Any]]:
         if isinstance(layer, keras_private.Functional):
             for at_depth in keras_private.nodes_by_depth(layer).values():
                 nodes += at_depth
-    own = [(layer, name, value) for layer in layers for name, value in vars(layer).items() if is_constant(value)]
+    own = [
+        (layer, name, value)
+        for layer in layers
+        for name, value in vars(layer).items()
+        if is_constant(value)
+    ]
     return own + [
-        (node.arguments, name, getattr(node.arguments, name)) for node in nodes for name in ("args", "kwargs")
+        (node.arguments, name, getattr(node.arguments, name))
+        for node in nodes
+        for name in ("args", "kwargs")
     ]
 
 

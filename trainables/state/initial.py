@@ -37,7 +37,9 @@ class InitialModel:
             return False  # the constants are part of the graph
         pairs = [
             _pair_variables(self.model.variables, fresh.model.variables),
-            _pair_variables(list_untracked(self.created, self.model), list_untracked(fresh.created, fresh.model)),
+            _pair_variables(
+                list_untracked(self.created, self.model), list_untracked(fresh.created, fresh.model)
+            ),
         ]
         if self.optimizer_copies_weights(state):
             fresh.optimizer.build(fresh.model.trainable_variables)
@@ -61,7 +63,9 @@ class InitialModel:
 
         ScheduleFreeAdamW has such variables, because it copies the weights.
         """
-        created = {id(raw) for raw in self.created} | {id(unwrap_variable(v)) for v in self.model.variables}
+        created = {id(raw) for raw in self.created} | {
+            id(unwrap_variable(v)) for v in self.model.variables
+        }
         slots = []
         for slot in self.optimizer.variables:
             slots.append(unwrap_variable(slot))

@@ -26,12 +26,18 @@ def find_namespaces(author: object) -> list[Namespace]:
     by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
         names = _get_namespace_of(kind)
-        if kind.__module__ == "__main__":  # of a notebook's many names, only those that the class uses
+        if (
+            kind.__module__ == "__main__"
+        ):  # of a notebook's many names, only those that the class uses
             only = list_used_names(kind, names)
         else:
             only = None
         module_namespace = Namespace(kind.__module__, names, only=only)
-        for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.list_classes()):
+        for namespace in (
+            Namespace(kind.__qualname__, kind),
+            module_namespace,
+            *module_namespace.list_classes(),
+        ):
             by_owner.setdefault(id(namespace.owner), namespace)
     packages = list_top_packages(author)
 
@@ -47,7 +53,9 @@ def find_namespaces(author: object) -> list[Namespace]:
 
 def count_cached_results(author: object) -> int:
     """Return the number of results in all caches of `functools.cache` and `lru_cache` in the author's modules."""
-    functions = [value for namespace in find_namespaces(author) for value in namespace.get_values().values()]
+    functions = [
+        value for namespace in find_namespaces(author) for value in namespace.get_values().values()
+    ]
     cached = []
     for function in functions:
         if isinstance(function, _CACHED):
@@ -63,7 +71,11 @@ def list_top_packages(author: object) -> set[str]:
 def _list_classes(author: object) -> list[type]:
     classes = []
     for kind in type(author).__mro__:
-        if kind is not object and _get_namespace_of(kind) is not None and not _module_of(kind).startswith(_MACHINE):
+        if (
+            kind is not object
+            and _get_namespace_of(kind) is not None
+            and not _module_of(kind).startswith(_MACHINE)
+        ):
             classes.append(kind)
     return classes
 

@@ -64,22 +64,30 @@ class State:
         self._variables: dict[str, StateVariable] = {}
         self._by_identity: dict[int, StateVariable] = {}
         self._replicas = replicas
-        known_handles = {id(part.handle) for variable in others for part in self._components(variable)}
+        known_handles = {
+            id(part.handle) for variable in others for part in self._components(variable)
+        }
         for variable in tracked:
             if isinstance(variable, keras.Variable):
                 raw = variable.value
             else:
                 raw = variable
-            known_handles |= self._add(variable.path if isinstance(variable, keras.Variable) else _name(variable), raw)
+            known_handles |= self._add(
+                variable.path if isinstance(variable, keras.Variable) else _name(variable), raw
+            )
         # A graph knows only one replica's component of a variable; the record knows to which variable it belongs.
-        mirrored = {id(part.handle): raw for raw in record.created for part in self._components(raw)}
+        mirrored = {
+            id(part.handle): raw for raw in record.created for part in self._components(raw)
+        }
         strays: dict[str, Any] = {}  # used by the graphs, but not tracked
         for component in _list_captured_variables(graphs):
             if id(component.handle) not in known_handles:
                 raw = mirrored.get(id(component.handle), component)
                 strays[_make_unique(_name(raw), strays)] = raw
                 known_handles |= {id(part.handle) for part in self._components(raw)}
-        reset_shared_variables(strays.values())  # before `_add`, which takes present values as initial ones
+        reset_shared_variables(
+            strays.values()
+        )  # before `_add`, which takes present values as initial ones
         for path, raw in strays.items():
             self._add(path, raw)
         local = len(replicas.devices)  # number of replicas in this process
@@ -168,12 +176,16 @@ class State:
         missing = set(self._variables) - set(arrays)
         unknown = set(arrays) - set(self._variables)
         if missing or unknown:
-            named = [f"no {path}" for path in sorted(missing)] + [f"unknown {path}" for path in sorted(unknown)]
+            named = [f"no {path}" for path in sorted(missing)] + [
+                f"unknown {path}" for path in sorted(unknown)
+            ]
             raise ValueError(f"another model's variables: {', '.join(named[:4])}")
         for path, held in self._variables.items():
             for value in arrays[path]:
                 if value.shape != tuple(held.components[0].shape):
-                    raise ValueError(f"{path} has shape {value.shape}, expected {tuple(held.components[0].shape)}")
+                    raise ValueError(
+                        f"{path} has shape {value.shape}, expected {tuple(held.components[0].shape)}"
+                    )
         self.will_train()
         for path, held in self._variables.items():
             values = arrays[path]
@@ -243,14 +255,18 @@ class SavedVariables:
     def __init__(self, replicas: Replicas, variables: Iterable[Any]) -> None:
         """Copy the present values of ``variables``; in a graph, those that it does not write later cost nothing."""
         self._replicas = replicas
-        self._variables = list({id(unwrap_variable(v)): unwrap_variable(v) for v in variables}.values())
+        self._variables = list(
+            {id(unwrap_variable(v)): unwrap_variable(v) for v in variables}.values()
+        )
         self._graph = tf.compat.v1.get_default_graph()
 
         def copy_values() -> list[tf.Tensor]:
             return [tf.identity(v) for v in self._variables]
 
         self._values = replicas.run(copy_values)
-        self._first = len(self._graph.get_operations())  # of the operations that may write the variables later
+        self._first = len(
+            self._graph.get_operations()
+        )  # of the operations that may write the variables later
 
     def restore(self, unless: Any = False) -> None:
         """Restore all values bit for bit, except if ``unless``, a boolean or a scalar tensor, is true."""
@@ -380,7 +396,11 @@ def check_scope(model: keras.Model, replicas: Replicas) -> None:
         if keras_private.strategy_of(optimizer) is not replicas.strategy:
             strays.append(f"optimizer {optimizer.name!r}")
         strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.contain(v)]
-    outside = [v.path.rpartition("/")[0] or v.path for v in model.metrics_variables if not replicas.contain(v)]
+    outside = [
+        v.path.rpartition("/")[0] or v.path
+        for v in model.metrics_variables
+        if not replicas.contain(v)
+    ]
     metrics = [f"metric {name!r}" for name in dict.fromkeys(outside)]
     if metrics and not strays:
         raise NotInScope(

@@ -32,7 +32,9 @@ def unregister_with_owner(
             return method(self, *args, **kwargs)
         finally:
             if len(GRADIENTS) > before:  # the newest entries are at the end of the dictionary
-                weakref.finalize(self, _unregister, tuple(islice(reversed(GRADIENTS), len(GRADIENTS) - before)))
+                weakref.finalize(
+                    self, _unregister, tuple(islice(reversed(GRADIENTS), len(GRADIENTS) - before))
+                )
 
     return run
 

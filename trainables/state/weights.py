@@ -13,7 +13,9 @@ import numpy as np
 
 MOST_BYTES = 4 * 2**30  # limit if `limit_cache` was not called
 _limit_bytes = [MOST_BYTES]
-_cached_values: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  # least recently used first
+_cached_values: dict[
+    tuple[Any, ...], list[np.ndarray[Any, Any] | None]
+] = {}  # least recently used first
 
 
 @contextmanager
@@ -35,7 +37,9 @@ def caching_weights() -> Iterator[None]:
             return load(model, filepath, *arguments, **options)
         if cached is None:
             variables = list(model.variables)
-            cached = _load_and_compare(lambda: load(model, filepath, *arguments, **options), variables)
+            cached = _load_and_compare(
+                lambda: load(model, filepath, *arguments, **options), variables
+            )
             if len(variables) != len(model.variables):  # loading has built the model
                 return None
         else:
@@ -62,12 +66,15 @@ def limit_cache(most_bytes: float) -> None:
 def _trim() -> None:
     while (
         len(_cached_values) > 1
-        and sum(v.nbytes for values in _cached_values.values() for v in values if v is not None) > _limit_bytes[0]
+        and sum(v.nbytes for values in _cached_values.values() for v in values if v is not None)
+        > _limit_bytes[0]
     ):
         del _cached_values[next(iter(_cached_values))]
 
 
-def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[Any, Any] | None]:
+def _load_and_compare(
+    load: Callable[[], None], variables: list[Any]
+) -> list[np.ndarray[Any, Any] | None]:
     """Load weights; return, in the order of ``variables``, the values that loading sets, and None for the others.
 
     Comparing values before and after would not be enough, because a file may set a bias to the zeros that it had.
@@ -121,7 +128,9 @@ def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tup
         return None
     about = path.stat()
     # Keras numbers layers for as long as a process lives, so the same model has other numbers each time.
-    variables = tuple((re.sub(r"_\d+", "", v.path), tuple(v.shape), str(v.dtype)) for v in model.variables)
+    variables = tuple(
+        (re.sub(r"_\d+", "", v.path), tuple(v.shape), str(v.dtype)) for v in model.variables
+    )
     return (
         str(path.resolve()),
         about.st_mtime_ns,

@@ -53,9 +53,13 @@ class Workers:
     """Which trials of the sweep each Tune trial has. A Tune trial is a worker, with one trial or several at once."""
 
     together: int  # trials that a worker gets at once
-    free: list[str] = field(default_factory=list)  # idle workers, the longest idle first, which is Tune's order too
+    free: list[str] = field(
+        default_factory=list
+    )  # idle workers, the longest idle first, which is Tune's order too
     held: dict[str, list[int]] = field(default_factory=dict)  # trials of the sweep by Tune trial
-    replaced: dict[str, list[int]] = field(default_factory=dict)  # the same, of workers that end and take no room
+    replaced: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # the same, of workers that end and take no room
 
     def of(self, trial: Any) -> list[int]:
         """Return the numbers of the sweep's trials that the Tune trial ``trial`` has now; empty if it has none."""
@@ -65,7 +69,9 @@ class Workers:
 class DriverSearcher(_NotSaved, Searcher):
     """Gives Tune the driver's next trials, for at most as many workers as there is room for."""
 
-    def __init__(self, driver: Driver, room: Callable[[], int], workers: Workers, always: dict[str, Any]) -> None:
+    def __init__(
+        self, driver: Driver, room: Callable[[], int], workers: Workers, always: dict[str, Any]
+    ) -> None:
         """Initialize the searcher, which updates ``workers``.
 
         ``room`` returns how many workers may exist now. ``always`` is added to the config of every Tune trial: the
@@ -84,7 +90,9 @@ class DriverSearcher(_NotSaved, Searcher):
         """
         workers, room = self._workers, self._room()
         idle = room - len(workers.held)
-        name = workers.free[0] if workers.free else ""  # Tune will give the trial to the longest idle worker
+        name = (
+            workers.free[0] if workers.free else ""
+        )  # Tune will give the trial to the longest idle worker
         found = request_orders(self._driver, name, workers.together, idle) if idle > 0 else []
         if not found:
             return None if self._driver.running or idle <= 0 else Searcher.FINISHED
@@ -92,7 +100,9 @@ class DriverSearcher(_NotSaved, Searcher):
         workers.held[trial_id] = [order.assignment.trial for order in found]
         return {"orders": found, "room": room, **self._always}
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
         """Do nothing: `DriverScheduler` has already informed the driver."""
 
     def save(self, checkpoint_path: str) -> None:
@@ -137,10 +147,14 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if not pending:
             return None
         now = time.monotonic()
-        self._waiting = {trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending}
+        self._waiting = {
+            trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending
+        }
         if self._is_usable(ray_private_api.STARTING_WORKERS, tune_controller):
             for trial in pending:
-                if _has_room(tune_controller, trial):  # it does not wait for room, only for its worker to start
+                if _has_room(
+                    tune_controller, trial
+                ):  # it does not wait for room, only for its worker to start
                     self._waiting[trial.trial_id] = now
         oldest = pending[0]
         youngest = pending[-1]
@@ -160,18 +174,28 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
                 self._notice(text)
         if worker in workers.free:  # it received trials that were meant for another worker
             workers.free.remove(worker)
-        goes_on = [number for number, progress in steps.found.items() if self._pass_progress(number, progress)]
+        goes_on = [
+            number
+            for number, progress in steps.found.items()
+            if self._pass_progress(number, progress)
+        ]
         # Whether the driver has ended or paused a trial that the worker would train on, and must be told to release.
-        must_release = any(number not in goes_on and not is_released(one) for number, one in steps.found.items())
+        must_release = any(
+            number not in goes_on and not is_released(one) for number, one in steps.found.items()
+        )
         takes_more = steps.is_open and self._is_usable(ray_private_api.KEEPING, trial)
-        more = refill(self._driver, worker, steps, len(goes_on), len(workers.held)) if takes_more else []
+        more = (
+            refill(self._driver, worker, steps, len(goes_on), len(workers.held))
+            if takes_more
+            else []
+        )
         for order in more:
             self._driver.begun(order.assignment.trial)
         # A worker without other trials releases its last one anyway when it gets new orders. A spoilt one must have no
         # trial, so that its next step raises.
-        if (more or (must_release and (goes_on or steps.spoilt is not None))) and not self._update_worker_trials(
-            trial, goes_on, more
-        ):
+        if (
+            more or (must_release and (goes_on or steps.spoilt is not None))
+        ) and not self._update_worker_trials(trial, goes_on, more):
             goes_on = []  # they were given to other workers
         goes_on += [order.assignment.trial for order in more]
         if goes_on:
@@ -180,14 +204,22 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if steps.spoilt is not None:
             # Trials that continue elsewhere may already be there, and are not lost with this worker.
             workers.held.pop(trial.trial_id, None)
-            workers.replaced[trial.trial_id] = [number for number, one in steps.found.items() if one.spoilt is not None]
+            workers.replaced[trial.trial_id] = [
+                number for number, one in steps.found.items() if one.spoilt is not None
+            ]
             self._notice(f"the worker of {trials_named(steps.found)} is replaced: {steps.spoilt}")
             # Its next step raises an exception: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
         workers.held.pop(trial.trial_id, None)
         # Other sweeps want its room, so it must end and not only wait for the next trial.
-        if self._room is not None and len(workers.held) >= self._room() and self._update_worker_trials(trial, [], []):
-            return str(TrialScheduler.CONTINUE)  # without a trial it raises as well; Tune would keep a stopped actor
+        if (
+            self._room is not None
+            and len(workers.held) >= self._room()
+            and self._update_worker_trials(trial, [], [])
+        ):
+            return str(
+                TrialScheduler.CONTINUE
+            )  # without a trial it raises as well; Tune would keep a stopped actor
         workers.free.append(worker)
         return str(TrialScheduler.STOP)
 
@@ -204,10 +236,16 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
-        first_order: Order = trial.config["orders"][0]  # its trial names the worker's files, see `TrialWorker._take`
+        first_order: Order = trial.config["orders"][
+            0
+        ]  # its trial names the worker's files, see `TrialWorker._take`
         job: Job = trial.config["job"]
-        output = worker_exits.take_lost_output(job, first_order.assignment.trial)  # before `explain_loss` deletes files
-        reason = f"worker lost: {worker_exits.explain_loss(job, first_order.assignment.trial, error)}"
+        output = worker_exits.take_lost_output(
+            job, first_order.assignment.trial
+        )  # before `explain_loss` deletes files
+        reason = (
+            f"worker lost: {worker_exits.explain_loss(job, first_order.assignment.trial, error)}"
+        )
         lost = worker_exits.classify_loss(error)
         workers, name = self._workers, trial.trial_id
         for number in (*workers.held.pop(name, []), *workers.replaced.pop(name, [])):
@@ -217,7 +255,9 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def _pass_progress(self, number: int, progress: Progress) -> bool:
         """Pass the progress of the trial ``number`` to the driver; return whether the same worker trains it further."""
         goes_on = self._driver.take(number, progress)
-        if isinstance(progress, Outgrown | Crowded) and progress.spoilt is None:  # its worker stays, for other trials
+        if (
+            isinstance(progress, Outgrown | Crowded) and progress.spoilt is None
+        ):  # its worker stays, for other trials
             self._driver.lose(number, "it needs another process")
         return goes_on and not is_released(progress)
 
@@ -281,8 +321,12 @@ def create_silent_printer(say: Callable[[str], None]) -> list[Any]:
     if not ray_private_api.is_usable(ray_private_api.SILENCE, say):
         return []
 
-    class Silence(ray_private_api.import_private("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]  # of a module without types
-        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+    reporter: Any = ray_private_api.import_private("ray.tune.progress_reporter")
+
+    class Silence(reporter.TrialProgressCallback):
+        def on_trial_result(
+            self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any
+        ) -> None:
             """Print nothing: the driver's listeners show the results."""
 
         def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
@@ -325,7 +369,10 @@ def survive_memory_kills(say: Callable[[str], None]) -> None:
     """
     if ray_private_api.is_usable(ray_private_api.MEMORY_KILLS, say):
         for name in ray_private_api.MEMORY_KILLS.names:
-            ray_private_api.import_private(name.partition(":")[0]).RayActorError = (RayActorError, OutOfMemoryError)
+            ray_private_api.import_private(name.partition(":")[0]).RayActorError = (
+                RayActorError,
+                OutOfMemoryError,
+            )
 
 
 def skip_callback_count(say: Callable[[str], None]) -> None:
@@ -334,7 +381,9 @@ def skip_callback_count(say: Callable[[str], None]) -> None:
     The count is for Ray's usage reports, which are off. If this Ray lacks the private name, ``say`` gets a line.
     """
     if ray_private_api.is_usable(ray_private_api.TAGGING, say):
-        ray_private_api.import_private("ray.air._internal.usage").tag_callbacks = lambda callbacks: False
+        ray_private_api.import_private("ray.air._internal.usage").tag_callbacks = lambda callbacks: (
+            False
+        )
 
 
 def use_prestarted_processes(say: Callable[[str], None]) -> None:
@@ -368,7 +417,9 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
         return
     controller = ray_private_api.import_private("ray.tune.execution.tune_controller")
     there: Any = controller._ActorClassCache
-    theirs: Any = getattr(there, "unnamed", there)  # `there` may be `Named`, from an earlier sweep in this process
+    theirs: Any = getattr(
+        there, "unnamed", there
+    )  # `there` may be `Named`, from an earlier sweep in this process
     numbers = count()
 
     class Named:
@@ -385,7 +436,10 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
             return self._named[trainable]
 
         def _with_names(self, actors: Any) -> Any:
-            named, options = copy(actors), actors.options  # a copy, because `theirs` may share it with other sweeps
+            named, options = (
+                copy(actors),
+                actors.options,
+            )  # a copy, because `theirs` may share it with other sweeps
             named.options = lambda **given: options(
                 **given, name=f"{job.sweep}/{job.session[:6]}/worker-{next(numbers)}"
             )

@@ -31,7 +31,12 @@ _FILES = {
     "runtime_env_agent_port": "RUNTIME_ENV_AGENT_PORT_NAME",
 }
 """The parameter of each port, and the constant of Ray that names its file."""
-_PROGRAMS = (b"dashboard/agent.py", b"runtime_env/agent/main.py", b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
+_PROGRAMS = (
+    b"dashboard/agent.py",
+    b"runtime_env/agent/main.py",
+    b"ray::DashboardAgent",
+    b"ray::RuntimeEnvAgent",
+)
 """How an argument of an agent's command line ends; the last two are the titles that they give themselves."""
 PROC = Path("/proc")
 
@@ -58,10 +63,16 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
         for parameter, constant in _FILES.items():
             port = reserve_port()
             setattr(parameters, parameter, port)
-            ray_core.persist_port(node.get_session_dir_path(), node_id, getattr(ray_core, constant), port)
-        original(node, *arguments, **options)  # finds the files of the ports, and so does not wait for the agents
+            ray_core.persist_port(
+                node.get_session_dir_path(), node_id, getattr(ray_core, constant), port
+            )
+        original(
+            node, *arguments, **options
+        )  # finds the files of the ports, and so does not wait for the agents
         raylet = node.all_processes["raylet"][0].process.pid
-        threading.Thread(target=lower_priority, args=(raylet,), name="sweep-ray-agents", daemon=True).start()
+        threading.Thread(
+            target=lower_priority, args=(raylet,), name="sweep-ray-agents", daemon=True
+        ).start()
 
     node_class.start_raylet = start_raylet
     try:
@@ -79,7 +90,9 @@ def reserve_port() -> int:
     for port in random.sample(PORTS, len(PORTS)):
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            reservation.bind(f"\0sweep-port-{port}")  # first: it keeps off processes of sweep until the agent binds
+            reservation.bind(
+                f"\0sweep-port-{port}"
+            )  # first: it keeps off processes of sweep until the agent binds
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
                 probe.bind(("", port))
         except OSError:

@@ -62,7 +62,9 @@ def store_target(job: Job) -> Any:
     try:
         return ray.put(job.given)
     except Exception as error:  # any error from pickling the objects that it uses
-        cause = error.__cause__ or error  # Ray raises its own error from the one that names the object
+        cause = (
+            error.__cause__ or error
+        )  # Ray raises its own error from the one that names the object
         hint = "make what it uses inside of its methods, or run it with inline=True"
         what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(cause).__name__}"
         what += f": {first_line(cause)}"
@@ -76,12 +78,16 @@ class RayTune:
     cluster: Cluster
     job: Job
     devices: Devices  # of a trial
-    training: Mapping[str, Value] = field(default_factory=dict)  # the `training:` block of the sweep file
+    training: Mapping[str, Value] = field(
+        default_factory=dict
+    )  # the `training:` block of the sweep file
     most: int | None = None  # limit on concurrent trials
     max_share: float | None = None  # of the trials that fit
     reuse: bool = True
     notice: Callable[[str], None] = lambda text: None
-    sweep_status: Callable[[], SweepStatus] | None = None  # shown in Ray's metrics and on the job's page
+    sweep_status: Callable[[], SweepStatus] | None = (
+        None  # shown in Ray's metrics and on the job's page
+    )
     _fits: Callable[[], int] = field(init=False, repr=False)
     _fits_of: Callable[[float], int] = field(init=False, repr=False)
     _bounds: tuple[ConcurrencyLimits, ...] = field(init=False, repr=False)
@@ -91,8 +97,12 @@ class RayTune:
     def __post_init__(self) -> None:
         self._sharing = None
         allowed = partial(count_allowed_trials, max_share=self.max_share)
-        bounds = ConcurrencyLimits(self.most, lambda fits: min(allowed(fits), self._limit_to_part(fits)))
-        of_shares = ConcurrencyLimits(self.most, allowed)  # with GPU shares, `room` limits to the part of this sweep
+        bounds = ConcurrencyLimits(
+            self.most, lambda fits: min(allowed(fits), self._limit_to_part(fits))
+        )
+        of_shares = ConcurrencyLimits(
+            self.most, allowed
+        )  # with GPU shares, `room` limits to the part of this sweep
         self._bounds = (bounds, of_shares)
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
         self._fits_of = self.cluster.at_once(self.devices, of_shares)
@@ -109,7 +119,9 @@ class RayTune:
 
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver hands out, as many at a time as there is room for; then return."""
-        if self.cluster.page is not None and not self.cluster.local:  # other sweeps find it by its page
+        if (
+            self.cluster.page is not None and not self.cluster.local
+        ):  # other sweeps find it by its page
             self._sharing = ClusterSharing(LiveDrivers().look, anybody_waits)
         try:
             # Workers get the class or function from Ray's object store, once, and not with each order.
@@ -131,7 +143,9 @@ class RayTune:
         return fits if self._sharing is None else self._sharing(fits)
 
 
-def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None) -> None:
+def train_trials(
+    backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None
+) -> None:
     """Train all trials that the driver hands out with Ray Tune, and return when it hands out no more.
 
     ``job`` is the job of ``backend`` with `given` None. If other sweeps share the cluster, ``sharing`` limits how many
@@ -163,12 +177,21 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
             name=job.sweep,
             num_samples=-1,  # as many as the searcher suggests
             search_alg=DriverSearcher(driver, room, workers, always),
-            scheduler=DriverScheduler(driver, notice, workers, room=None if sharing is None else room),
+            scheduler=DriverScheduler(
+                driver, notice, workers, room=None if sharing is None else room
+            ),
             stop=DriverStopper(driver),
-            callbacks=[*create_silent_printer(notice), DriverClock(driver, notice, workers), *published, *waiting],
+            callbacks=[
+                *create_silent_printer(notice),
+                DriverClock(driver, notice, workers),
+                *published,
+                *waiting,
+            ],
             reuse_actors=backend.reuse,
             max_failures=0,  # if a node is lost, Tune's own restarts count as two failures; the driver restarts trials
-            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_frequency=0, checkpoint_at_end=False
+            ),
             storage_path=scratch,  # nothing of what Tune writes is read later
             trial_dirname_creator=lambda trial: str(trial.trial_id),
             raise_on_failed_trial=False,

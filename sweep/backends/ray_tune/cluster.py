@@ -65,13 +65,19 @@ class Cluster:
         """
         found = self._processes(devices) // workers
         # The processes without GPUs, too, must find room on all machines together.
-        return min(found, self._processes(replace(devices, gpus=0)) // (workers + aside)) if aside else found
+        return (
+            min(found, self._processes(replace(devices, gpus=0)) // (workers + aside))
+            if aside
+            else found
+        )
 
     def _processes(self, devices: Devices) -> int:
         """Return how many processes with ``devices`` each fit at once; `fits` says how machines to come are counted."""
         present = sum(node.fits(devices) for node in self.there())
         kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
-        to_come = max(sum(fits * count for fits, count in kinds) - present, 0)  # the counts include present machines
+        to_come = max(
+            sum(fits * count for fits, count in kinds) - present, 0
+        )  # the counts include present machines
         return present + min(to_come, max([present, *(fits for fits, _ in kinds)]))
 
     def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
@@ -85,14 +91,24 @@ class Cluster:
             if aside and room < workers + aside:
                 what = f"a trial takes {workers + aside} processes of {devices.cpus:g} CPU each (workers: {workers}, "
                 what += f"servers: {aside - 1}, and a coordinator), {where} has room for {room}"
-                raise InputError.one("resources.servers", what, "lower it or cpus, or join a larger cluster")
+                raise InputError.one(
+                    "resources.servers", what, "lower it or cpus, or join a larger cluster"
+                )
             return
         if found:
-            each = f"{devices.cpus:g} CPU" + (f" and {devices.gpus:g} GPU" if devices.gpus else "") + " each"
+            each = (
+                f"{devices.cpus:g} CPU"
+                + (f" and {devices.gpus:g} GPU" if devices.gpus else "")
+                + " each"
+            )
             what = f"a trial takes {workers} workers of {each}, {where} has room for {found}"
-            raise InputError.one("resources.workers", what, "lower it, or join a larger cluster with --address")
+            raise InputError.one(
+                "resources.workers", what, "lower it, or join a larger cluster with --address"
+            )
         # If there is no machine at all, the message says that the largest has none of what is asked for.
-        largest = [*self.there(), *(kind for kind, count in self.promised() if count)] or [Node(0, 0)]
+        largest = [*self.there(), *(kind for kind, count in self.promised() if count)] or [
+            Node(0, 0)
+        ]
         hint = "lower it, join a larger cluster with --address"
         where = "this machine" if self.local else "the largest node"
         for name, asked, there in (
@@ -102,12 +118,20 @@ class Cluster:
             if asked > there:
                 more = ", or rehearse with --simulate-gpus" if name == "gpus" else ""
                 raise InputError.one(
-                    f"resources.{name}", f"a trial takes {asked:g}, {where} has {there:g}", f"{hint}{more}"
+                    f"resources.{name}",
+                    f"a trial takes {asked:g}, {where} has {there:g}",
+                    f"{hint}{more}",
                 )
         # Each number alone is there, but on different machines.
-        raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
+        raise InputError.one(
+            "resources",
+            f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together",
+            hint,
+        )
 
-    def room(self, devices: Devices, bounds: ConcurrencyLimits, workers: int = 1, aside: int = 0) -> Callable[[], int]:
+    def room(
+        self, devices: Devices, bounds: ConcurrencyLimits, workers: int = 1, aside: int = 0
+    ) -> Callable[[], int]:
         """Return a function that returns how many trials may run at once now, at least 1 and within ``bounds``.
 
         It counts the machines again if the last count is more than a second old. A local Ray is one machine and does
@@ -137,7 +161,9 @@ class Cluster:
         rooms: dict[float, Callable[[], int]] = {}
 
         def of(gpus: float) -> int:
-            if gpus not in rooms:  # one function for each number of GPUs, because each keeps its last count
+            if (
+                gpus not in rooms
+            ):  # one function for each number of GPUs, because each keeps its last count
                 rooms[gpus] = self.room(replace(devices, gpus=gpus), bounds)
             return rooms[gpus]()
 
@@ -155,12 +181,17 @@ class Start:
     lost: Callable[[], None] = lambda: None  # called from another thread when a local Ray dies
     meanwhile: Callable[[], None] = lambda: None  # called while a local Ray starts
     ahead: AbstractContextManager[None] | None = None  # context in which a local Ray starts
-    about: Mapping[str, str] | None = None  # metadata of this driver's job, see `dashboard.make_job_metadata`
+    about: Mapping[str, str] | None = (
+        None  # metadata of this driver's job, see `dashboard.make_job_metadata`
+    )
 
 
 @contextmanager
 def connect(
-    address: str | None, simulated_gpus: int | None, say: Callable[[str], None], start: Start = Start()
+    address: str | None,
+    simulated_gpus: int | None,
+    say: Callable[[str], None],
+    start: Start = Start(),
 ) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; after the block, shut it down or disconnect.
 
@@ -173,7 +204,9 @@ def connect(
     for name, value in (SETTINGS if address else {**SETTINGS, **LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
-        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than this names; workers hide all
+        os.environ.pop(
+            "CUDA_VISIBLE_DEVICES", None
+        )  # Ray refuses more GPUs than this names; workers hide all
     there_already = ray.is_initialized()  # in a notebook or script that uses Ray itself
     if there_already:
         joined: AbstractContextManager[None] = _use_existing_connection(address, simulated_gpus)
@@ -185,9 +218,15 @@ def connect(
         context = ray.get_runtime_context()
         if ray_private_api.is_usable(ray_private_api.LOGS, say, context):
             logs = context.get_session_name()
-            sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
+            sys.stderr.write(
+                f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n"
+            )
         own = address is None and not there_already  # started here, so that no other driver uses it
-        page = JobPage(start.about, shared=not own) if start.about and not _is_client(address) else None
+        page = (
+            JobPage(start.about, shared=not own)
+            if start.about and not _is_client(address)
+            else None
+        )
         try:
             yield Cluster(local=own, page=page)
         finally:
@@ -197,7 +236,9 @@ def connect(
 
 def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Return a context manager in which Ray's long messages about lost workers go to standard error, the debug log."""
-    return ray_private_api.replacing_name(ray_private_api.WORDS, say, lambda theirs: _write_to_debug_log)
+    return ray_private_api.replacing_name(
+        ray_private_api.WORDS, say, lambda theirs: _write_to_debug_log
+    )
 
 
 def _write_to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
@@ -206,7 +247,9 @@ def _write_to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> 
         sys.stderr.write(f"Ray: {printable(str(line))}\n")
 
 
-def _use_existing_connection(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
+def _use_existing_connection(
+    address: str | None, simulated_gpus: int | None
+) -> AbstractContextManager[None]:
     """Return a context manager that does nothing, so that the Ray to which this process is connected goes on running.
 
     Raises:
@@ -215,7 +258,11 @@ def _use_existing_connection(address: str | None, simulated_gpus: int | None) ->
     present = ray.get_runtime_context().gcs_address
     if address not in (None, "auto", "local", present):
         what = f"this process is connected to another Ray, at {present}"
-        raise InputError.one("address", f"{address!r}, but {what}", "leave address out, or call ray.shutdown() before")
+        raise InputError.one(
+            "address",
+            f"{address!r}, but {what}",
+            "leave address out, or call ray.shutdown() before",
+        )
     if simulated_gpus is not None:
         what = "a Ray that runs already cannot be given GPUs"
         raise InputError.one("simulate_gpus", what, "call ray.shutdown() before")
@@ -223,7 +270,9 @@ def _use_existing_connection(address: str | None, simulated_gpus: int | None) ->
 
 
 @contextmanager
-def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
+def _join_cluster(
+    address: str, say: Callable[[str], None], about: Mapping[str, str] | None
+) -> Iterator[None]:
     """Connect to the Ray at ``address``, and disconnect after the block. Raises `InputError` if that fails.
 
     ``about`` is the metadata of the sweep's page, and ``say`` gets the address of the dashboard.
@@ -231,7 +280,9 @@ def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, 
     _check_address(address)
     try:
         config = None if _is_client(address) else _make_job_config(about)
-        context = ray.init(address=address, job_config=config, log_to_driver=False, logging_level="ERROR")
+        context = ray.init(
+            address=address, job_config=config, log_to_driver=False, logging_level="ERROR"
+        )
     except (ConnectionError, RuntimeError, ValueError) as error:
         what = f"{address!r}: {first_line(error)}"
         raise InputError.one("--address", what, "expected a running cluster's host:port") from error
@@ -244,7 +295,9 @@ def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, 
 
 
 @contextmanager
-def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
+def _start_ray(
+    simulated_gpus: int | None, say: Callable[[str], None], start: Start
+) -> Iterator[None]:
     """Start a local Ray; shut it down after the block. Raises InputError if it does not start.
 
     ``simulated_gpus`` is its number of GPUs; None: those of the machine.
@@ -288,7 +341,9 @@ def _report_failed_start() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error) is not Exception and not isinstance(error, OSError):  # Ray raises a plain `Exception`
+        if type(error) is not Exception and not isinstance(
+            error, OSError
+        ):  # Ray raises a plain `Exception`
             raise
         hint = "is the machine overloaded, or its disk full? try again; python -m sweep doctor looks at the machine"
         raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error
@@ -316,7 +371,9 @@ def _check_address(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
         raise InputError.one(
-            "--address", f"nobody answers at {address} ({error})", "expected a running cluster's host:port"
+            "--address",
+            f"nobody answers at {address} ({error})",
+            "expected a running cluster's host:port",
         ) from error
 
 
@@ -324,7 +381,9 @@ def _shut_down_ray(say: Callable[[str], None]) -> None:
     """Shut down a local Ray, after killing its helper processes, for each of which it would wait a second."""
     if ray.is_initialized() and ray_private_api.is_usable(ray_private_api.FASTER_END, say):
         processes = ray_private_api.import_private("ray._private.worker")._global_node.all_processes
-        aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
+        aside = [
+            info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos
+        ]
         for process in aside:
             process.kill()
         for process in aside:  # after all were killed, so that they end at the same time
@@ -377,7 +436,9 @@ def count_trials_of_user(fits: int, user: str, others: Sequence[LiveSweep]) -> i
 class ClusterSharing:
     """Computes how many trials one sweep may run on a cluster that it shares; a thread watches the other sweeps."""
 
-    def __init__(self, drivers: Callable[[], Sequence[LiveSweep]], waits: Callable[[], bool]) -> None:
+    def __init__(
+        self, drivers: Callable[[], Sequence[LiveSweep]], waits: Callable[[], bool]
+    ) -> None:
         """Initialize, and start the thread, which `close` stops; Ray must be connected.
 
         ``drivers`` returns the sweeps on the cluster, this one included, and ``waits`` whether anything waits for room.
@@ -390,7 +451,9 @@ class ClusterSharing:
 
     def look(self) -> None:
         """Update `others` and whether any of them or another program waits for room; errors of Ray are ignored."""
-        with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
+        with suppress(
+            Exception
+        ):  # the head node is away for a moment; the next attempt may succeed
             self.others = tuple(one for one in self._drivers() if one.job != self._job)
             self._contested = bool(self.others) and self._waits()
 
@@ -407,7 +470,9 @@ def anybody_waits() -> bool:
 class RoomWaitReporter(Callback):
     """Reports why a sweep waits if none of its trials is running; called in each turn of Tune's loop."""
 
-    def __init__(self, devices: Devices, sharing: ClusterSharing, notice: Callable[[str], None]) -> None:
+    def __init__(
+        self, devices: Devices, sharing: ClusterSharing, notice: Callable[[str], None]
+    ) -> None:
         self._devices, self._sharing, self._notice = devices, sharing, notice
         self._since, self._told = math.inf, set[tuple[str, ...]]()
 
@@ -425,7 +490,9 @@ class RoomWaitReporter(Callback):
         others = tuple(one.job for one in self._sharing.others)
         if now - self._since > PATIENCE_S and others not in self._told:
             self._told.add(others)
-            self._notice(describe_wait(self._devices, ray.available_resources(), self._sharing.others))
+            self._notice(
+                describe_wait(self._devices, ray.available_resources(), self._sharing.others)
+            )
 
 
 def describe_wait(devices: Devices, free: dict[str, float], others: Sequence[LiveSweep]) -> str:
@@ -437,6 +504,8 @@ def describe_wait(devices: Devices, free: dict[str, float], others: Sequence[Liv
     asked = [("CPU", devices.cpus), ("GPU", devices.gpus)]
     each = " and ".join(f"{count:g} {name}" for name, count in asked if count)
     there = " and ".join(f"{free.get(name, 0.0):g} {name}" for name, count in asked if count)
-    held = ", ".join(f"{one.user}/{one.sweep} runs {counted(one.running, 'trial')}" for one in others)
+    held = ", ".join(
+        f"{one.user}/{one.sweep} runs {counted(one.running, 'trial')}" for one in others
+    )
     who = held or "no other sweep is there: other programs have it, or its nodes are yet to come"
     return f"waits for room: a trial takes {each}, {there} are free on all nodes together; {who}"

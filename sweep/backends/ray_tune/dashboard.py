@@ -34,7 +34,10 @@ from sweep.text import counted, encodable, roughly, score, trials_named
 POINTER = "job_submission_id"  # key in a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # environment variable that Ray sets in submitted jobs
 PREFIX, SPACE = "_ray_internal_job_info_", "job"  # of the records' keys
-EVERY_S, ANYWAY_S = 2.0, 10.0  # between writes of a changed record, and of any: the dashboard may overwrite it
+EVERY_S, ANYWAY_S = (
+    2.0,
+    10.0,
+)  # between writes of a changed record, and of any: the dashboard may overwrite it
 PATIENCE_S = 3.0  # for writing the last record
 
 RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED"
@@ -48,7 +51,9 @@ def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> d
     """
     if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
-    name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]  # only for people: the session makes the record's name unique
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[
+        :60
+    ]  # only for people: the session makes the record's name unique
     return {POINTER: f"sweep-{name}-{session[:6]}", "sweep": sweep, "user": get_user()}
 
 
@@ -74,7 +79,9 @@ class JobPage:
         the thread also marks lost sweeps as failed, once. Errors of Ray are written to the debug log.
         """
         submitted = _get_submitted_name()
-        self._adds = submitted is not None  # a submitted job has a record of Ray's, to which this sweep only adds
+        self._adds = (
+            submitted is not None
+        )  # a submitted job has a record of Ray's, to which this sweep only adds
         self._key = f"{PREFIX}{submitted or about[POINTER]}"
         self._about = {name: value for name, value in about.items() if name != POINTER}
         self._about["job_id"] = ray.get_runtime_context().get_job_id()
@@ -85,7 +92,9 @@ class JobPage:
         self._due = threading.Event()
         self._over = threading.Event()
         self.show(RUNNING, "the sweep begins", {})
-        self._thread = threading.Thread(target=self._work, args=(shared,), name="sweep-job-page", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, args=(shared,), name="sweep-job-page", daemon=True
+        )
         with _ignoring_errors():
             self._write()  # now, because the dashboard already looks for the record that the driver's metadata names
             self._thread.start()
@@ -164,11 +173,14 @@ def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
     """
     # Such as "9 of 27 trials", or "9 trials" if the total is not known.
     of_total = "" if status.total is None else f"{status.finished} of "
-    trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
+    trials = (
+        f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
+    )
     told = {
         "objective": f"{status.metric}, {status.goal}",
         "progress": f"{trials}, {counted(status.epochs, 'epoch')}",
-        "trials": ", ".join(f"{count} {state}" for state, count in status.trials.items() if count) or "none",
+        "trials": ", ".join(f"{count} {state}" for state, count in status.trials.items() if count)
+        or "none",
         "running": str(status.trials.get("running", 0)),
     }
     line = trials
@@ -208,7 +220,11 @@ class LiveDrivers:
                     self._over.add(key)
                 continue
             running = int(about.get("running", 0))
-            found.append(LiveSweep(str(about.get("user", "")), str(about["sweep"]), str(about["job_id"]), running))
+            found.append(
+                LiveSweep(
+                    str(about.get("user", "")), str(about["sweep"]), str(about["job_id"]), running
+                )
+            )
         return tuple(sorted(found, key=lambda one: (one.user, one.sweep, one.job)))
 
 
@@ -221,15 +237,29 @@ def mark_lost_sweeps_failed() -> None:
     for key, record, alive in _list_job_records():
         if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
             message = f"its driver was killed; before that: {record.get('message', '')}"
-            _put_record(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
+            _put_record(
+                key,
+                {
+                    **record,
+                    "status": FAILED,
+                    "message": message,
+                    "end_time": int(time.time() * 1000),
+                },
+            )
 
 
-def _list_job_records(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
+def _list_job_records(
+    known: Collection[bytes] = (),
+) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
     """Yield (key, record, whether its driver is connected) for the job record of each sweep, running or ended.
 
     Records whose keys are in ``known``, and those without a ``sweep`` in their metadata, are left out.
     """
-    alive = {job["JobID"] for job in ray_private_api.import_private("ray._private.state").jobs() if not job["IsDead"]}
+    alive = {
+        job["JobID"]
+        for job in ray_private_api.import_private("ray._private.state").jobs()
+        if not job["IsDead"]
+    }
     kv = ray_private_api.import_private("ray.experimental.internal_kv")
     for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):
         record = None if key in known else _read_record(key)  # None too if it was just deleted
@@ -243,13 +273,17 @@ def _ignoring_errors() -> Iterator[None]:
     """Write any error in the block to the debug log instead of raising it, because no trial needs the page."""
     try:
         yield
-    except Exception as error:  # whatever fails in Ray: the page stays as it is, and no trial needs it
+    except (
+        Exception
+    ) as error:  # whatever fails in Ray: the page stays as it is, and no trial needs it
         sys.stderr.write(f"Ray's job page is not kept: {in_short(error)}\n")
 
 
 def _read_record(key: str | bytes) -> dict[str, Any] | None:
     """Return the record of a page in Ray's key-value store; None if there is none."""
-    text = ray_private_api.import_private("ray.experimental.internal_kv")._internal_kv_get(key, namespace=SPACE)
+    text = ray_private_api.import_private("ray.experimental.internal_kv")._internal_kv_get(
+        key, namespace=SPACE
+    )
     found = json.loads(text) if text else None
     return found if isinstance(found, dict) else None
 
@@ -281,7 +315,10 @@ GAUGES = {
     "sweep_trials_planned": ("trials that there will be, where that is known", ()),
     "sweep_epochs_trained": ("epochs trained so far, in all sessions", ()),
     "sweep_epochs_per_second": ("epochs per second, over the last ten seconds", ()),
-    "sweep_best_objective": ("the best value of the objective of all trials that completed", ("metric", "goal")),
+    "sweep_best_objective": (
+        "the best value of the objective of all trials that completed",
+        ("metric", "goal"),
+    ),
     "sweep_seconds_left": ("an estimate of the seconds until the sweep ends", ()),
     "sweep_workers": ("trials that can run at once", ()),
     "sweep_workers_busy": ("trials that run", ()),
@@ -310,7 +347,12 @@ class DashboardGauges:
         self._set("sweep_trials_planned", status.total)
         self._set("sweep_epochs_trained", status.epochs)
         self._set("sweep_epochs_per_second", status.epochs_per_s)
-        self._set("sweep_best_objective", status.best, metric=convert_to_ascii(status.metric), goal=status.goal)
+        self._set(
+            "sweep_best_objective",
+            status.best,
+            metric=convert_to_ascii(status.metric),
+            goal=status.goal,
+        )
         self._set("sweep_seconds_left", status.left_s)
         self._set("sweep_workers", slots)
         self._set("sweep_workers_busy", busy)

@@ -35,26 +35,35 @@ class ProbeRank:
         self._held, address = nodes.hold_port()
         return address
 
-    def run_probe(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
+    def run_probe(
+        self, addresses: str, rank: int, gpus: int, timeout_s: float
+    ) -> tuple[int | None, str, str]:
         """Run the probe, which computes a sum with the other rank, in a process of at most ``timeout_s`` seconds.
 
         ``addresses`` are those of both ranks, separated by a comma, and ``rank`` is 0 or 1. Without ``gpus``, GPUs are
         hidden. Returns the exit code of the process, None after a timeout, and its standard output and errors.
         """
         command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank)]
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}  # of TensorFlow's log, only errors
+        environment = {
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        }  # of TensorFlow's log, only errors
         if gpus:
             command.append("--gpu")
         else:
             environment["CUDA_VISIBLE_DEVICES"] = "-1"
         try:
-            ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
+            ran = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=timeout_s
+            )
         except subprocess.TimeoutExpired as late:
             return None, _decode(late.stdout), _decode(late.stderr)
         return ran.returncode, ran.stdout, ran.stderr
 
 
-def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
+def try_sum_on_nodes(
+    first: nodes.Node, second: nodes.Node, timeout_s: float
+) -> list[tuple[int | None, str, str]]:
     """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each, in order.
 
     Each process uses a GPU if both nodes have one. If Ray cannot run them, both results have the exit code 1, no output
@@ -63,17 +72,28 @@ def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) ->
     gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
         ray.remote(ProbeRank)
-        .options(num_cpus=0, num_gpus=gpus, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False))
+        .options(
+            num_cpus=0,
+            num_gpus=gpus,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+        )
         .remote()
         for node in (first, second)
     ]
     try:
-        addresses: Sequence[str] = ray.get([rank.reserve_port.remote() for rank in ranks], timeout=START_S)
-        calls = [rank.run_probe.remote(",".join(addresses), i, gpus, timeout_s) for i, rank in enumerate(ranks)]
+        addresses: Sequence[str] = ray.get(
+            [rank.reserve_port.remote() for rank in ranks], timeout=START_S
+        )
+        calls = [
+            rank.run_probe.remote(",".join(addresses), i, gpus, timeout_s)
+            for i, rank in enumerate(ranks)
+        ]
         # Longer than a probe may take, so that its own timeout comes first and its output is not lost.
         found: list[tuple[int | None, str, str]] = ray.get(calls, timeout=timeout_s + START_S)
         return found
-    except Exception as error:  # whatever keeps Ray from running this would also keep it from running a trial
+    except (
+        Exception
+    ) as error:  # whatever keeps Ray from running this would also keep it from running a trial
         return [(1, "", last_line(error))] * 2
     finally:
         for rank in ranks:
@@ -93,7 +113,9 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
     The key ``nodes`` has the number of nodes, of which those with less than one CPU are left out. ``pairs`` lists for
     each pair the two addresses under ``nodes``, and the results of `try_sum_on_nodes` under ``ran``.
     """
-    there = [node for node in nodes.list_alive_nodes() if node.cpus >= 1]  # not a head node without CPUs, say
+    there = [
+        node for node in nodes.list_alive_nodes() if node.cpus >= 1
+    ]  # not a head node without CPUs, say
     pairs: list[dict[str, Any]] = [
         {"nodes": [one.address, other.address], "ran": try_sum_on_nodes(one, other, timeout_s)}
         for one, other in list(pairwise(there))[:MOST]

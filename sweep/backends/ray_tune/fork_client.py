@@ -87,7 +87,9 @@ def _request_worker(connection: socket.socket) -> bool:
     content = json.dumps(request).encode()
     descriptors = array.array("i", [1, 2])
     try:
-        connection.sendmsg([LENGTH.pack(len(content))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+        connection.sendmsg(
+            [LENGTH.pack(len(content))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
+        )
         connection.sendall(content)
         return connection.recv(len(STARTED)) == STARTED
     except OSError:

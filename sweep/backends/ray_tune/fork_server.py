@@ -37,7 +37,9 @@ ALWAYS = ("sweep.backends.ray_tune.trial_actor",)
 """Modules that every worker needs."""
 
 _PEER = struct.Struct("3i")  # process, user and group
-_QUIET_THREADS = frozenset({"jemalloc_bg_thd"})  # of pyarrow's memory allocator, which prepares for forks
+_QUIET_THREADS = frozenset(
+    {"jemalloc_bg_thd"}
+)  # of pyarrow's memory allocator, which prepares for forks
 _BACKLOG = 1024
 
 
@@ -73,7 +75,9 @@ def main() -> None:
         import_modules([line.decode().strip()])
     threads = list_lasting_threads()
     if threads:
-        sys.exit(f"libraries have started threads, which a fork would not have: {', '.join(threads)}")
+        sys.exit(
+            f"libraries have started threads, which a fork would not have: {', '.join(threads)}"
+        )
     gc.freeze()  # otherwise each collection in a worker would copy all pages
     request = serve(listener)
     if request is not None:
@@ -140,7 +144,9 @@ def serve(listener: socket.socket) -> ForkRequest | None:
             if 0 in ready:
                 return None  # the driver has closed it, or has died
             if woken in ready:
-                woken.recv(4096)  # one byte for each signal; the next line finds all workers that have ended
+                woken.recv(
+                    4096
+                )  # one byte for each signal; the next line finds all workers that have ended
                 _report_ended_workers(clients, selector)
             # A client sends nothing after its request, so there is only something to read once it has ended.
             for client in [one for one in clients.values() if one in ready]:
@@ -150,7 +156,9 @@ def serve(listener: socket.socket) -> ForkRequest | None:
                 request = _receive_request(connection)
                 if request is None:
                     connection.close()
-                elif _fork_worker(connection, request, clients, selector):  # in the worker, which serves nobody
+                elif _fork_worker(
+                    connection, request, clients, selector
+                ):  # in the worker, which serves nobody
                     for other in (listener, woken, wakes):
                         other.close()
                     return request
@@ -201,7 +209,9 @@ def _receive_request(connection: socket.socket) -> ForkRequest | None:
     return ForkRequest(**fields, descriptors=list(descriptors))
 
 
-def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
+def _report_ended_workers(
+    clients: dict[int, socket.socket], selector: selectors.BaseSelector
+) -> None:
     """Send the exit codes of workers that have ended to their clients, and remove these from ``clients``.
 
     The code is 128 + N if signal N has ended a worker.
@@ -218,7 +228,9 @@ def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors
             client.send(str(code if code >= 0 else 128 - code).encode())
 
 
-def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
+def _end_worker_of(
+    client: Any, clients: dict[int, socket.socket], selector: selectors.BaseSelector
+) -> None:
     """Kill the worker of ``client``, if it still runs, because the client has ended.
 
     Ray ends the client in place of an unregistered worker.

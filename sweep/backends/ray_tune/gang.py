@@ -24,8 +24,23 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweep.backends import Job, inputs
 from sweep.backends.ray_tune import worker_exits
-from sweep.backends.ray_tune.rank import CallResult, TrialRank, call_and_capture, get_compared_epoch, prepare_rank
-from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
+from sweep.backends.ray_tune.rank import (
+    CallResult,
+    TrialRank,
+    call_and_capture,
+    get_compared_epoch,
+    prepare_rank,
+)
+from sweep.contract import (
+    Assignment,
+    EpochReported,
+    Facts,
+    OutOfMemory,
+    Ranked,
+    Ranks,
+    Report,
+    Trainable,
+)
 from sweep.errors import WorkerLost
 from sweep.events import Inputs
 
@@ -50,7 +65,9 @@ class Gang:
         self._local: Trainable | None = None
         self._ranks: Ranks | None = None
         self._theirs: list[Facts] = []
-        self._attendance: PeerWatcher | None = None  # of peers that serve this rank and receive no calls
+        self._attendance: PeerWatcher | None = (
+            None  # of peers that serve this rank and receive no calls
+        )
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
@@ -73,8 +90,12 @@ class Gang:
         # A plain mapping for the peers: that of rank 0 records which parameters are read, in this process only.
         theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
         mine = dataclasses.replace(assignment, devices=devices)
-        _, *theirs_facts = self._call_all_ranks("begin", (theirs,), lambda: self._own_trainable.begin(mine), BEGIN_S)
-        if self._attendance is not None:  # peers that serve receive no calls, so there is nothing to compare
+        _, *theirs_facts = self._call_all_ranks(
+            "begin", (theirs,), lambda: self._own_trainable.begin(mine), BEGIN_S
+        )
+        if (
+            self._attendance is not None
+        ):  # peers that serve receive no calls, so there is nothing to compare
             return
         self._theirs = theirs_facts
         data = self._own_trainable.facts().data
@@ -99,14 +120,18 @@ class Gang:
                 epochs.append(epoch)
                 return False  # train no further epoch
 
-            def train_one_epoch(report: Report = record_epoch, epochs: list[EpochReported] = epochs) -> Any:
+            def train_one_epoch(
+                report: Report = record_epoch, epochs: list[EpochReported] = epochs
+            ) -> Any:
                 self._own_trainable.train(report)
                 return get_compared_epoch(epochs)
 
             mine, *theirs = self._call_all_ranks("epoch", (), train_one_epoch, SKEW_S)
             for rank, other in enumerate(theirs, 1):
                 if other != mine:
-                    self._end_unequal_ranks(f"rank {rank} trained {other}, rank 0 {mine} (epoch, loss)")
+                    self._end_unequal_ranks(
+                        f"rank {rank} trained {other}, rank 0 {mine} (epoch, loss)"
+                    )
             if not epochs or not report(epochs[0]):
                 return
 
@@ -120,7 +145,9 @@ class Gang:
         A rank that does not have the checkpoint downloads it. Raises ValueError if ranks restore different epochs,
         WorkerLost if one is lost, and otherwise the error that a rank has raised.
         """
-        mine, *theirs = self._call_all_ranks("restore", (folder,), lambda: self._own_trainable.restore(folder), BEGIN_S)
+        mine, *theirs = self._call_all_ranks(
+            "restore", (folder,), lambda: self._own_trainable.restore(folder), BEGIN_S
+        )
         if any(other != mine for other in theirs):
             raise ValueError(f"ranks restored the epochs {[mine, *theirs]}, expected the same")
         return int(mine)
@@ -139,9 +166,13 @@ class Gang:
         asked: their reads are always unknown.
         """
         if self._attendance is not None:  # its peers receive no calls
-            inputs.add_earlier_inputs(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
+            inputs.add_earlier_inputs(
+                Inputs(unknown=("what its workers have read was not recorded",)), self._job
+            )
             return
-        answers, lost = self._collect_answers([peer.inputs.remote() for peer in self._peers], AFTER_S)
+        answers, lost = self._collect_answers(
+            [peer.inputs.remote() for peer in self._peers], AFTER_S
+        )
         for rank, answer in answers.items():
             if answer.error:
                 lost[rank] = answer.text
@@ -175,7 +206,9 @@ class Gang:
         While ranks connect, TensorFlow blocks one that leaves. Raises RuntimeError before the first trial.
         """
         ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `prepare_rank` has checked
-        leaving = threading.Thread(target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True)
+        leaving = threading.Thread(
+            target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True
+        )
         leaving.start()
         leaving.join(LEAVING_S)
 
@@ -184,33 +217,48 @@ class Gang:
 
         With servers, a `PeerWatcher` takes over the peers. Raises what `_call_all_ranks` raises.
         """
-        group, rank_0 = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
+        group, rank_0 = (
+            ray.util.get_current_placement_group(),
+            ray.get_runtime_context().current_actor,
+        )
         shares = self._job.shares(assignment.devices)
 
         def make(rank: int) -> Any:
             bundle = group.bundle_specs[rank]
             where = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
             kind = ray.remote(TrialRank).options(
-                num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=where
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU", 0),
+                scheduling_strategy=where,
             )
             return kind.remote(self._job, rank, shares[rank], rank_0)
 
         self._peers = [make(rank) for rank in range(1, len(shares))]
 
         def get_ready() -> str:
-            self._local, self._held, address = prepare_rank(self._job)  # `_held` keeps the port reserved
+            self._local, self._held, address = prepare_rank(
+                self._job
+            )  # `_held` keeps the port reserved
             return address
 
         addresses = tuple(self._call_all_ranks("ready", (), get_ready, START_S))
         servers = self._job.servers
         # Who the ranks are, as each of them sees it.
-        all_ranks = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, servers) for rank in range(len(addresses))]
-        devices = [dataclasses.replace(share, ranks=ranks) for share, ranks in zip(shares, all_ranks, strict=True)]
+        all_ranks = [
+            Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, servers)
+            for rank in range(len(addresses))
+        ]
+        devices = [
+            dataclasses.replace(share, ranks=ranks)
+            for share, ranks in zip(shares, all_ranks, strict=True)
+        ]
         training = dict(assignment.training)
         ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `prepare_rank` has checked
         join_arguments = [(theirs, training) for theirs in devices[1:]]
 
-        def join() -> None:  # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
+        def join() -> (
+            None
+        ):  # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
             with worker_exits.limiting_time(REGISTER_S + AFTER_S):
                 ranked.join(devices[0], training)
 
@@ -225,10 +273,14 @@ class Gang:
             # From now on only rank 0 is called: it gives the others their work through TensorFlow.
             peers, self._peers = dict(enumerate(self._peers, 1)), []
             self._theirs = [Facts(node=node) for node in nodes]
-            self._attendance = PeerWatcher(peers, all_ranks[0].workers, start, START_S, self._find_cause)
+            self._attendance = PeerWatcher(
+                peers, all_ranks[0].workers, start, START_S, self._find_cause
+            )
         return all_ranks[0]
 
-    def _call_all_ranks(self, method: str, arguments: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
+    def _call_all_ranks(
+        self, method: str, arguments: Any, mine: Callable[[], Any], patience_s: float
+    ) -> list[Any]:
         """Call a method of all ranks at once; return the results, rank 0 first.
 
         Arguments:
@@ -241,7 +293,10 @@ class Gang:
         error ends only the trial or comes from ``restore``.
         """
         each = arguments if isinstance(arguments, list) else [arguments] * len(self._peers)
-        calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
+        calls = [
+            getattr(peer, method).remote(*values)
+            for peer, values in zip(self._peers, each, strict=True)
+        ]
         with self._watching(calls), self._attendance.busy() if self._attendance else nullcontext():
             here, error = call_and_capture(mine)
             fails = error is not None and not here.is_end
@@ -263,7 +318,11 @@ class Gang:
         return [here.value, *(answer.value for answer in answers.values())]
 
     def _raise_outcome(
-        self, here: CallResult, error: BaseException | None, answers: dict[int, CallResult], lost: dict[int, str]
+        self,
+        here: CallResult,
+        error: BaseException | None,
+        answers: dict[int, CallResult],
+        lost: dict[int, str],
     ) -> None:
         """Raise the error of a call on all ranks, if any rank has failed, has ended the trial or is lost.
 
@@ -272,7 +331,9 @@ class Gang:
         raised. RuntimeError is raised if ranks have ended the call differently without a failure.
         """
         results = {0: here, **answers}
-        failed = {rank: result for rank, result in results.items() if result.error and not result.is_end}
+        failed = {
+            rank: result for rank, result in results.items() if result.error and not result.is_end
+        }
         causes = {rank: result for rank, result in failed.items() if not result.is_consequence}
         # Each of these loops raises for the first rank that it finds. A rank's own error explains more than a loss,
         # which may follow from it, and a loss more than the errors that only mean that another rank is gone.
@@ -283,7 +344,9 @@ class Gang:
         for rank, why in lost.items():
             raise WorkerLost(f"rank {rank}: {why}")
         for rank, result in failed.items():
-            raise WorkerLost(f"the ranks have lost one another; rank {rank}: {result.error}: {result.text}")
+            raise WorkerLost(
+                f"the ranks have lost one another; rank {rank}: {result.error}: {result.text}"
+            )
         # Here no rank has failed: each has trained an epoch or has ended the trial.
         for rank, result in answers.items():
             if result.error != here.error:
@@ -299,7 +362,9 @@ class Gang:
         self.close()
         raise RuntimeError(f"ranks must compute the same, and {difference}")
 
-    def _collect_answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, CallResult], dict[int, str]]:
+    def _collect_answers(
+        self, calls: Sequence[Any], patience_s: float
+    ) -> tuple[dict[int, CallResult], dict[int, str]]:
         """Wait up to ``patience_s`` seconds; return, by rank, the answers of the peers, and why the others are lost.
 
         ``calls`` are Ray's references to the calls of all peers, rank 1 first.
@@ -328,7 +393,9 @@ class Gang:
         If a peer is lost, this rank is disconnected, so that its call ends instead of waiting.
         """
         over = threading.Event()
-        watch = threading.Thread(target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True)
+        watch = threading.Thread(
+            target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True
+        )
         watch.start()
         try:
             yield
@@ -345,7 +412,9 @@ class Gang:
         while waiting and not over.wait(LOOK_S):
             answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
             if any(map(_is_gone, answered)):
-                if self._local is not None:  # otherwise its trainable still loads, and is not connected yet
+                if (
+                    self._local is not None
+                ):  # otherwise its trainable still loads, and is not connected yet
                     self._leave("a rank is gone")
                 if not over.wait(STUCK_S):
                     os._exit(STUCK)  # TensorFlow's wait cannot be interrupted in another way
@@ -367,7 +436,11 @@ def _make_error(rank: int, result: CallResult) -> Exception:
     Its type is a new one, except that out of memory, in whatever words, becomes `OutOfMemory`.
     """
     text = f"{result.text} (rank {rank})"
-    error = OutOfMemory(f"{result.error}: {text}") if result.is_short else type(result.error, (Exception,), {})(text)
+    error = (
+        OutOfMemory(f"{result.error}: {text}")
+        if result.is_short
+        else type(result.error, (Exception,), {})(text)
+    )
     error.add_note(f"On rank {rank}:\n{result.trace}")
     return error
 
@@ -406,11 +479,16 @@ class PeerWatcher:
         start_s: float,
         cause: Callable[[str], str],
     ) -> None:
-        self.lost: dict[int, str] = {}  # peers without which the trial cannot continue: why they were lost, by rank
+        self.lost: dict[
+            int, str
+        ] = {}  # peers without which the trial cannot continue: why they were lost, by rank
         self.found = threading.Event()  # set once there is one, or the watching has ended
         self._told: list[str] = []
         self._workers, self._start, self._start_s, self._find_cause = workers, start, start_s, cause
-        self._peers = {rank: _Peer(peer, peer.heartbeat.remote(), time.monotonic()) for rank, peer in peers.items()}
+        self._peers = {
+            rank: _Peer(peer, peer.heartbeat.remote(), time.monotonic())
+            for rank, peer in peers.items()
+        }
         self._busy, self._over = threading.Event(), threading.Event()
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
@@ -457,17 +535,27 @@ class PeerWatcher:
         waited = time.monotonic() - peer.since
         if peer.call is None:
             if waited > PULSE_S:
-                peer.call, peer.since, peer.patience_s = peer.actor.heartbeat.remote(), time.monotonic(), SILENT_S
+                peer.call, peer.since, peer.patience_s = (
+                    peer.actor.heartbeat.remote(),
+                    time.monotonic(),
+                    SILENT_S,
+                )
             return ""
         try:
             answer = ray.get(peer.call, timeout=0)
         except GetTimeoutError:
-            return f"no sign of life within {peer.patience_s:g} s" if waited > peer.patience_s else ""
+            return (
+                f"no sign of life within {peer.patience_s:g} s" if waited > peer.patience_s else ""
+            )
         except RayError as error:
             return self._find_cause(str(error))
         if answer.error:
             return f"{answer.error}: {answer.text}"
-        peer.call, peer.since, peer.in_vain = None, time.monotonic(), 0  # the next request is due in `PULSE_S`
+        peer.call, peer.since, peer.in_vain = (
+            None,
+            time.monotonic(),
+            0,
+        )  # the next request is due in `PULSE_S`
         return ""
 
     def _replace(self, rank: int, peer: _Peer, reason: str) -> None:
@@ -483,9 +571,15 @@ class PeerWatcher:
         elif peer.in_vain == TIMES:
             self.lost[rank] = f"a worker, replaced {TIMES} times in vain: {reason}"
         else:
-            self._told.append(f"worker {rank} was lost and is replaced, the others train on: {reason}")
+            self._told.append(
+                f"worker {rank} was lost and is replaced, the others train on: {reason}"
+            )
             peer.actor, peer.call = self._start(rank)
-            peer.since, peer.patience_s, peer.in_vain = time.monotonic(), self._start_s, peer.in_vain + 1
+            peer.since, peer.patience_s, peer.in_vain = (
+                time.monotonic(),
+                self._start_s,
+                peer.in_vain + 1,
+            )
 
 
 def _kill(actor: Any) -> None:

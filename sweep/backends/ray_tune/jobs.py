@@ -70,7 +70,9 @@ class Jobs:
         """Return all jobs that run or have run sweeps, sorted by the time of their start; those without one first."""
         with self._asking():
             found = [one for one in self._client.list_jobs() if "sweep" in (one.metadata or {})]
-        return sorted((_make_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
+        return sorted(
+            (_make_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id)
+        )
 
     def find(self, sweep: str) -> SweepJob:
         """Return the latest job of a sweep: of this user's, or of another user's sweep if written as ``user/sweep``.
@@ -111,11 +113,17 @@ class Jobs:
         earlier = [job for job in there if job.address == f"{user}/{about['sweep']}"]
         if earlier and not earlier[-1].is_over:
             what = f"is being run by job {earlier[-1].id} of {self._address}"
-            raise RefusedError.one(about["sweep"], what, f"stop it first, or follow it: sweep logs {about['sweep']}")
-        same = [job for job in there if (job.sweep, job.results) == (about["sweep"], about["results"])]
+            raise RefusedError.one(
+                about["sweep"], what, f"stop it first, or follow it: sweep logs {about['sweep']}"
+            )
+        same = [
+            job for job in there if (job.sweep, job.results) == (about["sweep"], about["results"])
+        ]
         if theirs := {job.user for job in same} - {user}:
             what = f"{about['results']} has a sweep of that name by {', '.join(sorted(theirs))}"
-            raise RefusedError.one(about["sweep"], what, "choose another name, or results of your own: --results ...")
+            raise RefusedError.one(
+                about["sweep"], what, "choose another name, or results of your own: --results ..."
+            )
         environment: dict[str, Any] = {
             "working_dir": str(package),
             "env_vars": {
@@ -127,7 +135,9 @@ class Jobs:
         }
         if requirements:
             environment["pip"] = [*requirements]
-        number = 1 + max(map(_parse_job_number, earlier), default=0)  # Ray refuses an id that it has had before
+        number = 1 + max(
+            map(_parse_job_number, earlier), default=0
+        )  # Ray refuses an id that it has had before
         with self._asking():
             return self._submit_patiently(
                 entrypoint=entrypoint,
@@ -222,7 +232,13 @@ def _make_job(found: Any) -> SweepJob:
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000  # Ray counts in ms
     state = str(getattr(found.status, "value", found.status))  # an enumeration or a text
-    if state == "FAILED" and found.driver_exit_code == interruption.CODE:  # its driver was asked to stop
+    if (
+        state == "FAILED" and found.driver_exit_code == interruption.CODE
+    ):  # its driver was asked to stop
         state = "STOPPED"
-    user, sweep, results, file = (str(about.get(key, "")) for key in ("user", "sweep", "results", "file"))
-    return SweepJob(found.submission_id or "", user, sweep, results, file, state, found.message or "", started)
+    user, sweep, results, file = (
+        str(about.get(key, "")) for key in ("user", "sweep", "results", "file")
+    )
+    return SweepJob(
+        found.submission_id or "", user, sweep, results, file, state, found.message or "", started
+    )

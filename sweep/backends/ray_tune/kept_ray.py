@@ -135,7 +135,9 @@ class KeptRay:
 
         The context managers of `enter` are left too.
         """
-        if self._workers is not None and not self._is_lost:  # with a Ray that has died, its workers are gone, too
+        if (
+            self._workers is not None and not self._is_lost
+        ):  # with a Ray that has died, its workers are gone, too
             self._workers.end()
         self._workers = None
         self._kept.close()

@@ -73,7 +73,9 @@ class KeptWorkers:
         for _ in hindrances:
             self.manager.next(timeout=0)  # Tune kills one actor a turn
         if hindrances:
-            say(f"{counted(len(hindrances), 'worker')} of the sweep before cannot be used again: {hindrances[0]}")
+            say(
+                f"{counted(len(hindrances), 'worker')} of the sweep before cannot be used again: {hindrances[0]}"
+            )
 
 
 def _read_answer(answer: Any) -> str:
@@ -125,7 +127,9 @@ class _KeepsWorkers:
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._is_ending = False
-        if self.kept.manager is not None:  # only the manager that has started the kept workers knows them
+        if (
+            self.kept.manager is not None
+        ):  # only the manager that has started the kept workers knows them
             self._actor_manager = self.kept.manager
         for worker in self.kept.workers:  # their callbacks are still those of the controller before
             worker.actor.set_on_start(self._actor_started)
@@ -147,7 +151,9 @@ class _KeepsWorkers:
         """Let Tune give an idle worker from its cache to a trial; return whether there was one."""
         cached = self._actor_cache.num_cached_objects
         is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
-        if self._actor_cache.num_cached_objects < cached:  # otherwise the trial had a worker already, or there was none
+        if (
+            self._actor_cache.num_cached_objects < cached
+        ):  # otherwise the trial had a worker already, or there was none
             self._actor_cache.decrease_max(trial.placement_group_factory)
         return is_reused
 
@@ -172,14 +178,20 @@ class _KeepsWorkers:
 
         The idle ones end their session, for which they have 10 s.
         """
-        self._is_ending = True  # workers that still have a trial are ended below, and must not be kept
-        idle = [self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)]
+        self._is_ending = (
+            True  # workers that still have a trial are ended below, and must not be kept
+        )
+        idle = [
+            self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)
+        ]
         for trial in list(self._actor_to_trial.values()):
             self._schedule_trial_stop(trial)
         stopping = len(self._stopping_actors)  # counted first, because the next line empties it
         self._cleanup_stopping_actors(force_all=True)
         for _ in range(stopping):
-            self._actor_manager.next(timeout=0)  # kills one that has not stopped; Tune kills one actor a turn
+            self._actor_manager.next(
+                timeout=0
+            )  # kills one that has not stopped; Tune kills one actor a turn
         resting = [worker.handle.rest.remote() for worker in idle]
         with suppress(Exception):  # a worker that does not answer is ended before the next sweep
             ray.get(resting, timeout=ANSWER_S)

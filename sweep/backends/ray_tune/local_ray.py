@@ -55,7 +55,11 @@ def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> It
         yield True
     finally:
         node_class.start_raylet = original
-        for name in (fork_client.SERVER_VARIABLE, fork_client.PROGRAM_VARIABLE, NO_WORKERS_IN_ADVANCE[0]):
+        for name in (
+            fork_client.SERVER_VARIABLE,
+            fork_client.PROGRAM_VARIABLE,
+            NO_WORKERS_IN_ADVANCE[0],
+        ):
             if name not in before:  # a user may have set the last one
                 os.environ.pop(name, None)
 
@@ -82,8 +86,15 @@ def importing_in_advance(
         cores = contract.cpus()
         # With GPUs, nothing is imported in advance: `cores <= SPARE * 0` is false.
         at_once = 0 if devices.real_gpus else min(cores / max(devices.cpus, 1), most or cores)
-        wanted = {"RAY_preload_python_modules": ",".join(modules), "OMP_NUM_THREADS": str(max(int(devices.cpus), 1))}
-        given = {name: value for name, value in wanted.items() if name not in os.environ and cores <= SPARE * at_once}
+        wanted = {
+            "RAY_preload_python_modules": ",".join(modules),
+            "OMP_NUM_THREADS": str(max(int(devices.cpus), 1)),
+        }
+        given = {
+            name: value
+            for name, value in wanted.items()
+            if name not in os.environ and cores <= SPARE * at_once
+        }
         os.environ.update(given)
         try:
             yield
@@ -118,11 +129,15 @@ def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
                     raise
                 time.sleep(0.1)
 
-    return ray_private_api.replacing_name(ray_private_api.PATIENT_START, say, lambda theirs: partial(get_node, theirs))
+    return ray_private_api.replacing_name(
+        ray_private_api.PATIENT_START, say, lambda theirs: partial(get_node, theirs)
+    )
 
 
 @contextmanager
-def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
+def starting_in_background(
+    say: Callable[[str], None], meanwhile: Callable[[], None]
+) -> Iterator[Callable[[], None]]:
     """Make a local Ray that starts inside the block start its dashboard and monitor in a thread: no trial needs them.
 
     Its log monitor is not started at all. Yields a function that ends the thread's work, finished or not, to be called

@@ -54,7 +54,12 @@ def list_alive_nodes() -> tuple[Node, ...]:
     leaving = find_draining_nodes()
     found = (node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving)
     return tuple(
-        Node(node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0), node["NodeID"], node["NodeName"])
+        Node(
+            node["Resources"].get("CPU", 0.0),
+            node["Resources"].get("GPU", 0.0),
+            node["NodeID"],
+            node["NodeName"],
+        )
         for node in found
     )
 
@@ -66,7 +71,9 @@ def find_draining_nodes() -> Mapping[str, int]:
     """
     if ray_private_api.list_missing(ray_private_api.DRAINING):
         return {}
-    found: Mapping[str, int] = ray_private_api.import_private("ray._private.state").state.get_draining_nodes()
+    found: Mapping[str, int] = ray_private_api.import_private(
+        "ray._private.state"
+    ).state.get_draining_nodes()
     return found
 
 
@@ -88,7 +95,9 @@ class DrainWatcher:
 
     def _look(self) -> None:
         """Store why the machine must be left, if Ray says that it will be taken away; errors of Ray are ignored."""
-        with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
+        with suppress(
+            Exception
+        ):  # the head node is away for a moment; the next attempt may succeed
             until = [when for node, when in find_draining_nodes().items() if node in self._mine]
             if until:  # if the time of one machine is not known (0), none is told
                 left = f" in {max(min(until) / 1000 - time.time(), 0):.0f} s" if all(until) else ""
@@ -105,14 +114,18 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
         return ()
     config = ray_private_api.import_private("ray._private.state").state.get_cluster_config()
     groups = getattr(config, "node_group_configs", ())
-    if not groups and not ray_private_api.list_missing(ray_private_api.AUTOSCALES):  # Ray's own autoscaler has none
+    if not groups and not ray_private_api.list_missing(
+        ray_private_api.AUTOSCALES
+    ):  # Ray's own autoscaler has none
         grows = ray_private_api.import_private("ray.autoscaler.v2.utils").is_autoscaler_v2()
         return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
     machines = []
     for group in groups:
         cpus, gpus = (_read_amount(group.resources, name) for name in ("CPU", "GPU"))
         node = Node(cpus, gpus)
-        count = UNBOUNDED if group.max_count < 0 else group.max_count  # Ray has a negative number for no limit
+        count = (
+            UNBOUNDED if group.max_count < 0 else group.max_count
+        )  # Ray has a negative number for no limit
         machines.append((node, count))
     return tuple(machines)
 
@@ -189,7 +202,9 @@ def _probe_folder(probe: str, text: str, node: str) -> str | None:
     return None
 
 
-def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *arguments: str) -> list[tuple[Node, Any]]:
+def _call_on_each(
+    nodes: Iterable[Node], function: Callable[..., Any], *arguments: str
+) -> list[tuple[Node, Any]]:
     """Call a function on each machine; return each machine with its result or, as a text, why it has none.
 
     Waits for 60 s at most. `_probe_folder` also gets the machine's id, after ``arguments``.
@@ -206,9 +221,13 @@ def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str
     `_probe_folder` also gets the machine's id.
     """
     task = ray.remote(function).options(
-        num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
+        num_cpus=0,
+        max_retries=0,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
     )
-    return task.remote(*arguments, node.id) if function is _probe_folder else task.remote(*arguments)
+    return (
+        task.remote(*arguments, node.id) if function is _probe_folder else task.remote(*arguments)
+    )
 
 
 def _get_result(call: Any) -> Any:
@@ -217,7 +236,9 @@ def _get_result(call: Any) -> Any:
         return ray.get(call, timeout=0)
     except ray.exceptions.GetTimeoutError:
         return f"does not answer within {PATIENCE_S:g} s"
-    except Exception as error:  # whatever keeps it from running a function would also keep it from running a trial
+    except (
+        Exception
+    ) as error:  # whatever keeps it from running a function would also keep it from running a trial
         return last_line(error)
 
 

@@ -26,7 +26,9 @@ LARGE_BYTES = 4 * 1024 * 1024  # the file is emptied during a step if it is larg
 LOOK_S = 1.0  # pause between two looks at its size
 _BLOCK_BYTES = 64 * 1024
 _OUTPUTS = (1, 2)  # standard output and standard error
-_OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)  # for Ray's monitor of the log files
+_OF_RAY = re.compile(
+    r"^:(?:actor|task)_name:.*\n", re.MULTILINE
+)  # for Ray's monitor of the log files
 
 
 def clean_output(printed: bytes) -> str:
@@ -52,7 +54,9 @@ def _apply_backspaces(line: str) -> str:
         if character == "\b":
             column = max(column - 1, 0)
         else:
-            shown[column : column + 1] = [character]  # overwrites one character, or is appended at the end
+            shown[column : column + 1] = [
+                character
+            ]  # overwrites one character, or is appended at the end
             column += 1
     return "".join(shown)
 
@@ -111,7 +115,9 @@ class OutputCapture:
         _flush_streams()  # what was printed before goes where it would have gone
         self._originals = [os.dup(output) for output in _OUTPUTS]
         # With O_APPEND, writing goes on at the beginning of the file after `_empty` has truncated it.
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
         for output in _OUTPUTS:
             os.dup2(self._file, output)
         threading.Thread(target=self._limit_size, name="output", daemon=True).start()

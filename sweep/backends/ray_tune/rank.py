@@ -15,7 +15,17 @@ import ray
 from sweep import errors
 from sweep.backends import Job, Surroundings, checkpoints, inputs, memory
 from sweep.backends.ray_tune import nodes, worker_exits
-from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
+from sweep.contract import (
+    Assignment,
+    Devices,
+    Diverged,
+    EpochReported,
+    Facts,
+    Ranked,
+    Stopped,
+    Trainable,
+    Value,
+)
 from sweep.functions import RANKED_METHODS, load_trainable
 from sweep.state import imports
 
@@ -24,7 +34,13 @@ FROZEN_S = 20.0
 
 _CONSEQUENCES = frozenset(
     {
-        *("UnavailableError", "AbortedError", "CancelledError", "UnknownError", "DeadlineExceededError"),
+        *(
+            "UnavailableError",
+            "AbortedError",
+            "CancelledError",
+            "UnknownError",
+            "DeadlineExceededError",
+        ),
         "PSUnavailableError",
     }
 )
@@ -69,7 +85,9 @@ def prepare_rank(job: Job, before: str = "") -> tuple[Trainable, socket.socket, 
     ``before`` is the address of the process that this one replaces, ``""`` for any port. Raises TypeError if the
     trainable trains in one process only, OSError if the address is not available, and what the import raises.
     """
-    trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)()
+    trainable: Trainable = load_trainable(
+        job.trainable, job.import_folders, job.given, seed=job.data_seed
+    )()
     missing = [name for name in RANKED_METHODS if not callable(getattr(trainable, name, None))]
     if missing:
         raise TypeError(
@@ -84,7 +102,9 @@ class TrialRank:
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
         """Prepare the process of the peer ``rank``; ``first`` is the actor that is rank 0."""
-        nodes.prepare_process(devices)  # before anything imports TensorFlow, which then sees the right GPUs
+        nodes.prepare_process(
+            devices
+        )  # before anything imports TensorFlow, which then sees the right GPUs
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
         self._began = worker_exits.record_exit(job)
@@ -197,7 +217,9 @@ class TrialRank:
             found, error = call_and_capture(function)
         if error is not None and not found.is_end:
             self._ranked.leave(f"rank {self._rank}: {found.error}: {found.text}")
-            threading.Thread(target=self._end_frozen_rank_0, args=(self._calls,), daemon=True).start()
+            threading.Thread(
+                target=self._end_frozen_rank_0, args=(self._calls,), daemon=True
+            ).start()
         return found
 
     def _end_frozen_rank_0(self, call: int) -> None:

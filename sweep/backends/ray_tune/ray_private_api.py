@@ -57,9 +57,12 @@ FORKED_WORKERS = Use(
     "each worker imports its libraries by itself, and starts more slowly",
 )
 PATIENT_START = Use(
-    ("ray._private.services:get_node",), "a machine that is very busy may give Ray too little time to start"
+    ("ray._private.services:get_node",),
+    "a machine that is very busy may give Ray too little time to start",
 )
-OWN_MACHINE = Use(("ray._private.ray_constants:ENABLE_RAY_CLUSTER",), "others in the network can reach this Ray")
+OWN_MACHINE = Use(
+    ("ray._private.ray_constants:ENABLE_RAY_CLUSTER",), "others in the network can reach this Ray"
+)
 WATCH = Use(("ray._private.worker:_global_node.all_processes",), "if Ray dies, the sweep may hang")
 FASTER_END = Use(WATCH.names, "Ray ends more slowly")
 MEMORY_KILLS = Use(
@@ -69,7 +72,9 @@ MEMORY_KILLS = Use(
     ),
     "a worker that Ray's memory monitor kills ends the sweep",
 )
-WAITING_PROCESSES = Use(("ray.tune.execution.tune_controller:_ActorClassCache",), "workers start more slowly")
+WAITING_PROCESSES = Use(
+    ("ray.tune.execution.tune_controller:_ActorClassCache",), "workers start more slowly"
+)
 NAMED_WORKERS = Use(WAITING_PROCESSES.names, "Ray's dashboard does not tell whose worker is whose")
 TAGGING = Use(
     ("ray.air._internal.usage:tag_callbacks",),
@@ -88,7 +93,9 @@ KEPT_WORKERS = Use(
     ),
     "workers are not kept for the next sweep",
 )
-SILENCE = Use(("ray.tune.progress_reporter:TrialProgressCallback",), "the driver grows with each trial")
+SILENCE = Use(
+    ("ray.tune.progress_reporter:TrialProgressCallback",), "the driver grows with each trial"
+)
 FORGETTING = Use(
     (
         ":get_live_trials",
@@ -103,15 +110,22 @@ STARTING_WORKERS = Use(
     (":_trial_to_actor", ":_actor_manager.is_actor_started"),
     "a worker that takes more than a minute to start may be ended before it ever runs",
 )
-WORDS = Use(("ray._private.worker:print_to_stdstream",), "what it says about lost workers is written in between")
+WORDS = Use(
+    ("ray._private.worker:print_to_stdstream",),
+    "what it says about lost workers is written in between",
+)
 DRAINING = Use(
     ("ray._private.state:state.get_draining_nodes",),
     "nodes that are about to be taken away are used until they are gone",
 )
 AUTOSCALES = Use(
-    ("ray.autoscaler.v2.utils:is_autoscaler_v2",), "a cluster that starts without a machine for a trial is refused"
+    ("ray.autoscaler.v2.utils:is_autoscaler_v2",),
+    "a cluster that starts without a machine for a trial is refused",
 )
-PROMISES = Use(("ray._private.state:state.get_cluster_config",), "what an autoscaler could bring is not asked for")
+PROMISES = Use(
+    ("ray._private.state:state.get_cluster_config",),
+    "what an autoscaler could bring is not asked for",
+)
 
 JOB_PAGE = Use(
     (
@@ -123,9 +137,13 @@ JOB_PAGE = Use(
     "Ray's dashboard shows the sweep as any other job",
 )
 
-LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, but not in every release
+LOGS = Use(
+    (":get_session_name",), "where its logs are is not told"
+)  # public, but not in every release
 
-KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
+KILLING = Use(
+    (":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended"
+)
 
 KEEPING = Use(KILLING.names, "a worker trains one trial at a time, whatever training.fuse says")
 
@@ -171,7 +189,9 @@ def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> boo
 
 
 @contextmanager
-def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
+def replacing_name(
+    use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]
+) -> Iterator[None]:
     """Replace the first private name of a feature by ``stand_in(original)`` inside the block.
 
     If any of the feature's names is missing, nothing is replaced, and ``say`` gets a line.

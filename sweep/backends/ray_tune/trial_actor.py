@@ -62,7 +62,10 @@ class TrialWorker(tune.Trainable):
         orders: Sequence[Order] = config["orders"]
         order = orders[0]
         # The actor has a name if this Ray allows it, see `adapters.name_workers`.
-        self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
+        self._name = (
+            ray.get_runtime_context().get_actor_name()
+            or f"{job.sweep}/worker-{order.assignment.trial}"
+        )
         nodes.prepare_process(order.assignment.devices)
         # Tune has changed to a folder of the trial, in which the author's relative paths would be wrong.
         os.chdir(os.environ.get("TUNE_ORIG_WORKING_DIR", os.curdir))
@@ -83,11 +86,15 @@ class TrialWorker(tune.Trainable):
         self._job = job
         job.prepare()
         self._note_begin = worker_exits.record_exit(job)
-        self._output = _capture_output(job)  # before the workers, which restore the outputs that they find
+        self._output = _capture_output(
+            job
+        )  # before the workers, which restore the outputs that they find
         here = _describe_node()
         processes = job.workers + job.aside  # of each trial
         # Processes at once on this machine, which divide its memory.
-        neighbours = count_trials_at_once(devices, config["room"] * processes, here.get("Resources", {}))
+        neighbours = count_trials_at_once(
+            devices, config["room"] * processes, here.get("Resources", {})
+        )
         complete_job = _complete_job(job, config)
         self._gang = gang = Gang(complete_job) if processes > 1 else None
         labels = here.get("Labels") or {}
@@ -96,7 +103,11 @@ class TrialWorker(tune.Trainable):
 
         def make_worker(make_trainable: Callable[[], Trainable] | None) -> Worker:
             create = partial(
-                Worker, complete_job, reuse=config["reuse"], memory_bytes=memory.divide_memory(neighbours), node=node
+                Worker,
+                complete_job,
+                reuse=config["reuse"],
+                memory_bytes=memory.divide_memory(neighbours),
+                node=node,
             )
             if gang is not None:  # kept over the trials: its other processes stay connected
                 return create(make=lambda: gang)
@@ -138,7 +149,15 @@ class TrialWorker(tune.Trainable):
 
         ``settings`` are those of the other session's trials. Raises TrainableError for an invalid ``depends_on``.
         """
-        same = ("trainable", "import_folders", "working_folder", "data_seed", "workers", "servers", "together")
+        same = (
+            "trainable",
+            "import_folders",
+            "working_folder",
+            "data_seed",
+            "workers",
+            "servers",
+            "together",
+        )
         for name in same:
             if getattr(job, name) != getattr(self._job, name):
                 return f"{name} is another"
@@ -177,7 +196,9 @@ class TrialWorker(tune.Trainable):
         fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
 
         def end(trial: int) -> Ends:
-            ended = TrialEnded(trial=trial, status=Status.INTERRUPTED, reason=fault, time=time.time())
+            ended = TrialEnded(
+                trial=trial, status=Status.INTERRUPTED, reason=fault, time=time.time()
+            )
             return Ends(end=ended, fault=fault)
 
         return Steps({trial: end(trial) for trial in self._trials})
@@ -185,7 +206,9 @@ class TrialWorker(tune.Trainable):
     def _take(self, orders: Sequence[Order]) -> None:
         """Release the present trials and accept those of ``orders``."""
         self._trials = [order.assignment.trial for order in orders]
-        self._note_begin(self._trials[0])  # by its first trial, the driver finds out how this worker has ended
+        self._note_begin(
+            self._trials[0]
+        )  # by its first trial, the driver finds out how this worker has ended
         self._group.keep([])
         if self._output is not None:
             self._output.begin_trial()
@@ -216,7 +239,9 @@ class TrialWorker(tune.Trainable):
         found = {}
         for trial, progress in steps.found.items():
             notices = progress.notices + gang_notices
-            found[trial] = dataclasses.replace(progress, worker=self._id, notices=notices, output=output)
+            found[trial] = dataclasses.replace(
+                progress, worker=self._id, notices=notices, output=output
+            )
         return {"steps": dataclasses.replace(steps, found=found)}
 
     def __repr__(self) -> str:

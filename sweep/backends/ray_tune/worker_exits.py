@@ -70,7 +70,9 @@ def record_exit(job: Job) -> Callable[[int], None]:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
     except OSError:  # a full disk: the cause will be unknown
         return lambda trial: None
-    faulthandler.enable(file)  # before the earlier file is closed, into which the handler would still write
+    faulthandler.enable(
+        file
+    )  # before the earlier file is closed, into which the handler would still write
     for earlier in _files:
         os.close(earlier)
     _files[:] = [file]
@@ -194,7 +196,9 @@ def _explain_words(words: str) -> str:
     """
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
-        where = _find_innermost_line(words.rpartition("Current thread ")[2])  # other threads come before it
+        where = _find_innermost_line(
+            words.rpartition("Current thread ")[2]
+        )  # other threads come before it
         return f"{_SIGNALS.get(fatal[1], fatal[1])}{where and f' {where}'}"
     late = re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE)
     if late:
@@ -210,7 +214,9 @@ def _find_innermost_line(stack: str) -> str:
     return f"in {frame[3]}, {frame[1]}:{frame[2]}" if frame else ""
 
 
-def _wrap_exit(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
+def _wrap_exit(
+    file: int, leave: Callable[[int], NoReturn], worker: int
+) -> Callable[[int], NoReturn]:
     """Return a function like ``leave``, Python's `os._exit`, that first writes the exit status into an open file.
 
     It does so only in the process with the id ``worker``, not in its children.

@@ -29,7 +29,16 @@ from sweep.store.sweep_info import SweepInfo
 from sweep.text import counted, duration, format_setting, format_settings, moment, money, printable
 
 SCRIPTS = (
-    *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "curves.js", "points.js"),
+    *(
+        "echarts.min.js",
+        "data.js",
+        "selection.js",
+        "theme.js",
+        "plot.js",
+        "lines.js",
+        "curves.js",
+        "points.js",
+    ),
     *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
 )
 """The scripts that draw a report, in the order in which they are loaded; a served page uses the same ones."""
@@ -103,14 +112,18 @@ def _collect_values(
     """
     from sweep.analysis import report_data
 
-    points = POINTS // len(folders)  # so that the page of several sweeps is not larger than that of one
+    points = POINTS // len(
+        folders
+    )  # so that the page of several sweeps is not larger than that of one
     accounts = []
     for name, folder in name_uniquely(folders).items():
         accounts.append(report_data.read_report_data(folder, points, name))
     ranking = rank([one.sweep for one in accounts])
     worths = []
     for account in accounts:
-        efficiency = search_efficiency.measure_search_efficiency(account.sweep.name, ranking, account.tables)
+        efficiency = search_efficiency.measure_search_efficiency(
+            account.sweep.name, ranking, account.tables
+        )
         if efficiency is not None:
             worths.append(efficiency)
     if len(accounts) == 1:
@@ -138,7 +151,9 @@ def _collect_values(
         "thinned": [one.curves.thinned for one in accounts if one.curves.thinned],
         "left_out": sorted({name for one in accounts for name in one.curves.left_out}),
         "counted": _describe_end_marks(accounts),
-        "lineages": [drawn for one in accounts if (drawn := draw_lineage(one.sweep.trials, ranking))],
+        "lineages": [
+            drawn for one in accounts if (drawn := draw_lineage(one.sweep.trials, ranking))
+        ],
         "params": len(ranking.varying),
         "undrawn": max(len(ranking.varying) - SLICES, 0),
         "importance": bool(content["importance"]),
@@ -179,7 +194,9 @@ def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, ob
         "question": account.question,
         "facts": list(_list_sweep_facts(account, ranking)),
         "shares": list(_list_time_shares(account)),
-        "starving": {trial: f"{100 * share:.0f} %" for trial, share in account.costs.starving.items()},
+        "starving": {
+            trial: f"{100 * share:.0f} %" for trial, share in account.costs.starving.items()
+        },
         "provenance": list(_list_provenance(account.info)),
         "text": account.text,
     }
@@ -213,13 +230,17 @@ def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
     lost = sum(trial.status in LOST for trial in trials)
-    by_hand = sum(trial.status is Status.PRUNED and trial.outcome != Status.PRUNED for trial in trials)
+    by_hand = sum(
+        trial.status is Status.PRUNED and trial.outcome != Status.PRUNED for trial in trials
+    )
     parts = []
     if pruned:
         of_these = f", {by_hand:,} of them by hand" if by_hand else ""
         parts.append(f"{pruned:,} end in a ring: pruned{of_these}")
     if lost:
-        parts.append(f"{lost:,} in a cross: diverged, out of memory or failed, where they had begun")
+        parts.append(
+            f"{lost:,} in a cross: diverged, out of memory or failed, where they had begun"
+        )
     return "; ".join(parts)
 
 
@@ -250,7 +271,9 @@ def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
             yield name, duration(took), 100 * took / total
 
 
-def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
+def _list_failures(
+    accounts: Sequence[ReportData], ranking: Ranking
+) -> Iterator[dict[str, str | None]]:
     """Yield, for each trial that diverged, failed or ran out of memory, the values that the template shows.
 
     They are ``trial``, ``status``, ``settings``, ``reason`` and ``error``, which is the traceback or None.
@@ -264,7 +287,11 @@ def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator
             if trial.status in LOST:
                 named = printable(format_settings(trial.params, ranking.varying[:NAMED]))
                 error = account.errors.get(trial.trial)
-                told = {"trial": f"trial {trial.trial}{of}", "status": trial.status.value, "settings": named}
+                told = {
+                    "trial": f"trial {trial.trial}{of}",
+                    "status": trial.status.value,
+                    "settings": named,
+                }
                 yield {**told, "reason": trial.status_reason, "error": error}
 
 
@@ -289,13 +316,18 @@ def _list_provenance(info: SweepInfo) -> Iterator[ProvenanceFact]:
     """
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:
-        groups["packages"] = info.provenance["packages"]  # not those of `source`, a much longer list
+        groups["packages"] = info.provenance[
+            "packages"
+        ]  # not those of `source`, a much longer list
     for name, value in groups.items():
         if name in PRIVATE:
             continue
         shown = {"sha256": "code sha256", "modules": "code"}.get(name, name)
         if isinstance(value, Mapping):
-            parts = [ProvenanceFact(str(key), _format_provenance_value(one)) for key, one in value.items()]
+            parts = [
+                ProvenanceFact(str(key), _format_provenance_value(one))
+                for key, one in value.items()
+            ]
             known = tuple(part for part in parts if part.text)
             if known:
                 yield ProvenanceFact(shown, parts=known)

@@ -45,7 +45,9 @@ def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | 
     """
     if not any(trial.parent is not None for trial in trials):
         return None
-    last = max(trial.epochs for trial in trials) or 1  # the right end of the drawing; not 0, by which `at` divides
+    last = (
+        max(trial.epochs for trial in trials) or 1
+    )  # the right end of the drawing; not 0, by which `at` divides
     place = {trial.trial: ROW * (at + 1) for at, trial in enumerate(trials)}
     best = next((row.trials[0] for row in ranking.best if row.sweep == trials[0].sweep), None)
     steps = () if best is None else lineage_of(trials, best.trial)
@@ -67,7 +69,9 @@ def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | 
             kind = "best"
         else:
             kind = "other"
-        rows.append(LineageLine(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title))
+        rows.append(
+            LineageLine(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title)
+        )
     step = max(-(-last // TICKS), 1)
     ticks = tuple((at(epoch), epoch) for epoch in range(0, last + 1, step))
     words = next(iter(lineage_lines(steps)), "").removeprefix("lineage  ") or "one trial alone"

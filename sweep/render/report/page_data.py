@@ -54,7 +54,9 @@ def report_document(
     second, and so on.
     """
     trials = [trial for account in accounts for trial in account.sweep.trials]
-    place = {id(trial): at for at, trial in enumerate(trials)}  # by object, since each sweep has a trial 0
+    place = {
+        id(trial): at for at, trial in enumerate(trials)
+    }  # by object, since each sweep has a trial 0
     rank: list[int | None] = [None] * len(trials)
     table_trials = []
     for row in ranking.rows:
@@ -207,7 +209,9 @@ def _encode_objective(metric: str, goal: str, values: Sequence[float | None]) ->
     return {"name": metric, "goal": goal, "log": log, "values": list(map(_round_number, values))}
 
 
-def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
+def _encode_param(
+    name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None
+) -> dict[str, object]:
     """Return a parameter for the plots: the number of each trial or, if it is not numeric, labels and their indices.
 
     ``params`` are the parameters of each trial, at least one of which has this one, and ``domain`` is its domain, None
@@ -222,7 +226,9 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
     if len(numbers) == len(values):
         log = is_log(domain, numbers)
         listed = not isinstance(domain, Range)
-        exact = [_find_number(one.get(name)) for one in params]  # not rounded: the page adds configurations from them
+        exact = [
+            _find_number(one.get(name)) for one in params
+        ]  # not rounded: the page adds configurations from them
         return {"name": name, "log": log, "listed": listed, "values": exact}
     possible = () if domain is None else list_choices(domain) or ()
     labels = list(dict.fromkeys(map(format_setting, [*possible, *values])))
@@ -244,7 +250,9 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     """
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = []
-    for one, offset in zip(curves, offsets, strict=False):  # the last offset is the number of all rows
+    for one, offset in zip(
+        curves, offsets, strict=False
+    ):  # the last offset is the number of all rows
         starts.append(one.starts[:-1] + offset)
     names = dict.fromkeys(name for one in curves for name in one.values)
     metrics = []
@@ -302,17 +310,29 @@ def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
         offset += len(account.sweep.trials)
     # A page that is live draws the open ones on, by the time since the start of its only sweep.
     only_start = accounts[0].sweep.history.started if len(accounts) == 1 else None
-    return {"lanes": lanes, "spans": spans, "open": open_spans, "pauses": pauses, "ends": ends, "start": only_start}
+    return {
+        "lanes": lanes,
+        "spans": spans,
+        "open": open_spans,
+        "pauses": pauses,
+        "ends": ends,
+        "start": only_start,
+    }
 
 
 def _encode_importance(one: Importance) -> dict[str, object]:
     """Return name, share and interval of a parameter's importance as a dict, rounded to four decimals."""
-    return {"param": one.param, **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")}}
+    return {
+        "param": one.param,
+        **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")},
+    }
 
 
 def _encode_numbers(numbers: npt.NDArray[np.generic]) -> str:
     """Encode an array as little-endian bytes in base64."""
-    return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode("ascii")
+    return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode(
+        "ascii"
+    )
 
 
 def _find_number(value: object) -> float | None:

@@ -105,7 +105,9 @@ def test_an_epoch_is_the_same_whichever_came_before() -> None:
 
 @pytest.mark.parametrize("workers", [3, 1])
 def test_threads_read_what_the_trial_would(workers: int) -> None:
-    assert seen(BatchSplit(Plain(workers=workers), ONE), 3, 1) == seen(BatchSplit(Plain(), ONE), 3, 1)
+    assert seen(BatchSplit(Plain(workers=workers), ONE), 3, 1) == seen(
+        BatchSplit(Plain(), ONE), 3, 1
+    )
 
 
 @pytest.mark.slow
@@ -139,7 +141,9 @@ def test_what_cannot_be_trained_on_is_refused(dataset: Any, message: str) -> Non
 
 
 def test_other_content_has_another_fingerprint() -> None:
-    one, same, other = (chunks.compute_fingerprint(BatchSplit(Still(x, Y, 4), ONE)) for x in (X, X.copy(), X + 1))
+    one, same, other = (
+        chunks.compute_fingerprint(BatchSplit(Still(x, Y, 4), ONE)) for x in (X, X.copy(), X + 1)
+    )
     assert one == same != other
 
 
@@ -182,7 +186,9 @@ def test_training_is_what_keras_does_with_the_same_batches() -> None:
     author.live = Live(hp)
     data, _ = author.data(hp)
     model = building.build_model(author, hp, 0)
-    model.compile(author.optimizer(hp), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(
+        author.optimizer(hp), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
     losses = []
     for number in permutation(5, 0, 1):
         x, y = data[int(number)]

@@ -94,8 +94,16 @@ def test_targets_and_weights_of_each_element_are_padded_too() -> None:
         ((ROWS, LABELS), {"count": 0}, "0 buckets"),
         (([], LABELS), {}, "no rows"),
         ((np.zeros((4, 2)), LABELS), {}, "rows of one length"),
-        (({"a": ROWS, "b": np.zeros((5, 2))}, LABELS), {}, "inputs with different numbers of rows: {'a': 4, 'b': 5}"),
-        (({"a": ROWS, "b": ROWS[:1]}, LABELS), {}, "inputs with different numbers of rows: {'a': 4, 'b': 1}"),
+        (
+            ({"a": ROWS, "b": np.zeros((5, 2))}, LABELS),
+            {},
+            "inputs with different numbers of rows: {'a': 4, 'b': 5}",
+        ),
+        (
+            ({"a": ROWS, "b": ROWS[:1]}, LABELS),
+            {},
+            "inputs with different numbers of rows: {'a': 4, 'b': 1}",
+        ),
         (([["a"], ["b", "c"]], LABELS[:2]), {}, "rows of texts"),
         (([np.ones((2, 3)), np.ones((2, 4))], LABELS[:2]), {}, "differ in their first axis alone"),
     ],
@@ -169,7 +177,9 @@ def test_training_is_what_keras_does_with_the_same_batches() -> None:
     author.first_example = tuple(leaf[:1] for leaf in data.parts[0])
     model = building.build_model(author, hp, given_as.seed)
     model.compile(
-        author.optimizer(hp), keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
+        author.optimizer(hp),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
     )
     sizes = [len(part[1]) for part in data.parts]
     for epoch in (1, 2):

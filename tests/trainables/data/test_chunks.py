@@ -33,7 +33,9 @@ def _two() -> Replicas:
     return Replicas(tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops))
 
 
-def _batches(split: Examples, batch_size: int, seed: int | None, epoch: int, replica: int = 0) -> list[list[Any]]:
+def _batches(
+    split: Examples, batch_size: int, seed: int | None, epoch: int, replica: int = 0
+) -> list[list[Any]]:
     """The batches that a loop takes out of the chunks on one replica: each a flat list of arrays."""
     found = []
     for chunk in split.chunks(batch_size, seed, epoch):
@@ -52,7 +54,11 @@ def _seen(split: Examples, seed: int | None, epoch: int) -> list[int]:
 def _same(left: list[list[Any]], right: list[list[Any]]) -> bool:
     if len(left) != len(right):
         return False
-    pairs = ((a, b) for one, other in zip(left, right, strict=True) for a, b in zip(one, other, strict=True))
+    pairs = (
+        (a, b)
+        for one, other in zip(left, right, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
 
 
@@ -82,7 +88,10 @@ def test_batches_do_not_depend_on_where_the_data_lies(
     chunk_rows: int,
 ) -> None:
     random = np.random.default_rng(size)
-    inputs = {"a": random.normal(size=(size, 3)).astype(np.float32), "b": random.integers(0, 255, (size, 2), np.uint8)}
+    inputs = {
+        "a": random.normal(size=(size, 3)).astype(np.float32),
+        "b": random.integers(0, 255, (size, 2), np.uint8),
+    }
     arrays = (inputs, np.arange(size, dtype=np.int64), random.random(size).astype(np.float32))
     expected = _batches(chunks.make_examples(arrays, ONE, "training data"), batch_size, seed, epoch)
     folder = tmp_path_factory.mktemp("node")
@@ -164,13 +173,19 @@ def test_datasets() -> None:
 
 def windows(**options: Any) -> tf.data.Dataset:
     return keras.utils.timeseries_dataset_from_array(
-        np.arange(60, dtype=np.float32).reshape(20, 3), None, sequence_length=6, batch_size=None, **options
+        np.arange(60, dtype=np.float32).reshape(20, 3),
+        None,
+        sequence_length=6,
+        batch_size=None,
+        **options,
     )
 
 
 def test_single_examples_of_unknown_length_are_examples() -> None:
     """As Keras makes them: windows, whose targets are cut from them."""
-    split = chunks.make_examples(windows().map(lambda window: (window[:-1], window[-1:, 0])), ONE, "training data")
+    split = chunks.make_examples(
+        windows().map(lambda window: (window[:-1], window[-1:, 0])), ONE, "training data"
+    )
     assert split.size == 15
     assert [leaf.shape for leaf in split.example()] == [(1, 5, 3), (1, 1)]
     assert sum(len(chunk.order) for chunk in split.chunks(4, 3, 1)) == 15
@@ -179,11 +194,18 @@ def test_single_examples_of_unknown_length_are_examples() -> None:
 
 
 def test_what_may_be_batches_says_how_to_tell_them_from_examples() -> None:
-    with pytest.raises(DataError, match=r"dataset of batches, expected single examples; leave out batch\(\)"):
+    with pytest.raises(
+        DataError, match=r"dataset of batches, expected single examples; leave out batch\(\)"
+    ):
         chunks.make_examples(windows().batch(4).map(lambda w: (w, w)), ONE, "training data")
     signature = tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.float32)
-    made = tf.data.Dataset.from_generator(lambda: iter([(np.ones((6, 3)), np.ones(6))] * 3), output_signature=signature)
-    with pytest.raises(DataError, match=r"Where \(6, 3\), \(6,\), of the first element, are the shapes of one example"):
+    made = tf.data.Dataset.from_generator(
+        lambda: iter([(np.ones((6, 3)), np.ones(6))] * 3), output_signature=signature
+    )
+    with pytest.raises(
+        DataError,
+        match=r"Where \(6, 3\), \(6,\), of the first element, are the shapes of one example",
+    ):
         chunks.make_examples(made, ONE, "training data")
     told = made.map(lambda x, y: (tf.ensure_shape(x, [6, 3]), tf.ensure_shape(y, [6])))
     assert chunks.make_examples(told, ONE, "training data").size == 3
@@ -202,7 +224,10 @@ class Many:
 
 
 def test_more_examples_than_can_be_numbered_are_refused() -> None:
-    with pytest.raises(DataError, match="training data: arrays of 2,147,483,648 examples, expected at most 2,147,483"):
+    with pytest.raises(
+        DataError,
+        match="training data: arrays of 2,147,483,648 examples, expected at most 2,147,483",
+    ):
         chunks.make_examples((Many(), Many()), ONE, "training data")
 
 
@@ -212,7 +237,9 @@ def test_datasets_of_unknown_size_are_counted() -> None:
     assert sorted(_seen(split, 5, 1)) == list(range(7))
 
 
-def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_chunk_is_made_while_the_present_one_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     second_is_made, made = threading.Event(), []
 
     class Watched:
@@ -305,7 +332,9 @@ def test_a_dataset_that_changes_its_size() -> None:
 
 
 def batched(**options: Any) -> Any:
-    return tf.data.Dataset.from_tensor_slices((np.zeros((8, 2), np.float32), np.zeros(8, np.int32))).batch(4, **options)
+    return tf.data.Dataset.from_tensor_slices(
+        (np.zeros((8, 2), np.float32), np.zeros(8, np.int32))
+    ).batch(4, **options)
 
 
 @pytest.mark.parametrize(
@@ -323,17 +352,31 @@ def test_batches_are_refused_also_where_their_size_is_known(dataset: Any) -> Non
 
 
 def test_batches_that_were_taken_apart_are_examples() -> None:
-    assert chunks.make_examples(batched(drop_remainder=True).unbatch(), ONE, "training data").size == 8
+    assert (
+        chunks.make_examples(batched(drop_remainder=True).unbatch(), ONE, "training data").size == 8
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ((np.zeros(2), np.array([["a"], ["b"]])), "an array of texts as targets or weights, .*StringLookup"),
+        (
+            (np.zeros(2), np.array([["a"], ["b"]])),
+            "an array of texts as targets or weights, .*StringLookup",
+        ),
         ((np.zeros(2), np.array(["a", "b"], object)), "an array of texts"),
-        ((np.array(["a", None], object), np.zeros(2)), r"None \(NoneType\) in row 1 of an array of texts"),
-        (tf.data.Dataset.from_tensor_slices(([0, 1], ["a", "b"])), "a dataset with texts as targets .*StringLookup"),
-        ((np.array([[1], [1, 2]], object), np.zeros(2)), r"pad them: trainables\.data\.sequences\.buckets"),
+        (
+            (np.array(["a", None], object), np.zeros(2)),
+            r"None \(NoneType\) in row 1 of an array of texts",
+        ),
+        (
+            tf.data.Dataset.from_tensor_slices(([0, 1], ["a", "b"])),
+            "a dataset with texts as targets .*StringLookup",
+        ),
+        (
+            (np.array([[1], [1, 2]], object), np.zeros(2)),
+            r"pad them: trainables\.data\.sequences\.buckets",
+        ),
     ],
 )
 def test_texts_and_rows_of_several_lengths_say_the_way_out(wrong: Any, message: str) -> None:
@@ -346,7 +389,9 @@ def test_examples_of_several_lengths_in_a_dataset_say_the_way_out() -> None:
         lambda: iter([(np.zeros(2), 0), (np.zeros(3), 1)]),
         output_signature=(tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int32)),
     )
-    with pytest.raises(DataError, match=r"cannot be read or batched: .* where examples differ in length, pad them"):
+    with pytest.raises(
+        DataError, match=r"cannot be read or batched: .* where examples differ in length, pad them"
+    ):
         list(chunks.make_examples(dataset, ONE, "training data").chunks(2, None, 0))
 
 

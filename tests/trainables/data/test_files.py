@@ -37,7 +37,10 @@ def _write_records(folder: Path, shards: int = 4, each: int = 25) -> str:
 
 
 def _records(pattern: str, buffer: int = 10) -> Stream:
-    features = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
+    features = {
+        "x": tf.io.FixedLenFeature([2], tf.float32),
+        "y": tf.io.FixedLenFeature([], tf.int64),
+    }
     return files.tfrecords(pattern, features, lambda f: (f["x"], f["y"]), buffer)
 
 
@@ -57,7 +60,9 @@ def test_records_are_counted_and_shuffled_anew_each_epoch(tmp_path: Path) -> Non
     again = chunks.make_examples(_records(str(tmp_path / "train-*.tfrecord")), ONE, "training data")
     assert _seen(again, 7, 2) == second
     doubled = _records(str(tmp_path / "train-*.tfrecord")).map(lambda x, y: (x, 2 * y))
-    assert _seen(chunks.make_examples(doubled, ONE, "training data"), 7, 2) == [2 * y for y in second]
+    assert _seen(chunks.make_examples(doubled, ONE, "training data"), 7, 2) == [
+        2 * y for y in second
+    ]
 
 
 @pytest.mark.parametrize("cut", [-3, -20, 5])
@@ -73,7 +78,9 @@ def test_damaged_records(tmp_path: Path, cut: int) -> None:
 
 
 def _write_parquet(folder: Path, **columns: Any) -> str:
-    table = pa.table({"a": np.arange(10.0), "b": np.arange(10) * 2, "y": np.arange(10) % 3, **columns})
+    table = pa.table(
+        {"a": np.arange(10.0), "b": np.arange(10) * 2, "y": np.arange(10) % 3, **columns}
+    )
     for i, start in enumerate((0, 4)):
         rows = table.slice(start, 4 if start == 0 else 6)
         pq.write_table(rows, folder / f"part-{i}.parquet", row_group_size=3)
@@ -117,7 +124,9 @@ def test_a_single_column_is_a_matrix_too(tmp_path: Path) -> None:
         ({"l": [[1.0]] * 4 + [[1.0, 2.0]] * 6}, ["l"], "rows of 2 x float64, expected 1 x float64"),
     ],
 )
-def test_wrong_parquet(tmp_path: Path, columns: dict[str, Any], inputs: list[str], message: str) -> None:
+def test_wrong_parquet(
+    tmp_path: Path, columns: dict[str, Any], inputs: list[str], message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         _loaded(files.parquet(_write_parquet(tmp_path, **columns), inputs, "y"))
 
@@ -152,7 +161,9 @@ def test_images_by_folder(tmp_path: Path, *, keep: bool) -> None:
 def test_images_kept_and_decoded_at_each_use_give_the_same_batches(tmp_path: Path) -> None:
     root = _write_images(tmp_path)
     kept = chunks.make_examples(files.image_folder(root, (4, 4)), ONE, "kept")
-    decoded = chunks.make_examples(files.image_folder(root, (4, 4), keep=False), ONE, "decoded", resident_bytes=0)
+    decoded = chunks.make_examples(
+        files.image_folder(root, (4, 4), keep=False), ONE, "decoded", resident_bytes=0
+    )
     (one,), (other,) = kept.chunks(5, 3, 1), decoded.chunks(5, 3, 1)
     for a, b in zip(one.tensors, other.tensors, strict=True):
         assert a.numpy()[one.order].tobytes() == b.numpy()[other.order].tobytes()
@@ -160,7 +171,10 @@ def test_images_kept_and_decoded_at_each_use_give_the_same_batches(tmp_path: Pat
 
 def test_parts_of_a_folder_have_no_image_in_common(tmp_path: Path) -> None:
     root = _write_images(tmp_path, each=40)
-    parts = [files.image_folder(root, (4, 4), part=part, keep=False)[0].files.tolist() for part in ((0, 0.7), (0.7, 1))]
+    parts = [
+        files.image_folder(root, (4, 4), part=part, keep=False)[0].files.tolist()
+        for part in ((0, 0.7), (0.7, 1))
+    ]
     assert len(set(parts[0]) | set(parts[1])) == len(parts[0]) + len(parts[1]) == 80
     assert 40 < len(parts[0]) < 70
 

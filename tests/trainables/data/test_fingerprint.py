@@ -19,7 +19,9 @@ Y = np.arange(20, dtype=np.int32)
 
 def of(*data: Any) -> str | None:
     strategy = place(Devices()).replicas
-    return chunks.compute_fingerprint(*(None if one is None else make_examples(one, strategy, "data") for one in data))
+    return chunks.compute_fingerprint(
+        *(None if one is None else make_examples(one, strategy, "data") for one in data)
+    )
 
 
 def changed(array: Any) -> Any:

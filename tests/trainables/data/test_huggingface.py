@@ -35,7 +35,10 @@ def table() -> Any:
 
 def _arrays(data: Any) -> Any:
     return tf.nest.map_structure(
-        lambda leaf: residence.map_block_arrays((leaf,))[0] if isinstance(leaf, BlockArray) else leaf, data
+        lambda leaf: (
+            residence.map_block_arrays((leaf,))[0] if isinstance(leaf, BlockArray) else leaf
+        ),
+        data,
     )
 
 
@@ -43,11 +46,15 @@ def test_columns_become_inputs_targets_and_weights(table: Any) -> None:
     x, y, weights = _arrays(huggingface.columns(table, "features", "label", "weight"))
     np.testing.assert_array_equal(x, COLUMNS["features"])
     assert (x.dtype, y.tolist(), weights.tolist()) == (np.float32, [0, 1, 0], [1.0, 0.5, 2.0])
-    several, _ = _arrays(huggingface.columns(table.with_format("numpy"), ["width", "text"], "label"))
+    several, _ = _arrays(
+        huggingface.columns(table.with_format("numpy"), ["width", "text"], "label")
+    )
     assert several["width"].tolist() == [1.0, 2.0, 3.0]
     assert several["text"].tolist() == [b"a", b"bb", b""]
     (chunk,) = make_examples(
-        huggingface.columns(table, "text", "label"), Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "x"
+        huggingface.columns(table, "text", "label"),
+        Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")),
+        "x",
     ).chunks(3, None, 0)
     assert chunk.tensors[0].numpy().tolist() == [b"a", b"bb", b""]
 

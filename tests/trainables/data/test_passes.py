@@ -45,10 +45,16 @@ def records(folder: Path) -> Stream:
         with tf.io.TFRecordWriter(str(folder / f"{shard}.tfrecord")) as writer:
             for y in Y[shard::3]:
                 feature = {"y": tf.train.Feature(int64_list=tf.train.Int64List(value=[int(y)]))}
-                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+                writer.write(
+                    tf.train.Example(
+                        features=tf.train.Features(feature=feature)
+                    ).SerializeToString()
+                )
     kept = {"y": tf.io.FixedLenFeature([], tf.int64)}
     return files.tfrecords(
-        str(folder / "*.tfrecord"), kept, lambda row: (tf.cast(row["y"], tf.float32)[None], row["y"])
+        str(folder / "*.tfrecord"),
+        kept,
+        lambda row: (tf.cast(row["y"], tf.float32)[None], row["y"]),
     )
 
 
@@ -62,7 +68,9 @@ def source(kind: str, folder: Path) -> Examples:
             return ArraySplit((X, Y), ONE).part(trial_parts.fold_rows(Y % 2, 20, 0, 4, 3)[0])
         case "stream":
             return make_examples(
-                tf.data.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (x + 1, y)), ONE, "training data"
+                tf.data.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (x + 1, y)),
+                ONE,
+                "training data",
             )
         case "records":
             return StreamSplit(records(folder), ONE)
@@ -103,11 +111,17 @@ def test_epochs_of_any_length_are_the_passes_one_after_the_other(
         assert [batch for epoch in epochs for batch in epoch] == whole[: steps * len(epochs)]
         for number in (3, len(epochs)):  # resumed, gone back, and beside
             fresh = Walk(source(kind, tmp_path), BATCH, 5, steps)
-            assert seen(fresh.epoch(number)) == seen(walk.read_epoch_again(number)) == epochs[number - 1]
+            assert (
+                seen(fresh.epoch(number))
+                == seen(walk.read_epoch_again(number))
+                == epochs[number - 1]
+            )
 
 
 @pytest.mark.parametrize("kind", ["stream", "threads", "gathered", "batches"])
-def test_another_reader_does_not_disturb_the_walk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_reader_does_not_disturb_the_walk(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(passes, "CHUNK_BYTES", 30)
     data = source(kind, tmp_path)
     alone, beside = Walk(data, BATCH, 5, 4), Walk(data, BATCH, 5, 4)
@@ -157,7 +171,9 @@ def test_a_dataset_that_has_grown_is_noticed() -> None:
         yield from range(next(sizes))
 
     spec = tf.TensorSpec([], tf.int64)
-    dataset = tf.data.Dataset.from_generator(examples, output_signature=spec).map(lambda y: (y[None], y))
+    dataset = tf.data.Dataset.from_generator(examples, output_signature=spec).map(
+        lambda y: (y[None], y)
+    )
     walk = Walk(make_examples(dataset, ONE, "training data"), BATCH, 5, 3)
     with pytest.raises(DataError, match="more than 20 examples as counted; is the dataset random"):
         seen(walk.epoch(1))
@@ -175,7 +191,9 @@ def test_the_first_batches_of_the_validation_data(kind: str, tmp_path: Path) -> 
 
 def test_parts_of_batches_are_the_same_examples() -> None:
     data = source("resident", Path())
-    held_out = HeldOut.of(Hyperparameters({"validation_steps": 2, "validation_batch_size": 8}), data, 4, parts=3)
+    held_out = HeldOut.of(
+        Hyperparameters({"validation_steps": 2, "validation_batch_size": 8}), data, 4, parts=3
+    )
     assert held_out is not None
     assert held_out.part_size == 2
     assert [len(chunk.order) for chunk in held_out.chunks()] == [16]
@@ -190,7 +208,10 @@ def test_parts_of_batches_are_the_same_examples() -> None:
         ({"steps_per_epoch": True}, "steps_per_epoch is True"),
         ({"steps_per_epoch": 2.5}, "2.5, expected a whole number"),
         ({"validation_steps": -1}, "validation_steps is -1, expected a whole number from 1"),
-        ({"validation_steps": 2}, r"validation_steps is 2, but .* 1 batches of 256 \(validation_batch_size\); leave"),
+        (
+            {"validation_steps": 2},
+            r"validation_steps is 2, but .* 1 batches of 256 \(validation_batch_size\); leave",
+        ),
     ],
 )
 def test_wrong_numbers_are_refused(params: Any, message: str) -> None:
@@ -211,4 +232,6 @@ def test_threads_read_the_same_rows(threads: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_cannot_be_read_is_told(threads: int) -> None:
     with pytest.raises(IndexError, match="out of bounds"):
-        gather_array_rows(np.zeros((300, 128, 128, 3), np.uint8), np.arange(100, 400, dtype=np.int32), threads)
+        gather_array_rows(
+            np.zeros((300, 128, 128, 3), np.uint8), np.arange(100, 400, dtype=np.int32), threads
+        )

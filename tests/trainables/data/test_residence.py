@@ -55,7 +55,9 @@ def test_the_data_is_loaded_once_and_mapped(tmp_path: Path) -> None:
     assert load.count == 1
     for found in (first, second):
         tf.nest.assert_same_structure(found, load.result)
-        for mine, expected in zip(tf.nest.flatten(found), tf.nest.flatten(load.result), strict=True):
+        for mine, expected in zip(
+            tf.nest.flatten(found), tf.nest.flatten(load.result), strict=True
+        ):
             assert isinstance(mine, np.memmap)
             assert mine.dtype == expected.dtype
             assert mine.tobytes() == expected.tobytes()
@@ -74,7 +76,11 @@ def test_trials_share_where_they_agree_on_what_was_read(tmp_path: Path) -> None:
         ((x, _), _), reads = load_shared(tmp_path, hp, load)
         return len(x), reads
 
-    assert given(size=4, units=8) == given(size=4, units=16) == (4, {"size": 4, "noise": ReadMark.ABSENT})
+    assert (
+        given(size=4, units=8)
+        == given(size=4, units=16)
+        == (4, {"size": 4, "noise": ReadMark.ABSENT})
+    )
     assert len(loads) == 1
     assert given(size=5)[0] == 5
     assert given(size=6, noise=1) == (6, {"size": 6, "noise": ReadMark.PRESENT})
@@ -99,21 +105,34 @@ def test_what_a_worker_writes_into_its_map_stays_with_it(tmp_path: Path) -> None
 def test_training_on_shared_data_copies_no_page_of_it(tmp_path: Path) -> None:
     x = np.ones((4096, 64), np.float32)
     (arrays, _), _ = load_shared(tmp_path, NONE, lambda: ((x, x[:, 0]), None))
-    split = chunks.make_examples(arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
+    split = chunks.make_examples(
+        arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data"
+    )
     for epoch in (1, 2):
         for chunk in split.chunks(64, 0, epoch):
             tf.reduce_sum(tf.gather(chunk.tensors[0], chunk.order)).numpy()
-    pages = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)
+    pages = re.split(
+        r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE
+    )
     mine = [area for area in pages if str(tmp_path) in area]
     assert len(mine) == 2
-    assert sum(int(kb) for area in mine for kb in re.findall(r"^Rss: +(\d+)", area, re.MULTILINE)) >= 1024
-    assert {kb for area in mine for kb in re.findall(r"^Anonymous: +(\d+)", area, re.MULTILINE)} == {"0"}
+    assert (
+        sum(int(kb) for area in mine for kb in re.findall(r"^Rss: +(\d+)", area, re.MULTILINE))
+        >= 1024
+    )
+    assert {
+        kb for area in mine for kb in re.findall(r"^Anonymous: +(\d+)", area, re.MULTILINE)
+    } == {"0"}
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_streams_and_maps_of_the_author_are_loaded_by_each(tmp_path: Path, *, stream: bool) -> None:
     np.save(tmp_path / "x.npy", X)
-    part = tf.data.Dataset.from_tensor_slices((X, Y)) if stream else (np.load(tmp_path / "x.npy", mmap_mode="r"), Y)
+    part = (
+        tf.data.Dataset.from_tensor_slices((X, Y))
+        if stream
+        else (np.load(tmp_path / "x.npy", mmap_mode="r"), Y)
+    )
     load = Loads((part, None))
     assert [_shared(tmp_path / "node", load)[0] is part for _ in range(3)] == [True] * 3
     assert load.count == 3
@@ -214,7 +233,16 @@ def test_wrong_data(tmp_path: Path) -> None:
 
 ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-NUMBERS = [*INTEGERS, "bool", "float16", "float32", "float64", "complex64", "complex128", ml_dtypes.bfloat16]
+NUMBERS = [
+    *INTEGERS,
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    ml_dtypes.bfloat16,
+]
 
 
 def _mirrored() -> Replicas:
@@ -262,7 +290,12 @@ def test_images_are_packed_without_a_copy() -> None:
 
 def test_a_graph_of_packed_rows_takes_those_of_other_lengths() -> None:
     def of(length: int) -> Packed:
-        return Packed(*map(tf.constant, residence.pack(np.arange(3 * length, dtype=np.int32).reshape(3, length))))
+        return Packed(
+            *map(
+                tf.constant,
+                residence.pack(np.arange(3 * length, dtype=np.int32).reshape(3, length)),
+            )
+        )
 
     lengths: list[object] = []
 
@@ -293,10 +326,15 @@ def test_what_a_gpu_holds_is_gathered_by_the_gpu(dtype: object) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "found"),
-    [("uint8", "GatherV2 of uint8/int64: no kernel"), ("int32", "Placeholder of int32: in the host's memory")],
+    [
+        ("uint8", "GatherV2 of uint8/int64: no kernel"),
+        ("int32", "Placeholder of int32: in the host's memory"),
+    ],
 )
 def test_without_packing_the_host_would_gather(dtype: str, found: str) -> None:
-    traced = tf.function(_used).get_concrete_function(tf.TensorSpec([None, 3], dtype), tf.TensorSpec([None], tf.int64))
+    traced = tf.function(_used).get_concrete_function(
+        tf.TensorSpec([None, 3], dtype), tf.TensorSpec([None], tf.int64)
+    )
     assert kernels.find_host_operations(traced.graph) == [found]
 
 
@@ -306,7 +344,9 @@ def test_one_cpu_device_holds_arrays_as_they_are() -> None:
     assert held.dtype == tf.uint8
 
 
-def test_who_maps_what_another_worker_has_loaded_learns_what_that_one_has_read(tmp_path: Path) -> None:
+def test_who_maps_what_another_worker_has_loaded_learns_what_that_one_has_read(
+    tmp_path: Path,
+) -> None:
     opened = [RecordedReads(), RecordedReads()]
     for mine in opened:
 

@@ -23,7 +23,13 @@ from trainables.replicas import slices
 pytestmark = pytest.mark.keras
 
 ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
-SHAPES = ((2, 1, 1), (4, 1, 1), (4, 2, 1), (4, 2, 3), (3, 1, 2))  # replicas, of each process, micro-batches
+SHAPES = (
+    (2, 1, 1),
+    (4, 1, 1),
+    (4, 2, 1),
+    (4, 2, 3),
+    (3, 1, 2),
+)  # replicas, of each process, micro-batches
 SIZE, BATCH = 23, 5
 
 
@@ -46,11 +52,15 @@ class Counted:
 
 @pytest.mark.parametrize(("replicas", "local", "micro_batches"), SHAPES)
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 32])
-def test_it_is_what_the_replicas_compute(replicas: int, local: int, micro_batches: int, size: int) -> None:
+def test_it_is_what_the_replicas_compute(
+    replicas: int, local: int, micro_batches: int, size: int
+) -> None:
     parts = replicas * micro_batches
     for rank in range(replicas // local):
         mine = set[int]()
-        for micro_batch, replica in itertools.product(range(micro_batches), range(rank * local, (rank + 1) * local)):
+        for micro_batch, replica in itertools.product(
+            range(micro_batches), range(rank * local, (rank + 1) * local)
+        ):
             cut = slices.cut(tf.constant(size), micro_batch * replicas + replica, parts)
             mine |= set(range(int(cut.start), int(cut.stop)))
         found = Share(replicas, local, rank, micro_batches).mask_batch(size)
@@ -74,7 +84,9 @@ def source(kind: str, folder: Path) -> Any:
         parts = ((x[:12, None], x[:12]), (np.stack([x[12:]] * 2, 1), x[12:]))
         return BucketSplit(Buckets(parts), ONE, 0)
     if kind == "dataset":
-        return make_examples(tf.data.Dataset.from_tensor_slices((x[:, None], x)), ONE, "training data")
+        return make_examples(
+            tf.data.Dataset.from_tensor_slices((x[:, None], x)), ONE, "training data"
+        )
     return make_examples(recorded(folder), ONE, "training data")
 
 
@@ -83,7 +95,11 @@ def recorded(folder: Path) -> Any:
         with tf.io.TFRecordWriter(str(folder / f"{shard}.records")) as file:
             for number in numbers:
                 feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
-                file.write(tf.train.Example(features=tf.train.Features(feature={"n": feature})).SerializeToString())
+                file.write(
+                    tf.train.Example(
+                        features=tf.train.Features(feature={"n": feature})
+                    ).SerializeToString()
+                )
     return tfrecords(
         str(folder / "*.records"),
         {"n": tf.io.FixedLenFeature([], tf.int64)},
@@ -97,7 +113,11 @@ def batches(data: Any, share: Share | None, seed: int | None, skipped: int = 0) 
     found: list[list[int]] = []
     for chunk in data.chunks(BATCH, seed, 2, skipped, share):
         targets = chunk.tensors[1].numpy()[chunk.order].astype(int)
-        mine = np.ones(len(targets), bool) if share is None else share.mask_batches(len(targets), BATCH)
+        mine = (
+            np.ones(len(targets), bool)
+            if share is None
+            else share.mask_batches(len(targets), BATCH)
+        )
         if share is not None:
             assert len(chunk.tensors[1]) == share.count_most_needed(len(targets), BATCH)
         cut = np.where(mine, targets, -1).tolist()
@@ -115,7 +135,9 @@ def test_each_reads_its_part_of_the_same_batches(
         whole = batches(data, None, seed, skipped)
         shares = [Share(replicas, local, rank, micro_batches) for rank in range(replicas // local)]
         parts = [batches(data, share, seed, skipped) for share in shares]
-        assert [[max(found) for found in zip(*each, strict=True)] for each in zip(*parts, strict=True)] == whole
+        assert [
+            [max(found) for found in zip(*each, strict=True)] for each in zip(*parts, strict=True)
+        ] == whole
         for share, part in zip(shares, parts, strict=True):
             for batch, mine in zip(whole, part, strict=True):
                 wanted = share.mask_batch(len(batch))
@@ -124,7 +146,9 @@ def test_each_reads_its_part_of_the_same_batches(
 
 def test_rows_that_are_anothers_are_not_asked_for() -> None:
     x = Counted()
-    data = make_examples((x, np.arange(SIZE, dtype=np.float32)), ONE, "training data", resident_bytes=0)
+    data = make_examples(
+        (x, np.arange(SIZE, dtype=np.float32)), ONE, "training data", resident_bytes=0
+    )
     x.asked.clear()
     (chunk,) = data.chunks(BATCH, None, 1, 0, Share(2, 1, 1))
     mine = np.flatnonzero(Share(2, 1, 1).mask_batches(SIZE, BATCH))
@@ -132,7 +156,9 @@ def test_rows_that_are_anothers_are_not_asked_for() -> None:
     np.testing.assert_array_equal(chunk.tensors[0].numpy()[chunk.order][mine, 0], mine)
 
 
-def test_records_that_are_anothers_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_are_anothers_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream, found, read = recorded(tmp_path), list[int](), files.Records.read
 
     def noted(self: files.Records, numbers: Any) -> Any:
@@ -146,11 +172,14 @@ def test_records_that_are_anothers_are_not_read(tmp_path: Path, monkeypatch: pyt
     assert found == np.flatnonzero(share.mask_batches(SIZE, BATCH)).tolist()
 
 
-def test_more_files_than_may_be_open_are_read_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_may_be_open_are_read_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "OPEN_FILES", 1)
     data, share = make_examples(recorded(tmp_path), ONE, "training data"), Share(2, 1, 0)
     assert batches(data, share, 5) == [
-        np.where(share.mask_batch(len(batch)), batch, -1).tolist() for batch in batches(data, None, 5)
+        np.where(share.mask_batch(len(batch)), batch, -1).tolist()
+        for batch in batches(data, None, 5)
     ]
 
 
@@ -162,7 +191,9 @@ def test_a_pass_that_is_cut_into_epochs_goes_on_where_it_stopped(tmp_path: Path)
             int(target)
             for number in (1, 2, 3)
             for chunk in walk.epoch(number)
-            for target in chunk.tensors[1].numpy()[chunk.order][share.mask_batches(len(chunk.order), BATCH)]
+            for target in chunk.tensors[1].numpy()[chunk.order][
+                share.mask_batches(len(chunk.order), BATCH)
+            ]
         ]
 
     def walk() -> Walk:
@@ -173,7 +204,9 @@ def test_a_pass_that_is_cut_into_epochs_goes_on_where_it_stopped(tmp_path: Path)
         int(target)
         for number in (1, 2, 3)
         for chunk in whole.epoch(number)
-        for target in chunk.tensors[1].numpy()[chunk.order][share.mask_batches(len(chunk.order), BATCH)]
+        for target in chunk.tensors[1].numpy()[chunk.order][
+            share.mask_batches(len(chunk.order), BATCH)
+        ]
     ]
     assert seen(walk()) == expected
 
@@ -186,20 +219,26 @@ def test_a_dataset_of_another_size_than_counted_is_refused(found: int) -> None:
         return iter([(np.float32([i]), i) for i in range(next(sizes))])
 
     spec = (tf.TensorSpec([1], tf.float32), tf.TensorSpec([], tf.int32))
-    data = make_examples(tf.data.Dataset.from_generator(examples, output_signature=spec), ONE, "training data")
+    data = make_examples(
+        tf.data.Dataset.from_generator(examples, output_signature=spec), ONE, "training data"
+    )
     data.visit(Visits(shuffle=False))
     with pytest.raises(DataError, match="as counted; is the dataset random"):
         list(data.chunks(BATCH, 1, 1, 0, Share(2, 1, 1)))
 
 
 @pytest.mark.parametrize(("replicas", "local", "micro_batches"), SHAPES)
-@pytest.mark.parametrize(("size", "batch_size"), [(23, 5), (20, 5), (3, 8), (1, 4), (40, 16), (9, 2)])
+@pytest.mark.parametrize(
+    ("size", "batch_size"), [(23, 5), (20, 5), (3, 8), (1, 4), (40, 16), (9, 2)]
+)
 def test_each_device_has_its_rows_where_the_order_says(
     replicas: int, local: int, micro_batches: int, size: int, batch_size: int
 ) -> None:
     lengths = set[int]()
     for rank in range(replicas // local):
-        each, lies = Share(replicas, local, rank, micro_batches).arrange_by_replica(size, batch_size)
+        each, lies = Share(replicas, local, rank, micro_batches).arrange_by_replica(
+            size, batch_size
+        )
         for device, places in enumerate(each):
             one = Share(replicas, 1, rank * local + device, micro_batches)
             mine = np.flatnonzero(one.mask_batches(size, batch_size))
@@ -207,7 +246,10 @@ def test_each_device_has_its_rows_where_the_order_says(
             lengths.add(len(places))
     assert len(lengths) == 1, "one shape on all devices"
     if batch_size >= replicas * micro_batches:  # else all have all of it
-        assert lengths.pop() <= size / replicas + micro_batches * -(-size // batch_size) + replicas * micro_batches
+        assert (
+            lengths.pop()
+            <= size / replicas + micro_batches * -(-size // batch_size) + replicas * micro_batches
+        )
 
 
 @pytest.mark.parametrize("kind", ["arrays", "dataset", "records", "batches"])
@@ -233,19 +275,25 @@ def test_bytes_are_sent_once(kind: str, tmp_path: Path) -> None:
         for place in range(replicas):
             own = [on(strategy, leaf, place) for leaf in leaves(chunk.tensors)]
             sent += sum(leaf.numpy().nbytes for leaf in own)
-            whole += sum(on(strategy, leaf, place).numpy().nbytes for leaf in leaves(everything.tensors))
+            whole += sum(
+                on(strategy, leaf, place).numpy().nbytes for leaf in leaves(everything.tensors)
+            )
             mine = Share(replicas, 1, place).mask_batches(len(chunk.order), batch_size)
             targets = on(strategy, chunk.tensors[1], place).numpy()[chunk.order[mine]]
             expected = on(strategy, everything.tensors[1], place).numpy()[everything.order[mine]]
             np.testing.assert_array_equal(targets, expected)
             rows += len(targets)
-    assert rows == size + (kind == "records")  # the last batch has fewer examples than there are devices
+    assert rows == size + (
+        kind == "records"
+    )  # the last batch has fewer examples than there are devices
     assert sent < 1.5 * whole / replicas if kind == "records" else sent * replicas == whole
 
 
 def mirrored() -> Replicas:
     devices = [f"/cpu:{place}" for place in range(4)]
-    return Replicas(tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce()))
+    return Replicas(
+        tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce())
+    )
 
 
 def leaves(tensors: Any) -> list[Any]:

@@ -71,7 +71,11 @@ def test_texts_in_the_model_train_as_their_numbers_do() -> None:
             return tuple((np.asarray(number(x), np.int32), y) for x, y in texts())
 
         def model(self, hp: Any) -> keras.Model:
-            body = [layers.Embedding(12, 5, mask_zero=True), layers.GlobalAveragePooling1D(), layers.Dense(2)]
+            body = [
+                layers.Embedding(12, 5, mask_zero=True),
+                layers.GlobalAveragePooling1D(),
+                layers.Dense(2),
+            ]
             return keras.Sequential([keras.Input((6,), dtype="int32"), *body])
 
     one, other = (metrics(train(kind(), assignment(epochs=2))) for kind in (OnTexts, Mapped))
@@ -89,7 +93,10 @@ def frame(floats: Any) -> pd.DataFrame:
         (frame(np.array([0.5, 1.5, 2.5], np.float32)), np.float32),
         (frame([1, 2, 3]), np.int64),
         (frame([1, 2, 3]).astype({"id": "Int64", "is_red": "boolean"}), np.int64),
-        (pd.get_dummies(pd.DataFrame({"n": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})), np.float32),
+        (
+            pd.get_dummies(pd.DataFrame({"n": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})),
+            np.float32,
+        ),
     ],
     ids=["float64", "float32", "int", "nullable", "dummies"],
 )
@@ -124,8 +131,12 @@ def test_a_frame_with_booleans_trains_as_keras_fit_trains_it() -> None:
             return model()
 
     expected = model().fit(x, y, batch_size=64, epochs=3, validation_data=(x, y), verbose=0).history
-    for epoch, found in enumerate(metrics(train(Dummies(), assignment(epochs=3, learning_rate=0.1, batch_size=64)))):
-        assert found == pytest.approx({name: values[epoch] for name, values in expected.items()}, abs=1e-5)
+    for epoch, found in enumerate(
+        metrics(train(Dummies(), assignment(epochs=3, learning_rate=0.1, batch_size=64)))
+    ):
+        assert found == pytest.approx(
+            {name: values[epoch] for name, values in expected.items()}, abs=1e-5
+        )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +149,10 @@ def test_a_frame_with_booleans_trains_as_keras_fit_trains_it() -> None:
     ids=["array", "missing", "dates"],
 )
 def test_mixed_types_of_scalars_are_refused_as_such(x: Any) -> None:
-    with pytest.raises(DataError, match=r'of its columns mixed\? Convert them in data\(\), as df.astype\("float32"\)'):
+    with pytest.raises(
+        DataError,
+        match=r'of its columns mixed\? Convert them in data\(\), as df.astype\("float32"\)',
+    ):
         sources.convert_arrays((x, Y))
     rows = np.empty(3, object)
     rows[:] = [np.zeros(2), np.zeros(3), np.zeros(1)]
@@ -156,7 +170,9 @@ def test_a_sparse_matrix_is_refused_with_how_to_make_it_dense() -> None:
 
         def toarray(self) -> Any: ...
 
-    with pytest.raises(DataError, match=r"a Sparse within it, expected arrays.*\.toarray\(\) in data"):
+    with pytest.raises(
+        DataError, match=r"a Sparse within it, expected arrays.*\.toarray\(\) in data"
+    ):
         sources.convert_arrays((Sparse(), Y))
 
 
@@ -165,9 +181,14 @@ def test_a_series_is_a_column_as_in_fit() -> None:
     (chunk,) = make_examples((pd.DataFrame(x), y, y), ONE, "data").chunks(4, None, 0)
     assert [leaf.shape for leaf in chunk.tensors] == [(3, 2), (3, 1), (3, 1)]
     (chunk,) = make_examples(({"a": pd.Series(WANTED), "b": x}, Y), ONE, "data").chunks(4, None, 0)
-    assert {name: leaf.shape for name, leaf in chunk.tensors[0].items()} == {"a": (3, 1), "b": (3, 2)}
+    assert {name: leaf.shape for name, leaf in chunk.tensors[0].items()} == {
+        "a": (3, 1),
+        "b": (3, 2),
+    }
     labels = trial_parts.get_labels(sources.normalize_examples((x, pd.Series([0, 1, 1]))))
-    assert trial_parts.compute_class_weights(Hyperparameters({"class_weights": "balanced"}), labels) == {
+    assert trial_parts.compute_class_weights(
+        Hyperparameters({"class_weights": "balanced"}), labels
+    ) == {
         0: 1.5,
         1: 0.75,
     }

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.keras
 ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 DATASETS: dict[str, Any] = {
     "numbers": lambda: tf.data.Dataset.range(12),
-    "pairs": lambda: tf.data.Dataset.from_tensor_slices(({"a": np.arange(12), "b": np.eye(12)}, np.arange(12))),
+    "pairs": lambda: tf.data.Dataset.from_tensor_slices(
+        ({"a": np.arange(12), "b": np.eye(12)}, np.arange(12))
+    ),
     "ragged": lambda: tf.data.Dataset.from_tensor_slices(tf.ragged.range(tf.range(1, 13))),
 }
 
@@ -37,7 +39,10 @@ def global_seed() -> Iterator[None]:
 
 
 def order(dataset: tf.data.Dataset) -> list[list[Any]]:
-    return [[np.asarray(leaf).tolist() for leaf in tf.nest.flatten(one, expand_composites=True)] for one in dataset]
+    return [
+        [np.asarray(leaf).tolist() for leaf in tf.nest.flatten(one, expand_composites=True)]
+        for one in dataset
+    ]
 
 
 @pytest.mark.parametrize("kind", DATASETS)
@@ -56,16 +61,25 @@ def test_a_seed_of_the_process_does_not_change_it(kind: str, global_seed: None) 
 
 def boxed(n: tf.Tensor) -> tf.Tensor:
     none = tf.zeros([1, 0, 4])
-    return tf.image.sample_distorted_bounding_box([8, 8, 3], none, use_image_if_no_bounding_boxes=True)[0]
+    return tf.image.sample_distorted_bounding_box(
+        [8, 8, 3], none, use_image_if_no_bounding_boxes=True
+    )[0]
 
 
 def sampled_candidates(n: tf.Tensor) -> tf.Tensor:
-    return tf.random.log_uniform_candidate_sampler(n[None, None], 1, 4, unique=True, range_max=50)[0]
+    return tf.random.log_uniform_candidate_sampler(n[None, None], 1, 4, unique=True, range_max=50)[
+        0
+    ]
 
 
 @pytest.mark.parametrize(
     ("drawn", "draws"),
-    [(boxed, True), (sampled_candidates, True), (lambda n: tf.random.uniform([3]), True), (lambda n: n + 1, False)],
+    [
+        (boxed, True),
+        (sampled_candidates, True),
+        (lambda n: tf.random.uniform([3]), True),
+        (lambda n: n + 1, False),
+    ],
 )
 def test_a_map_in_parallel_that_draws_is_known(drawn: Any, draws: bool) -> None:
     found = find_nondeterminism(tf.data.Dataset.range(8).map(drawn, num_parallel_calls=4))
@@ -74,7 +88,10 @@ def test_a_map_in_parallel_that_draws_is_known(drawn: Any, draws: bool) -> None:
 
 def joined(one: int, other: int | None, unknown: int = 20) -> Stream:
     """Streams of numbers, joined; ``unknown``: how long one is whose size is not known."""
-    parts = (Stream(lambda *_, n=size or unknown: tf.data.Dataset.range(n), size) for size in (one, other))
+    parts = (
+        Stream(lambda *_, n=size or unknown: tf.data.Dataset.range(n), size)
+        for size in (one, other)
+    )
     found = trial_parts.join_data(*parts)
     assert isinstance(found, Stream)
     return found
@@ -86,13 +103,17 @@ def test_nor_that_of_streams_which_are_joined(other: int | None, global_seed: No
     assert sorted(theirs) == sorted([[n] for n in (*range(60), *range(20))])
     tf.random.set_seed(7)
     assert order(joined(60, other).ordered(3, 1)) == theirs
-    assert len({str(order(joined(60, other).ordered(seed, 4 - seed))) for seed in range(4)}) == 4  # of one sum
+    assert (
+        len({str(order(joined(60, other).ordered(seed, 4 - seed))) for seed in range(4)}) == 4
+    )  # of one sum
 
 
 def test_joined_streams_end_at_about_the_same_time() -> None:
     found = np.array([int(n) for n in joined(3000, 1000).ordered(3, 1)])
     assert len(found) == 4000
-    assert (np.diff(np.flatnonzero(found < np.maximum.accumulate(found))) < 50).all()  # nowhere is there one alone
+    assert (
+        np.diff(np.flatnonzero(found < np.maximum.accumulate(found))) < 50
+    ).all()  # nowhere is there one alone
 
 
 def test_buckets_of_two_seeds_have_no_order_in_common() -> None:
@@ -113,22 +134,35 @@ def forever() -> Iterator[int]:
 
 
 ENDLESS = {
-    "generator": lambda: tf.data.Dataset.from_generator(forever, output_signature=tf.TensorSpec((), tf.int64)),
+    "generator": lambda: tf.data.Dataset.from_generator(
+        forever, output_signature=tf.TensorSpec((), tf.int64)
+    ),
     "repeat": lambda: tf.data.Dataset.range(10).repeat(),
 }
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_an_endless_stream_is_read_as_far_as_its_trials_go(kind: str) -> None:
-    data = StreamSplit(sources.from_dataset(ENDLESS[kind]().map(lambda x: (x,))), ONE, Extent(24, 8))
+    data = StreamSplit(
+        sources.from_dataset(ENDLESS[kind]().map(lambda x: (x,))), ONE, Extent(24, 8)
+    )
     assert not data.counted
     data.visit(Visits(shuffle=False))
     walk = Walk(data, 4, seed=0, steps=2)
-    seen = [chunk.tensors[0].numpy()[chunk.order].tolist() for epoch in (1, 2, 3) for chunk in walk.epoch(epoch)]
+    seen = [
+        chunk.tensors[0].numpy()[chunk.order].tolist()
+        for epoch in (1, 2, 3)
+        for chunk in walk.epoch(epoch)
+    ]
     expected = [place if kind == "generator" else place % 10 for place in range(24)]
     assert [number for chunk in seen for number in chunk] == expected
-    later = [chunk.tensors[0].numpy()[chunk.order].tolist() for chunk in Walk(data, 4, seed=0, steps=2).epoch(3)]
-    assert [number for chunk in later for number in chunk] == expected[16:]  # as a resumed trial reads them
+    later = [
+        chunk.tensors[0].numpy()[chunk.order].tolist()
+        for chunk in Walk(data, 4, seed=0, steps=2).epoch(3)
+    ]
+    assert [number for chunk in later for number in chunk] == expected[
+        16:
+    ]  # as a resumed trial reads them
 
 
 def test_a_stream_that_ends_is_counted_though_a_trial_reads_less_of_it() -> None:
@@ -142,12 +176,18 @@ def test_a_stream_that_ends_is_counted_though_a_trial_reads_less_of_it() -> None
 
 
 def test_an_endless_stream_without_a_number_of_steps_is_named() -> None:
-    with pytest.raises(sources.DataError, match=r"an endless dataset, .* use take\(n\), or say with steps_per_epoch"):
+    with pytest.raises(
+        sources.DataError,
+        match=r"an endless dataset, .* use take\(n\), or say with steps_per_epoch",
+    ):
         StreamSplit(sources.from_dataset(ENDLESS["repeat"]().map(lambda x: (x,))), ONE)
 
 
 def test_counting_ends_with_the_sweep(tmp_path: Path) -> None:
-    stream, stop_file = sources.from_dataset(ENDLESS["generator"]().map(lambda x: (x,))), tmp_path / "stop"
+    stream, stop_file = (
+        sources.from_dataset(ENDLESS["generator"]().map(lambda x: (x,))),
+        tmp_path / "stop",
+    )
     stop_file.touch()
     with pytest.raises(NotBegun, match="are being counted"):
         StreamSplit(stream, ONE, Extent(stop_file=stop_file))

@@ -30,9 +30,16 @@ ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 X, Y = np.arange(20.0).reshape(10, 2), np.arange(10)
 
 
-@given(size=st.integers(2, 60), count=st.integers(2, 7), seed=st.integers(0, 2**32 - 1), classes=st.integers(1, 4))
+@given(
+    size=st.integers(2, 60),
+    count=st.integers(2, 7),
+    seed=st.integers(0, 2**32 - 1),
+    classes=st.integers(1, 4),
+)
 @settings(max_examples=80, deadline=None)
-def test_each_row_validates_in_one_fold_and_classes_are_spread(size: int, count: int, seed: int, classes: int) -> None:
+def test_each_row_validates_in_one_fold_and_classes_are_spread(
+    size: int, count: int, seed: int, classes: int
+) -> None:
     if size < count:
         return
     labels = np.arange(size) % classes
@@ -50,7 +57,10 @@ def test_each_row_validates_in_one_fold_and_classes_are_spread(size: int, count:
 def test_the_cut_follows_the_seed_alone() -> None:
     one, same, other = (trial_parts.fold_rows(Y, 10, 0, 2, seed)[1].tolist() for seed in (1, 1, 2))
     assert one == same != other
-    assert trial_parts.fold_rows(None, 10, 0, 2, 1)[1].tolist() == trial_parts.fold_rows(X, 10, 0, 2, 1)[1].tolist()
+    assert (
+        trial_parts.fold_rows(None, 10, 0, 2, 1)[1].tolist()
+        == trial_parts.fold_rows(X, 10, 0, 2, 1)[1].tolist()
+    )
 
 
 def test_training_and_validation_are_cut_as_one() -> None:
@@ -94,7 +104,9 @@ def test_classes_of_a_fold_are_weighed_by_what_it_trains_on() -> None:
     for number in (0, 2):
         found = metrics(train(used, _fold(number, class_weights="balanced")))
     assert used.facts().structures == 1
-    for mine, theirs in zip(found, metrics(train(OneFold(), assignment(class_weights="balanced"))), strict=True):
+    for mine, theirs in zip(
+        found, metrics(train(OneFold(), assignment(class_weights="balanced"))), strict=True
+    ):
         assert mine == pytest.approx(theirs, abs=1e-6)
 
 
@@ -136,7 +148,8 @@ def test_class_weights_weigh_what_is_trained_alone() -> None:
             return {0: 100.0, 1: 100.0} if hp.flag("weighed", default=False) else None
 
     one, other = (
-        metrics(train(Uneven(), _fold(0, 1, weighed=weighed, learning_rate=0.0)))[0] for weighed in (True, False)
+        metrics(train(Uneven(), _fold(0, 1, weighed=weighed, learning_rate=0.0)))[0]
+        for weighed in (True, False)
     )
     assert one["loss"] == pytest.approx(100 * other["loss"], rel=1e-5)
     assert one["val_loss"] == pytest.approx(other["val_loss"], rel=1e-5)
@@ -159,16 +172,22 @@ def test_arrays_and_what_holds_them() -> None:
 
 def test_rows_in_files() -> None:
     def rows(*values: float) -> BlockArray:
-        return BlockArray((len(values),), np.dtype(np.float32), lambda: iter([np.array(values, np.float32)]))
+        return BlockArray(
+            (len(values),), np.dtype(np.float32), lambda: iter([np.array(values, np.float32)])
+        )
 
     found = join_data((rows(1, 2), rows(0, 0)), (rows(3), rows(0)))[0]
     assert (len(found), [list(block) for block in found.blocks()]) == (3, [[1, 2], [3]])
 
 
 def test_datasets_and_streams() -> None:
-    one, other = (tf.data.Dataset.range(*ends).map(lambda n: (n, n)) for ends in ((0, 60), (60, 70)))
+    one, other = (
+        tf.data.Dataset.range(*ends).map(lambda n: (n, n)) for ends in ((0, 60), (60, 70))
+    )
     assert [int(x) for x, _ in join_data(one, other)] == list(range(70))
-    streams = [Stream(lambda seed, epoch, data=data: data, size) for data, size in ((one, 60), (other, 10))]
+    streams = [
+        Stream(lambda seed, epoch, data=data: data, size) for data, size in ((one, 60), (other, 10))
+    ]
     found = join_data(*streams)
     assert found.size == 70
     assert [int(x) for x, _ in found.ordered(None, 0)] == list(range(70))
@@ -194,7 +213,9 @@ def test_what_cannot_be_joined(validation: Any, message: str) -> None:
 def test_a_trial_of_an_order_that_is_not_drawn_any_more_does_not_go_on(tmp_path: Path) -> None:
     class Streamed(Small):
         def data(self, hp: Any) -> Any:
-            return tuple(from_dataset(tf.data.Dataset.from_tensor_slices(part)) for part in super().data(hp))
+            return tuple(
+                from_dataset(tf.data.Dataset.from_tensor_slices(part)) for part in super().data(hp)
+            )
 
     def trial(**more: Any) -> Small:
         trainable = Streamed()
@@ -208,7 +229,9 @@ def test_a_trial_of_an_order_that_is_not_drawn_any_more_does_not_go_on(tmp_path:
     about = json.loads((tmp_path / "state.json").read_text())
     assert about.pop("order") == "joined"
     (tmp_path / "state.json").write_text(json.dumps(about))
-    with pytest.raises(CheckpointError, match="an order that is not drawn any more; it begins anew"):
+    with pytest.raises(
+        CheckpointError, match="an order that is not drawn any more; it begins anew"
+    ):
         trial().restore(tmp_path)
     assert trial(trains=False).restore(tmp_path) == 1  # to be looked at
 
@@ -242,12 +265,19 @@ EXPECTED = [2.0, 0.5, 0.5, 3.0, 1.0, 1.0]
 @pytest.mark.parametrize("shape", [(6,), (6, 1)])
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_label_without_weight_counts_one(shape: tuple[int, ...], dtype: Any, *, streamed: bool) -> None:
+def test_a_label_without_weight_counts_one(
+    shape: tuple[int, ...], dtype: Any, *, streamed: bool
+) -> None:
     labels = LABELS.reshape(shape).astype(dtype)
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices((ROWS, labels)))
         found = np.array(
-            [w for *_, w in trial_parts.add_class_weights(stream, WEIGHTS).read(None, 0).as_numpy_iterator()]
+            [
+                w
+                for *_, w in trial_parts.add_class_weights(stream, WEIGHTS)
+                .read(None, 0)
+                .as_numpy_iterator()
+            ]
         )
     else:
         found = trial_parts.add_class_weights((ROWS, labels), WEIGHTS)[2]
@@ -256,13 +286,20 @@ def test_a_label_without_weight_counts_one(shape: tuple[int, ...], dtype: Any, *
 
 @pytest.mark.parametrize("shape", [(6,), (6, 1)])
 @pytest.mark.parametrize("streamed", [False, True])
-def test_they_multiply_the_weights_of_the_examples(shape: tuple[int, ...], *, streamed: bool) -> None:
+def test_they_multiply_the_weights_of_the_examples(
+    shape: tuple[int, ...], *, streamed: bool
+) -> None:
     given = np.arange(6, dtype=np.float32)
     parts: Any = (ROWS, LABELS.reshape(shape), given)
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices(parts))
         found = np.array(
-            [w for *_, w in trial_parts.add_class_weights(stream, WEIGHTS).read(None, 0).as_numpy_iterator()]
+            [
+                w
+                for *_, w in trial_parts.add_class_weights(stream, WEIGHTS)
+                .read(None, 0)
+                .as_numpy_iterator()
+            ]
         )
     else:
         found = trial_parts.add_class_weights(parts, WEIGHTS)[2]
@@ -281,7 +318,9 @@ class Binary(Small):
         return (x, (y[:, None] == 0).astype(self.dtype)), (v, (w[:, None] == 0).astype(self.dtype))
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, "sigmoid", kernel_initializer="zeros")])
+        return keras.Sequential(
+            [keras.Input((6,)), keras.layers.Dense(1, "sigmoid", kernel_initializer="zeros")]
+        )
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
         return "binary_crossentropy"
@@ -293,26 +332,42 @@ class Binary(Small):
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 @pytest.mark.parametrize("how", ["whole", "micro-batches", "replicas", "fit"])
 def test_labels_in_a_column_are_weighed_as_fit_does(dtype: Any, how: str) -> None:
-    given = {"micro-batches": {"micro_batches": 2}, "fit": {"training": {"loop": "fit"}}, "replicas": {"gpus": 2}}
+    given = {
+        "micro-batches": {"micro_batches": 2},
+        "fit": {"training": {"loop": "fit"}},
+        "replicas": {"gpus": 2},
+    }
     ours = train(
         Binary(dtype),
-        assignment(epochs=3, batch_size=70, optimizer="sgd", learning_rate=0.5, **given.get(how, {})),
+        assignment(
+            epochs=3, batch_size=70, optimizer="sgd", learning_rate=0.5, **given.get(how, {})
+        ),
     )
     theirs = Binary(dtype)
     (x, y), held_out = theirs.data(None)
     model = theirs.model(None)
     model.compile(keras.optimizers.SGD(0.5), "binary_crossentropy")
-    seen = model.fit(x, y, 70, 3, verbose=0, class_weight={0: 0.5, 1: 3.0}, validation_data=held_out).history
+    seen = model.fit(
+        x, y, 70, 3, verbose=0, class_weight={0: 0.5, 1: 3.0}, validation_data=held_out
+    ).history
     for name in ("loss", "val_loss"):
         np.testing.assert_allclose([epoch[name] for epoch in metrics(ours)], seen[name], rtol=1e-5)
 
 
 def test_other_targets_have_no_classes() -> None:
     several = np.array([[1, 1, 0], [0, 1, 0]], np.float32)
-    for targets in (np.zeros((6, 2), np.float32), np.full((6, 1), 0.5), np.full(6, 0.5, np.float32), several):
+    for targets in (
+        np.zeros((6, 2), np.float32),
+        np.full((6, 1), 0.5),
+        np.full(6, 0.5, np.float32),
+        several,
+    ):
         arrays = np.zeros(len(targets)), targets
         for data in (arrays, tf.data.Dataset.from_tensor_slices(arrays), Buckets((arrays,))):
-            with pytest.raises(DataError, match="class_weights are given, but the targets are no array of labels, who"):
+            with pytest.raises(
+                DataError,
+                match="class_weights are given, but the targets are no array of labels, who",
+            ):
                 trial_parts.add_class_weights(data, WEIGHTS)
 
 
@@ -324,9 +379,13 @@ def test_other_targets_have_no_classes() -> None:
         (np.float32(2), 0.5),
     ],
 )
-def test_a_stream_whose_later_targets_are_of_another_kind_is_refused_as_it_is_read(first: Any, later: Any) -> None:
+def test_a_stream_whose_later_targets_are_of_another_kind_is_refused_as_it_is_read(
+    first: Any, later: Any
+) -> None:
     y = np.stack([first] * trial_parts.FIRST + [np.asarray(later, first.dtype)])
-    stream = trial_parts.add_class_weights(tf.data.Dataset.from_tensor_slices((np.zeros(len(y)), y)), WEIGHTS)
+    stream = trial_parts.add_class_weights(
+        tf.data.Dataset.from_tensor_slices((np.zeros(len(y)), y)), WEIGHTS
+    )
     with pytest.raises(DataError, match=r"the first targets are [a-z -]+, and others are not"):
         list(make_examples(stream, ONE, "training data").chunks(16, None, 1))
 
@@ -340,7 +399,9 @@ def test_a_stream_without_examples_is_said_to_be_empty() -> None:
 def test_buckets_have_targets_of_one_kind() -> None:
     """One of tags at two places, whose rows look like one-hot targets by themselves."""
     tags = np.array([[0, 1], [1, 0]]), np.array([[1, 1, 0], [0, 1, 0]])
-    found = trial_parts.add_class_weights(Buckets(tuple((np.zeros((2, 1)), y) for y in tags)), {0: 2.0, 1: 3.0})
+    found = trial_parts.add_class_weights(
+        Buckets(tuple((np.zeros((2, 1)), y) for y in tags)), {0: 2.0, 1: 3.0}
+    )
     for part, y in zip(found.parts, tags, strict=True):
         np.testing.assert_array_equal(part[2], np.where(y == 0, 2.0, 3.0))
 
@@ -353,10 +414,17 @@ def test_targets_that_are_one_hot_are_weighed_as_labels(dtype: Any, *, streamed:
     weights = trial_parts.compute_class_weights(
         Hyperparameters({"class_weights": "balanced"}), trial_parts.get_labels((ROWS, y))
     )
-    assert weights == trial_parts.compute_class_weights(Hyperparameters({"class_weights": "balanced"}), labels)
+    assert weights == trial_parts.compute_class_weights(
+        Hyperparameters({"class_weights": "balanced"}), labels
+    )
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices((ROWS, y)))
-        found = [w for *_, w in trial_parts.add_class_weights(stream, weights).read(None, 0).as_numpy_iterator()]
+        found = [
+            w
+            for *_, w in trial_parts.add_class_weights(stream, weights)
+            .read(None, 0)
+            .as_numpy_iterator()
+        ]
     else:
         found = trial_parts.add_class_weights((ROWS, y), weights)[2]
     expected = trial_parts.add_class_weights((ROWS, labels), weights)[2]

@@ -84,7 +84,9 @@ class Coder(KerasTrainable):
 
     def model(self, hp: Hyperparameters) -> keras.Model:
         inputs = keras.Input((4,))
-        return keras.Model(inputs, keras.layers.Dense(4)(keras.layers.Dense(2, activation="relu")(inputs)))
+        return keras.Model(
+            inputs, keras.layers.Dense(4)(keras.layers.Dense(2, activation="relu")(inputs))
+        )
 
     def train_step(self, model: keras.Model, batch: Any, hp: Hyperparameters) -> Mapping[str, Any]:
         assert batch.y is None
@@ -103,7 +105,9 @@ def expected() -> Any:
     return found
 
 
-@pytest.mark.parametrize("form", ["None", "by name", "a dataset", "a dataset with None", "batches with None"])
+@pytest.mark.parametrize(
+    "form", ["None", "by name", "a dataset", "a dataset with None", "batches with None"]
+)
 def test_a_step_of_one_s_own_trains_on_them(form: str, expected: Any) -> None:
     kind = type("Form", (Coder,), {"form": staticmethod(FORMS[form])})
     trainable = kind()
@@ -142,5 +146,7 @@ def test_what_cannot_be_without_targets_says_so() -> None:
         chunks.make_examples((X, None, np.ones(40)), STRATEGY, "training data")
     with pytest.raises(Exception, match="class_weights are given, but the data has no targets"):
         train(type("Weighed", (Coder,), {"class_weights": lambda *_: {0: 1.0}})(), assignment())
-    with pytest.raises(Exception, match="mixup mixes targets with the inputs, and the data has none"):
+    with pytest.raises(
+        Exception, match="mixup mixes targets with the inputs, and the data has none"
+    ):
         train(Coder(), assignment(mixup=0.2))

@@ -48,10 +48,14 @@ def test_what_a_user_has_set_stands(tmp_path: Path) -> None:
     assert environment == {"HOME": str(tmp_path), **own}
     environment = {"HOME": str(tmp_path), "TF_XLA_FLAGS": "--tf_xla_clustering_debug"}
     compile_cache.enable_caches({}, GPU, environment)
-    assert environment["TF_XLA_FLAGS"].startswith(f"--tf_xla_clustering_debug {compile_cache.DIRECTORY}=")
+    assert environment["TF_XLA_FLAGS"].startswith(
+        f"--tf_xla_clustering_debug {compile_cache.DIRECTORY}="
+    )
 
 
-def test_a_folder_where_others_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_where_others_write_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     first = compile_cache.enable_caches({"jit_compile": True}, CPU, environment)

@@ -51,7 +51,9 @@ def gone(rank: int, how: signal.Signals, *marks: pytest.MarkDecorator) -> Any:
         gone(0, signal.SIGSTOP, pytest.mark.exhaustive),
     ],
 )
-def test_a_rank_that_is_gone_or_frozen_is_noticed_by_its_heartbeat(rank: int, how: signal.Signals) -> None:
+def test_a_rank_that_is_gone_or_frozen_is_noticed_by_its_heartbeat(
+    rank: int, how: signal.Signals
+) -> None:
     with together(2, heartbeat_s=4.0) as gang:
         gang.call(sums)
         threading.Timer(0.5, os.kill, (gang.pids[rank], how)).start()

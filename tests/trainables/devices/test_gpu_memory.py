@@ -24,7 +24,9 @@ LISTED = "00000000:65:00.0, 81559\n00000000:B3:00.0, 40960\n00000000:C3:00.0, [N
     ],
 )
 def test_what_nvidia_smi_tells(addresses: list[str], mib: int | None) -> None:
-    assert gpu_memory.parse_smallest_memory(LISTED, addresses) == (None if mib is None else mib * 2**20)
+    assert gpu_memory.parse_smallest_memory(LISTED, addresses) == (
+        None if mib is None else mib * 2**20
+    )
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3, 4, 8])

@@ -32,7 +32,9 @@ def simulated(gpus: float) -> Devices:
         (simulated(2), "auto", "mirrored", 2),
     ],
 )
-def test_the_strategy_follows_the_devices(given: Devices, choice: str, name: str, replicas: int) -> None:
+def test_the_strategy_follows_the_devices(
+    given: Devices, choice: str, name: str, replicas: int
+) -> None:
     placement = place(given, choice)
     assert (placement.name, placement.replicas.number) == (name, replicas)
     assert place(given, choice) is placement
@@ -41,10 +43,14 @@ def test_the_strategy_follows_the_devices(given: Devices, choice: str, name: str
 WAYS = ("auto", "hierarchical_copy", "reduction_to_one_device")  # of ring, a process has one group
 
 
-@pytest.mark.parametrize(("way", "count"), [("ring", 2), *((way, count) for way in WAYS for count in range(2, 9))])
+@pytest.mark.parametrize(
+    ("way", "count"), [("ring", 2), *((way, count) for way in WAYS for count in range(2, 9))]
+)
 def test_replicas_add_up_each_way(way: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "hierarchical_copy" and count % 2:
-        with pytest.raises(DeviceError, match=f"adds up an even number of devices, the trial has {count}"):
+        with pytest.raises(
+            DeviceError, match=f"adds up an even number of devices, the trial has {count}"
+        ):
             place(simulated(count), "mirrored", way)
         return
     monkeypatch.setattr(placement, "placements", {})
@@ -53,7 +59,9 @@ def test_replicas_add_up_each_way(way: str, count: int, monkeypatch: pytest.Monk
     @tf.function
     def total() -> tf.Tensor:
         return replicas.of_each(
-            replicas.run(lambda: sum_over_replicas([tf.cast(get_replica_index()[1] + 1, tf.float32)])[0])
+            replicas.run(
+                lambda: sum_over_replicas([tf.cast(get_replica_index()[1] + 1, tf.float32)])[0]
+            )
         )
 
     assert [float(value) for value in total()] == [count * (count + 1) / 2] * count
@@ -62,8 +70,18 @@ def test_replicas_add_up_each_way(way: str, count: int, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("given", "choice", "way", "message"),
     [
-        (simulated(2), "one_device", "auto", "strategy one_device uses one device, the trial was given cpu:0, cpu:1"),
-        (simulated(2), "telepathic", "auto", "expected one of auto, none, one_device, mirrored, tpu, parameter_server"),
+        (
+            simulated(2),
+            "one_device",
+            "auto",
+            "strategy one_device uses one device, the trial was given cpu:0, cpu:1",
+        ),
+        (
+            simulated(2),
+            "telepathic",
+            "auto",
+            "expected one of auto, none, one_device, mirrored, tpu, parameter_server",
+        ),
         (simulated(2), "mirrored", "nccl", "nccl, which needs GPUs"),
         (simulated(2), "mirrored", "telepathy", "expected one of auto, nccl"),
         (Devices(gpus=1), "auto", "auto", "was given 1 GPUs, TensorFlow sees 0"),
@@ -105,7 +123,10 @@ def test_the_line_that_made_tensorflow_start_is_named(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(EARLY)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    said = subprocess.run([sys.executable, mine], capture_output=True, text=True, env=environment, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, mine], capture_output=True, text=True, env=environment, check=True
+    ).stdout
     assert (
-        "1 logical CPU devices exist, 2 are needed: TensorFlow was started at mine.py:6, 'seen = keras.metrics" in said
+        "1 logical CPU devices exist, 2 are needed: TensorFlow was started at mine.py:6, 'seen = keras.metrics"
+        in said
     )

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.keras
 
 ASKED = {"deterministic": True}
 CPU, GPU = (
-    Placement(Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "one_device", (d,)) for d in ("cpu:0", "gpu:0")
+    Placement(Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "one_device", (d,))
+    for d in ("cpu:0", "gpu:0")
 )
 
 
@@ -45,9 +46,24 @@ def test_sums_are_made_in_the_order_of_the_program_where_that_is_promised() -> N
 @pytest.mark.parametrize(
     ("capability", "deterministic", "timed", "found"),
     [
-        ((9, 0), False, True, {"tf32": "on", "cudnn": "fastest when tried", "may_differ": precision.MAY_DIFFER}),
-        ((8, 0), False, False, {"tf32": "on", "cudnn": "heuristic", "may_differ": precision.MAY_DIFFER}),
-        ((7, 5), False, True, {"tf32": "off", "cudnn": "fastest when tried", "may_differ": precision.MAY_DIFFER}),
+        (
+            (9, 0),
+            False,
+            True,
+            {"tf32": "on", "cudnn": "fastest when tried", "may_differ": precision.MAY_DIFFER},
+        ),
+        (
+            (8, 0),
+            False,
+            False,
+            {"tf32": "on", "cudnn": "heuristic", "may_differ": precision.MAY_DIFFER},
+        ),
+        (
+            (7, 5),
+            False,
+            True,
+            {"tf32": "off", "cudnn": "fastest when tried", "may_differ": precision.MAY_DIFFER},
+        ),
         ((9, 0), True, True, {"tf32": "off", "cudnn": "deterministic"}),
     ],
 )
@@ -55,10 +71,15 @@ def test_a_trial_says_how_its_numbers_came_about(
     capability: tuple[int, int], deterministic: bool, timed: bool, found: dict[str, str]
 ) -> None:
     precision.set_determinism(CPU, deterministic=deterministic)
-    assert precision.describe_gpu_numerics(capability, deterministic=deterministic, timed=timed) == found
+    assert (
+        precision.describe_gpu_numerics(capability, deterministic=deterministic, timed=timed)
+        == found
+    )
 
 
-def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program_of_its_own() -> None:
+def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program_of_its_own() -> (
+    None
+):
     first, other = Small(), Small()
     cold = train(first, assignment(training=ASKED))
     assert first.facts().numerics == {"deterministic": "yes"}

@@ -16,7 +16,12 @@ pytestmark = pytest.mark.keras
 def test_values_of_several_types_are_summed(count: int) -> None:
     def compute() -> list[Any]:
         own = tf.cast(replica() + 1, tf.float32)
-        values = [own * tf.ones((2, 3)), tf.cast(own, tf.float16), own * 10, tf.cast(own * tf.ones(2), tf.float64)]
+        values = [
+            own * tf.ones((2, 3)),
+            tf.cast(own, tf.float16),
+            own * 10,
+            tf.cast(own * tf.ones(2), tf.float64),
+        ]
         return sum_over_replicas(values)
 
     total = count * (count + 1) / 2
@@ -27,5 +32,7 @@ def test_values_of_several_types_are_summed(count: int) -> None:
 
 
 def test_each_replica_knows_the_values_of_all() -> None:
-    for found in on_replicas(3, lambda: stack_over_replicas(tf.cast(replica(), tf.float32) + tf.constant([0.0, 0.5]))):
+    for found in on_replicas(
+        3, lambda: stack_over_replicas(tf.cast(replica(), tf.float32) + tf.constant([0.0, 0.5]))
+    ):
         np.testing.assert_array_equal(found, [[0, 0.5], [1, 1.5], [2, 2.5]])

@@ -29,7 +29,9 @@ def test_a_cpu_computes_right() -> None:
     assert tried["tflops"] > 0
 
 
-def test_answers_are_what_the_doctor_takes_them_for_on_a_machine_that_trains_on_its_cpu(tmp_path: Path) -> None:
+def test_answers_are_what_the_doctor_takes_them_for_on_a_machine_that_trains_on_its_cpu(
+    tmp_path: Path,
+) -> None:
     """As ``sweep doctor``, with the probes in this process instead of one after the other in their own."""
 
     def run(command: Sequence[str], timeout_s: float) -> CommandResult:
@@ -41,7 +43,10 @@ def test_answers_are_what_the_doctor_takes_them_for_on_a_machine_that_trains_on_
         )
 
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
-    found = {finding.check: finding for finding in examine(CheckInputs(run, environment, tmp_path, 1500.0))}
+    found = {
+        finding.check: finding
+        for finding in examine(CheckInputs(run, environment, tmp_path, 1500.0))
+    }
     assert Severity.ERROR not in {finding.level for finding in found.values()}, found
     assert found["device"].found.startswith("cpu:0: matmul")
     assert found["together"].found.startswith("2 logical CPU devices sum and train")
@@ -51,7 +56,10 @@ def test_two_devices_sum() -> None:
     from sweep.contract import Devices
     from trainables.devices.placement import place
 
-    assert device_probe.sum_replica_numbers(place(Devices(gpus=2, simulated=True)).replicas) == [3.0, 3.0]
+    assert device_probe.sum_replica_numbers(place(Devices(gpus=2, simulated=True)).replicas) == [
+        3.0,
+        3.0,
+    ]
 
 
 def test_unknown_arguments_are_refused() -> None:

@@ -37,4 +37,7 @@ def test_texts_are_handed_over_as_tensors(inputs: Any, expected: str) -> None:
     given = model_files.make_signature(
         keras.Sequential(), keras.tree.map_structure(keras.ops.convert_to_tensor, example)
     )
-    assert model_files.format_predict_call(given).replace("'", '"') == f"predictions = model.predict({expected})"
+    assert (
+        model_files.format_predict_call(given).replace("'", '"')
+        == f"predictions = model.predict({expected})"
+    )

@@ -115,7 +115,11 @@ def test_layers_that_an_author_keeps_are_copied() -> None:
 
     class Keeping(Small):
         def model(self, hp: Any) -> keras.Model:
-            parts = [keras.Input((6,)), layers.Dense(5, activation="tanh"), layers.BatchNormalization()]
+            parts = [
+                keras.Input((6,)),
+                layers.Dense(5, activation="tanh"),
+                layers.BatchNormalization(),
+            ]
             kept.extend([] if kept else [keras.Sequential(parts)])
             inputs = keras.Input((6,))
             return keras.Model(inputs, layers.Dense(3)(kept[0](inputs)))
@@ -132,10 +136,14 @@ def test_layers_that_an_author_keeps_are_copied() -> None:
 def test_formats_that_there_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainable = Small()
     trainable.begin(assignment())
-    with pytest.raises(NotExportable, match="the format 'h5' is unknown, expected keras, saved_model, onnx"):
+    with pytest.raises(
+        NotExportable, match="the format 'h5' is unknown, expected keras, saved_model, onnx"
+    ):
         trainable.export(tmp_path, ["h5"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(NotExportable, match="needs tf2onnx, onnx, onnxruntime, which is not installed: pip"):
+    with pytest.raises(
+        NotExportable, match="needs tf2onnx, onnx, onnxruntime, which is not installed: pip"
+    ):
         trainable.export(tmp_path, ["onnx"])
 
 

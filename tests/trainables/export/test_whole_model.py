@@ -83,7 +83,9 @@ def test_the_file_loads_without_this_package(tmp_path: Path) -> None:
     expected = trainable.trained_model().predict(trainable.data(None)[0][0], verbose=0)
     trainable.export(tmp_path, ["keras"])
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(loaded.predict(trainable.data(None)[0][0], verbose=0), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        loaded.predict(trainable.data(None)[0][0], verbose=0), expected, atol=1e-6
+    )
 
 
 def test_a_compiled_model_is_saved_without_an_optimizer(tmp_path: Path) -> None:
@@ -94,7 +96,9 @@ def test_a_compiled_model_is_saved_without_an_optimizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", sampled([list, np.array], 1))
-def test_the_lines_that_predict_take_texts(given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lines_that_predict_take_texts(
+    given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainable = OfTexts()
     train(trainable, assignment(epochs=1))
     usage = trainable.export(tmp_path, ["keras"]).usage["keras"]

@@ -29,9 +29,13 @@ def alike(state: tf.Tensor) -> tf.Tensor:
 
 def nested(state: tf.Tensor) -> tf.Tensor:
     def inner(x: tf.Tensor) -> tf.Tensor:
-        return tf.while_loop(lambda i, _: i < 2, lambda i, x: (i + 1, x * state), (tf.constant(0), x))[1]
+        return tf.while_loop(
+            lambda i, _: i < 2, lambda i, x: (i + 1, x * state), (tf.constant(0), x)
+        )[1]
 
-    return tf.while_loop(lambda i, _: i < 2, lambda i, x: (i + 1, x + inner(x)), (tf.constant(0), state))[1]
+    return tf.while_loop(
+        lambda i, _: i < 2, lambda i, x: (i + 1, x + inner(x)), (tf.constant(0), state)
+    )[1]
 
 
 def one_by_one(state: tf.Tensor) -> tf.Tensor:
@@ -47,17 +51,23 @@ def traced(function: Callable[[tf.Tensor], tf.Tensor]) -> Any:
             found = map_over_trials(function, states)
         return found, tape.gradient(found, states)
 
-    return tf.function(together, autograph=False).get_concrete_function(tf.TensorSpec(STATES.shape, tf.float32))
+    return tf.function(together, autograph=False).get_concrete_function(
+        tf.TensorSpec(STATES.shape, tf.float32)
+    )
 
 
 def kinds(graph: Any) -> set[str]:
     """All operations of a graph and its functions."""
     library = graph.graph.as_graph_def().library.function
-    return {op.type for op in graph.graph.get_operations()} | {node.op for f in library for node in f.node_def}
+    return {op.type for op in graph.graph.get_operations()} | {
+        node.op for f in library for node in f.node_def
+    }
 
 
 @pytest.mark.parametrize("function", [alike, nested, one_by_one])
-def test_loops_give_each_trial_what_it_has_alone(function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+def test_loops_give_each_trial_what_it_has_alone(
+    function: Callable[[tf.Tensor], tf.Tensor],
+) -> None:
     found = traced(function)(tf.constant(STATES))
     for place, state in enumerate(map(tf.constant, STATES)):
         with tf.GradientTape() as tape:
@@ -68,7 +78,9 @@ def test_loops_give_each_trial_what_it_has_alone(function: Callable[[tf.Tensor],
 
 
 @pytest.mark.parametrize("function", [alike, nested])
-def test_a_loop_that_all_leave_at_once_asks_for_none_of_them(function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+def test_a_loop_that_all_leave_at_once_asks_for_none_of_them(
+    function: Callable[[tf.Tensor], tf.Tensor],
+) -> None:
     graph = traced(function)
     assert graph.outputs[0].shape == STATES.shape
     assert not {"If", "StatelessIf"} & kinds(graph)
@@ -81,7 +93,9 @@ def test_weights_of_trials_that_have_the_same_examples_are_not_moved() -> None:
     def together(weights: tf.Tensor) -> tf.Tensor:
         return map_over_trials(lambda one: tf.matmul(examples, one), weights)
 
-    np.testing.assert_allclose(together(weights), tf.stack([examples @ one for one in tf.unstack(weights)]), rtol=1e-6)
+    np.testing.assert_allclose(
+        together(weights), tf.stack([examples @ one for one in tf.unstack(weights)]), rtol=1e-6
+    )
     assert not {"Transpose"} & kinds(together.get_concrete_function(weights))
 
 
@@ -109,7 +123,9 @@ def test_convolutions_and_their_gradients_are_those_of_each_trial(
             totals = map_over_trials(
                 lambda trial: tf.reduce_sum(tf.nn.conv2d(*trial, 2, "SAME") ** 2), (images, filters)
             )
-        return tape.gradient(totals, [images, filters]), map_over_trials(differentiate, (images, filters))
+        return tape.gradient(totals, [images, filters]), map_over_trials(
+            differentiate, (images, filters)
+        )
 
     outside, inside = tf.function(of_all, autograph=False)(images, filters)
     for trial in range(3):

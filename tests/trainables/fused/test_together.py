@@ -31,13 +31,17 @@ class Dropped(Small):
 
     def model(self, hp: Any) -> keras.Model:
         body = super().model(hp).layers
-        return keras.Sequential([keras.Input((6,)), *body[:-1], keras.layers.Dropout(self.dropout(hp)), body[-1]])
+        return keras.Sequential(
+            [keras.Input((6,)), *body[:-1], keras.layers.Dropout(self.dropout(hp)), body[-1]]
+        )
 
 
 def given(number: int, *, epochs: int = 5, **params: Any) -> Assignment:
     rng = np.random.default_rng(number)
     own = {"learning_rate": float(10 ** rng.uniform(-3, -1)), "dropout": float(rng.uniform(0, 0.5))}
-    found = assignment(epochs=epochs, seed=number % 2, clipnorm=float(rng.uniform(0, 2)), **{**own, **params})
+    found = assignment(
+        epochs=epochs, seed=number % 2, clipnorm=float(rng.uniform(0, 2)), **{**own, **params}
+    )
     return replace(found, trial=number)
 
 
@@ -84,8 +88,12 @@ def train(
 
     while going:
         raised |= group.train({member: report(member) for member in going})
-        ended_states(group).update((member, state(group, member)) for member in going if member.trial.finished)
-        going = left(group, going, [one for one in going if one not in raised and not one.trial.finished])
+        ended_states(group).update(
+            (member, state(group, member)) for member in going if member.trial.finished
+        )
+        going = left(
+            group, going, [one for one in going if one not in raised and not one.trial.finished]
+        )
         going = [member for member in going if until is None or member.trial.epoch < until]
     return epochs, raised
 
@@ -108,7 +116,9 @@ def ended_states(group: FusedGroup) -> dict[Member, Any]:
 
 def state(group: FusedGroup, member: Member) -> Any:
     ended = ended_states(group)
-    return ended[member] if member in ended else group.switch_to(member).trial.program.state.copy_all()
+    return (
+        ended[member] if member in ended else group.switch_to(member).trial.program.state.copy_all()
+    )
 
 
 def test_trials_of_two_seeds_are_what_they_are_alone() -> None:
@@ -154,7 +164,13 @@ def test_those_that_are_not_trained_now_stay_as_they_are() -> None:
     assignments = [given(number) for number in (0, 2, 4, 6)]
     group, members = begun(assignments)
     found: dict[Member, list[dict[str, float]]] = {member: [] for member in members}
-    for some, until in ((members, 1), (members[1:], 2), ([members[0], members[3]], 3), (members[:1], 4), (members, 5)):
+    for some, until in (
+        (members, 1),
+        (members[1:], 2),
+        ([members[0], members[3]], 3),
+        (members[:1], 4),
+        (members, 5),
+    ):
         for member, epochs in train(group, some, until)[0].items():
             found[member] += epochs
     for member, expected in zip(members, alone(assignments), strict=True):
@@ -210,7 +226,9 @@ def test_a_group_is_open_once_it_has_trained_as_long_as_a_trace_takes() -> None:
 
 def test_who_is_left_goes_on_in_a_smaller_stack_or_alone() -> None:
     assignments = [given(number, epochs=2000 if number < 2 else 1) for number in range(0, 12, 2)]
-    assignments = [replace(one, epochs=40 if place < 2 else 2) for place, one in enumerate(assignments)]
+    assignments = [
+        replace(one, epochs=40 if place < 2 else 2) for place, one in enumerate(assignments)
+    ]
     group, members = begun(assignments)
     first, raised = train(group, members, until=2)
     program = members[0].trial.program
@@ -221,7 +239,10 @@ def test_who_is_left_goes_on_in_a_smaller_stack_or_alone() -> None:
     last, _ = train(group, left(group, members[:2], members[:1]))
     expected = alone(assignments)
     assert_same(
-        expected[0], Trained(first[members[0]] + epochs[members[0]] + last[members[0]], state(group, members[0]))
+        expected[0],
+        Trained(
+            first[members[0]] + epochs[members[0]] + last[members[0]], state(group, members[0])
+        ),
     )
     assert len(raised) == 4
 
@@ -258,7 +279,12 @@ def test_a_checkpoint_of_a_place_is_one_of_a_trial_alone_and_the_other_way(tmp_p
 
 @pytest.mark.parametrize(
     "other",
-    [given(1, units=9), given(1, batch_size=32), given(1, optimizer="sgd"), given(1, validation_batch_size=5)],
+    [
+        given(1, units=9),
+        given(1, batch_size=32),
+        given(1, optimizer="sgd"),
+        given(1, validation_batch_size=5),
+    ],
     ids=["structure", "batch size", "optimizer", "validation"],
 )
 def test_what_has_another_structure_or_other_batches_is_apart(other: Assignment) -> None:
@@ -274,14 +300,20 @@ REASONS = {
     "sam": ({"sam_rho": 0.1}, {}, "sharpness-aware"),
     "float16": ({}, {"precision": "mixed_float16"}, "gradients are scaled"),
     "xla": ({}, {"jit_compile": True}, "through XLA"),
-    "phases": ({"frozen_epochs": 1, "frozen_layers": "dense", "fine_tune_learning_rate": 0.01}, {}, "phases"),
+    "phases": (
+        {"frozen_epochs": 1, "frozen_layers": "dense", "fine_tune_learning_rate": 0.01},
+        {},
+        "phases",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REASONS)
 def test_what_is_not_trained_together_is_named(name: str) -> None:
     params, training, why = REASONS[name]
-    group, members = begun([replace(given(number, **params), training=training) for number in (0, 2)])
+    group, members = begun(
+        [replace(given(number, **params), training=training) for number in (0, 2)]
+    )
     with pytest.raises(Apart, match=why):
         group.train(dict.fromkeys(members, lambda epoch: True))
     epochs = list[EpochReported]()
@@ -328,6 +360,22 @@ def test_patience_ends_one_and_not_the_others() -> None:
     assert len(epochs[members[0]]) < 8
 
 
+def test_one_that_stops_when_it_is_alone_can_be_saved(tmp_path: Path) -> None:
+    group, members = begun([given(0, epochs=30), given(2)])
+    member = left(group, members, members[:1])[0]
+
+    def stop(epoch: EpochReported) -> bool:
+        member.trial.stopped = "enough"  # as `KerasTrainable.stop` does in a hook
+        return True
+
+    raised = group.train({member: stop})
+    assert isinstance(raised[member], Stopped)
+    write = member.save(tmp_path)
+    assert write is not None
+    write()
+    assert (tmp_path / "state.npz").exists()
+
+
 def fuzz(seed: int) -> None:
     """Trials of random number, that begin at random epochs, are left, diverge, are saved and go on, are as alone."""
     rng = random.Random(seed)
@@ -358,7 +406,9 @@ def fuzz(seed: int) -> None:
         assert all(isinstance(error, Stopped | Diverged) for error in raised.values()), raised
         on = [member for member in going if member not in raised and not member.trial.finished]
         going = left(group, going, [member for member in on if rng.random() < 0.85])
-        if len(going) > 1 and rng.random() < 0.3:  # one goes on from its checkpoint, as if it had been elsewhere
+        if (
+            len(going) > 1 and rng.random() < 0.3
+        ):  # one goes on from its checkpoint, as if it had been elsewhere
             member = rng.choice(going)
             arrays = state(group, member)
             session = group.switch_to(member)

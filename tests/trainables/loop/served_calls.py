@@ -59,7 +59,9 @@ def join(here: Here) -> bool:
     return here.devices.ranks is not None and not here.devices.ranks.rank
 
 
-def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None, restore: Path | None) -> Found | None:
+def train(
+    here: Here, params: dict[str, Any], epochs: int, save: Path | None, restore: Path | None
+) -> Found | None:
     """A trial, from a checkpoint and into one, on the coordinator."""
     if here.devices.ranks is None or here.devices.ranks.rank:
         return None
@@ -87,5 +89,10 @@ def trained(it: ClickThrough, done: int) -> Found:
     if isinstance(program, ServedProgram):
         (layer,) = sharded_embedding.list_sharded_embeddings(program.model)
         weights[TABLE] = np.concatenate([shard.variable.numpy() for shard in layer.shards])
-        shards = {name: [(one.start, one.stop, one.device) for one in parts] for name, parts in program.tables.items()}
-    return Found([report.metrics for report in reports], weights.pop(TABLE), weights, it.facts(), shards)
+        shards = {
+            name: [(one.start, one.stop, one.device) for one in parts]
+            for name, parts in program.tables.items()
+        }
+    return Found(
+        [report.metrics for report in reports], weights.pop(TABLE), weights, it.facts(), shards
+    )

@@ -29,7 +29,9 @@ class Named(Small):
         return keras.Sequential([keras.Input((6,)), *layers])
 
 
-@pytest.mark.parametrize(("frozen", "names"), [(2, {"stem", "body"}), (["b*", "head"], {"body", "head"}), (0, set())])
+@pytest.mark.parametrize(
+    ("frozen", "names"), [(2, {"stem", "body"}), (["b*", "head"], {"body", "head"}), (0, set())]
+)
 def test_frozen_layers_stay_as_they_were(frozen: Any, names: set[str]) -> None:
     trainable = Named()
     given = assignment(epochs=1, frozen_layers=frozen)
@@ -48,11 +50,15 @@ def test_frozen_layers_stay_as_they_were(frozen: Any, names: set[str]) -> None:
 
 def test_layers_have_the_same_names_in_every_trial() -> None:
     first = [v.path for v in building.build_model(Small(), Hyperparameters({}), 0).variables]
-    assert [v.path for v in building.build_model(Small(), Hyperparameters({}), 1).variables] == first
+    assert [
+        v.path for v in building.build_model(Small(), Hyperparameters({}), 1).variables
+    ] == first
     assert first[0] == "sequential/dense/kernel"
 
 
-@pytest.mark.parametrize(("frozen", "message"), [(9, "expected 0 to 3"), (["neck"], "'neck', expected a number or")])
+@pytest.mark.parametrize(
+    ("frozen", "message"), [(9, "expected 0 to 3"), (["neck"], "'neck', expected a number or")]
+)
 def test_wrong_frozen_layers(frozen: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         train(Named(), assignment(frozen_layers=frozen))
@@ -64,14 +70,21 @@ class TwoHeads(Small):
     def data(self, hp: Any) -> tuple[Any, Any]:
         (x, y), (x_val, y_val) = super().data(hp)
         return tuple(
-            ({"a": x[:, :3], "b": x[:, 3:]}, {"kind": y, "size": x.sum(1)}) for x, y in ((x, y), (x_val, y_val))
+            ({"a": x[:, :3], "b": x[:, 3:]}, {"kind": y, "size": x.sum(1)})
+            for x, y in ((x, y), (x_val, y_val))
         )
 
     def model(self, hp: Any) -> keras.Model:
         inputs = {"a": keras.Input((3,), name="a"), "b": keras.Input((3,), name="b")}
-        x = keras.layers.Dense(8, activation="tanh")(keras.layers.Concatenate()([inputs["a"], inputs["b"]]))
+        x = keras.layers.Dense(8, activation="tanh")(
+            keras.layers.Concatenate()([inputs["a"], inputs["b"]])
+        )
         return keras.Model(
-            inputs, {"kind": keras.layers.Dense(3, name="kind")(x), "size": keras.layers.Dense(1, name="size")(x)}
+            inputs,
+            {
+                "kind": keras.layers.Dense(3, name="kind")(x),
+                "size": keras.layers.Dense(1, name="size")(x),
+            },
         )
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
@@ -87,7 +100,9 @@ def test_several_inputs_and_outputs_with_weights_that_need_no_new_graph() -> Non
     for weight in (1.0, 0.25):
         given = assignment(epochs=2, **{"loss_weights.kind": 1.0, "loss_weights.size": weight})
         last = metrics(train(trainable, given))[-1]
-        assert last["loss"] == pytest.approx(last["kind_loss"] + weight * last["size_loss"], rel=1e-5)
+        assert last["loss"] == pytest.approx(
+            last["kind_loss"] + weight * last["size_loss"], rel=1e-5
+        )
         assert {"val_kind_loss", "val_kind_accuracy", "val_size_mae"} <= set(last)
         programs.append(session_of(trainable).trial.program)
     assert programs[0] is programs[1]
@@ -98,13 +113,18 @@ def test_several_inputs_and_outputs_with_weights_that_need_no_new_graph() -> Non
 def test_several_outputs_on_replicas() -> None:
     one, two = TwoHeads(), TwoHeads()
     params = {"optimizer": "sgd", "loss_weights.size": 0.5}
-    alone, together = metrics(train(one, assignment(**params))), metrics(train(two, assignment(2, **params)))
+    alone, together = (
+        metrics(train(one, assignment(**params))),
+        metrics(train(two, assignment(2, **params))),
+    )
     for a, b in zip(alone, together, strict=True):
         assert b == pytest.approx(a, abs=1e-6)
 
 
 def test_a_weight_for_an_unknown_output() -> None:
-    with pytest.raises(ValueError, match="loss_weights names colour, the model's losses are: kind, size"):
+    with pytest.raises(
+        ValueError, match="loss_weights names colour, the model's losses are: kind, size"
+    ):
         train(TwoHeads(), assignment(**{"loss_weights.colour": 1.0}))
 
 
@@ -139,7 +159,10 @@ def test_batch_size_per_replica_is_the_other_way_to_say_it() -> None:
     rest = {name: value for name, value in params.items() if name != "batch_size"}
     import dataclasses
 
-    train(two, dataclasses.replace(assignment(2, epochs=1), params={**rest, "per_replica_batch_size": 8}))
+    train(
+        two,
+        dataclasses.replace(assignment(2, epochs=1), params={**rest, "per_replica_batch_size": 8}),
+    )
     assert session_of(two).trial.walk.batch_size == 16
     with pytest.raises(ValueError, match="both set"):
         train(two, assignment(2, per_replica_batch_size=8))
@@ -158,13 +181,19 @@ def _build_by(how: str) -> keras.Model:
     fixed = [keras.Input((6,), batch_size=1, name="points")] if how == "input" else []
     kernel = keras.initializers.GlorotUniform(seed=1)
     model = keras.Sequential(
-        [*fixed, keras.layers.Dense(3, kernel_initializer=kernel), keras.layers.BatchNormalization()]
+        [
+            *fixed,
+            keras.layers.Dense(3, kernel_initializer=kernel),
+            keras.layers.BatchNormalization(),
+        ]
     )
     if how == "call":
         model(np.zeros((1, 6), np.float32))
     if how == "build":
         model.build((1, 6))
-    model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(
+        keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
     return model
 
 
@@ -179,7 +208,11 @@ def test_a_sequential_built_for_one_example_takes_batches_of_any_size(how: str) 
     ours = OfOne()
     epochs = metrics(train(ours, given))
     (x, y), held_out = ours.data(None)
-    fit = _build_by(how).fit(x, y, 16, epochs=2, shuffle=False, validation_data=held_out, verbose=0).history
+    fit = (
+        _build_by(how)
+        .fit(x, y, 16, epochs=2, shuffle=False, validation_data=held_out, verbose=0)
+        .history
+    )
     for key in ("loss", "val_loss"):
         assert [epoch[key] for epoch in epochs] == pytest.approx(fit[key], abs=2e-6)
     assert ours.trained_model().inputs[0].shape == (None, 6)
@@ -204,7 +237,11 @@ def test_outputs_are_float32_under_a_mixed_policy() -> None:
     trainable = Named()
     trainable.begin(assignment(training={"precision": "mixed_bfloat16"}))
     layers = session_of(trainable).trial.program.model.layers
-    assert [layer.compute_dtype for layer in layers if layer.weights] == ["bfloat16", "bfloat16", "float32"]
+    assert [layer.compute_dtype for layer in layers if layer.weights] == [
+        "bfloat16",
+        "bfloat16",
+        "float32",
+    ]
 
 
 def test_dropout_may_be_a_live_number() -> None:
@@ -212,7 +249,12 @@ def test_dropout_may_be_a_live_number() -> None:
         def model(self, hp: Any) -> keras.Model:
             rate = self.live.number("dropout", default=0.0, bounds=(0, 0.9))
             return keras.Sequential(
-                [keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dropout(rate), keras.layers.Dense(3)]
+                [
+                    keras.Input((6,)),
+                    keras.layers.Dense(8),
+                    keras.layers.Dropout(rate),
+                    keras.layers.Dense(3),
+                ]
             )
 
     trainable = Dropping()
@@ -245,6 +287,9 @@ def test_measures_of_an_epoch() -> None:
 @pytest.mark.slow
 def test_gradient_checkpointing_on_replicas() -> None:
     params = {"gradient_checkpointing": True, "optimizer": "sgd"}
-    alone, together = metrics(train(Small(), assignment(**params))), metrics(train(Small(), assignment(2, **params)))
+    alone, together = (
+        metrics(train(Small(), assignment(**params))),
+        metrics(train(Small(), assignment(2, **params))),
+    )
     for a, b in zip(alone, together, strict=True):
         assert b == pytest.approx(a, abs=1e-6)

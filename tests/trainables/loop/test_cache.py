@@ -44,12 +44,18 @@ def _held(programs: Programs, count: int, share: float) -> list[int]:
         assert programs.find(Structure(()), hp) is None
         programs.add(Structure((), reads=reads), Fake(), share)
         programs.find(Structure(()), Hyperparameters({"units": 0}))  # is used again and again
-    return [units for units in range(count) if programs.find(Structure(()), Hyperparameters({"units": units}))]
+    return [
+        units
+        for units in range(count)
+        if programs.find(Structure(()), Hyperparameters({"units": units}))
+    ]
 
 
 def test_programs_used_longest_ago_make_room() -> None:
     assert _held(Programs(), 6, share=0.25) == [0, 3, 4, 5]
-    assert len(_held(Programs(), 40, share=0.0)) == 40  # not a number of them, but memory is the bound
+    assert (
+        len(_held(Programs(), 40, share=0.0)) == 40
+    )  # not a number of them, but memory is the bound
 
 
 def test_a_program_that_fills_the_room_is_kept_alone() -> None:
@@ -59,12 +65,16 @@ def test_a_program_that_fills_the_room_is_kept_alone() -> None:
 def test_the_room_of_a_program_is_where_least_is_left() -> None:
     bounds = {"host": 1000.0, "gpu:0": 100.0}
     assert (
-        cache.compute_share_of_room({"host": 0.0, "gpu:0": 50.0}, {"host": 100.0, "gpu:0": 90.0, "gpu:1": 0.0}, bounds)
+        cache.compute_share_of_room(
+            {"host": 0.0, "gpu:0": 50.0}, {"host": 100.0, "gpu:0": 90.0, "gpu:1": 0.0}, bounds
+        )
         == 0.4
     )
 
 
-def test_a_program_takes_no_share_of_a_room_of_unknown_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_takes_no_share_of_a_room_of_unknown_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cache, "memory_bytes", lambda: None)
     placement = place(Devices())
     room = cache.compute_room(placement, Devices())
@@ -73,9 +83,13 @@ def test_a_program_takes_no_share_of_a_room_of_unknown_size(monkeypatch: pytest.
     assert cache.compute_share_of_room(used, used, room) == 0.0
 
 
-def test_a_trial_on_half_of_the_cpus_has_half_of_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_on_half_of_the_cpus_has_half_of_the_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     placement = place(Devices())
-    whole, half = (cache.compute_room(placement, Devices(cpus=part * cpus()))["host"] for part in (1, 0.5))
+    whole, half = (
+        cache.compute_room(placement, Devices(cpus=part * cpus()))["host"] for part in (1, 0.5)
+    )
     assert half == pytest.approx(whole / 2)
     monkeypatch.setattr(contract, "CONTAINER", tmp_path)
     (tmp_path / "memory").mkdir()
@@ -90,7 +104,12 @@ class Live(Small):
     def model(self, hp: Any) -> keras.Model:
         hidden = keras.layers.Dense(8, activation="tanh")
         return keras.Sequential(
-            [keras.Input((6,)), hidden, keras.layers.Dropout(self.dropout(hp)), keras.layers.Dense(3)]
+            [
+                keras.Input((6,)),
+                hidden,
+                keras.layers.Dropout(self.dropout(hp)),
+                keras.layers.Dense(3),
+            ]
         )
 
 
@@ -99,7 +118,12 @@ def test_another_seed_needs_no_other_program(kind: type[Small]) -> None:
     trainable, programs = kind(), []
     for seed in (0, 1, 0, 2):
         given = assignment(
-            seed=seed, epochs=1, weight_decay=0.1 + seed, dropout=0.1 * seed, ema_momentum=0.9, label_smoothing=0.1
+            seed=seed,
+            epochs=1,
+            weight_decay=0.1 + seed,
+            dropout=0.1 * seed,
+            ema_momentum=0.9,
+            label_smoothing=0.1,
         )
         assert metrics(train(trainable, given)) == metrics(train(kind(), given))
         programs.append(session_of(trainable).trial.program)
@@ -204,7 +228,9 @@ class Classes(Small):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sampled([Adapted, Rescaled, WeighedLoss, Example, Augmented, Classes], 2))
+@pytest.mark.parametrize(
+    "kind", sampled([Adapted, Rescaled, WeighedLoss, Example, Augmented, Classes], 2)
+)
 def test_a_program_is_keyed_by_what_its_making_saw_of_the_data(kind: type[Small]) -> None:
     used = kind()
     fresh = {fold: metrics(train(kind(), assignment(fold=fold))) for fold in (0, 1)}

@@ -26,13 +26,17 @@ from trainables.state.checkpoint import CheckpointError
 
 pytestmark = [
     pytest.mark.keras,
-    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # of Keras's own callbacks
+    pytest.mark.filterwarnings(
+        "ignore:__array__ implementation:DeprecationWarning"
+    ),  # of Keras's own callbacks
 ]
 
 DOCS = (Path(__file__).parents[3] / "docs" / "steps.md").read_text()
 Make = Callable[[], keras.callbacks.Callback]
 LOOPS = pytest.mark.parametrize(
-    "training", [{}, pytest.param({"loop": "fit"}, marks=pytest.mark.exhaustive)], ids=["own", "fit"]
+    "training",
+    [{}, pytest.param({"loop": "fit"}, marks=pytest.mark.exhaustive)],
+    ids=["own", "fit"],
 )
 
 
@@ -68,7 +72,10 @@ def author(*makes: Make) -> Any:
             return found
 
     made: list[Any] = []
-    forget, note = made.clear, made.extend  # what the class held itself would be put back for another trial
+    forget, note = (
+        made.clear,
+        made.extend,
+    )  # what the class held itself would be put back for another trial
     found = Called()
     return found, made
 
@@ -83,10 +90,15 @@ def test_they_are_told_what_fit_tells_them(training: Any) -> None:
     train(trainable, trial(training))
     told = made[0].told
 
-    model, told_by_keras = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, "softmax")]), Told()
+    model, told_by_keras = (
+        keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, "softmax")]),
+        Told(),
+    )
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     some = np.zeros((70, 6)), np.zeros(70)
-    model.fit(*some, batch_size=14, epochs=4, validation_data=some, callbacks=[told_by_keras], verbose=0)
+    model.fit(
+        *some, batch_size=14, epochs=4, validation_data=some, callbacks=[told_by_keras], verbose=0
+    )
     assert told == told_by_keras.told
 
 
@@ -103,11 +115,17 @@ def test_keras_own_set_the_rate_and_end_the_trial(training: Any) -> None:
         return [epoch.learning_rate for epoch in found]
 
     halve = keras.callbacks.LearningRateScheduler
-    assert rates(lambda: halve(lambda epoch, lr: lr / 2)) == pytest.approx([0.05 / 2**n for n in range(1, 5)])
+    assert rates(lambda: halve(lambda epoch, lr: lr / 2)) == pytest.approx(
+        [0.05 / 2**n for n in range(1, 5)]
+    )
     plateau = keras.callbacks.ReduceLROnPlateau
-    assert rates(lambda: plateau("loss", 0.1, patience=1, min_delta=100.0)) == pytest.approx([0.05, 0.05, 0.005, 5e-4])
+    assert rates(lambda: plateau("loss", 0.1, patience=1, min_delta=100.0)) == pytest.approx(
+        [0.05, 0.05, 0.005, 5e-4]
+    )
     stop = keras.callbacks.EarlyStopping
-    assert rates(lambda: stop("val_loss", patience=1, min_delta=100.0)) == pytest.approx([0.05, 0.05])
+    assert rates(lambda: stop("val_loss", patience=1, min_delta=100.0)) == pytest.approx(
+        [0.05, 0.05]
+    )
     assert rates(lambda: stop("val_accuracy", patience=3)) == pytest.approx([0.05] * 4)
 
 
@@ -165,16 +183,25 @@ def test_each_of_keras_callbacks_changes_nothing_or_is_refused_by_name(
 
 def test_the_docs_say_of_each_of_keras_callbacks_whether_it_is_refused() -> None:
     table = DOCS.split("What Keras's callbacks do, in both loops:")[1].split("\n\n")[1]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    told = {name: about for names, about in rows for name in re.findall(r"`(\w+)`(?! with updates)", names)}
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]
+    ]
+    told = {
+        name: about
+        for names, about in rows
+        for name in re.findall(r"`(\w+)`(?! with updates)", names)
+    }
     assert told.keys() == NAMES.keys()
-    assert {name for name, about in told.items() if about.startswith(("rejected", "only in"))} == REFUSED.keys()
+    assert {
+        name for name, about in told.items() if about.startswith(("rejected", "only in"))
+    } == REFUSED.keys()
 
 
 def test_one_of_keras_callbacks_that_needs_another_package_is_refused_with_a_way_out() -> None:
     kind = keras.callbacks.OrbaxCheckpoint
     with pytest.raises(
-        Refused, match=r"a OrbaxCheckpoint, .*Use instead a ModelCheckpoint, or the block `checkpoint:`"
+        Refused,
+        match=r"a OrbaxCheckpoint, .*Use instead a ModelCheckpoint, or the block `checkpoint:`",
     ):
         refusals.check_methods([], [kind.__new__(kind)], fit=False)
 
@@ -196,7 +223,12 @@ def test_a_remote_monitor_posts_each_epoch(plain: list[dict[str, float]]) -> Non
         thread.start()
         try:
             root = f"http://127.0.0.1:{server.server_port}"
-            found = metrics(train(author(lambda: keras.callbacks.RemoteMonitor(root, send_as_json=True))[0], trial()))
+            found = metrics(
+                train(
+                    author(lambda: keras.callbacks.RemoteMonitor(root, send_as_json=True))[0],
+                    trial(),
+                )
+            )
         finally:
             server.shutdown()
             thread.join()
@@ -212,7 +244,10 @@ def test_what_cannot_be_honoured_is_refused_by_name() -> None:
             lambda: one(on_train_batch_end=lambda batch, logs: None),
             r"on_train_batch_end\(\) only Model.fit calls",
         ),
-        (lambda: keras.callbacks.EarlyStopping(restore_best_weights=True), "with restore_best_weights"),
+        (
+            lambda: keras.callbacks.EarlyStopping(restore_best_weights=True),
+            "with restore_best_weights",
+        ),
     ):
         with pytest.raises(Refused, match=told):
             train(author(make)[0], trial())
@@ -227,7 +262,9 @@ def test_all_that_are_refused_are_named_at_once(tmp_path: Path) -> None:
         lambda: keras.callbacks.ModelCheckpoint(tmp_path / "best.keras", save_freq=5),
     )[0]
     told = "(?s)a TensorBoard, .*run FILE --tensorboard.*; and a EarlyStopping with restore_best_weights"
-    with pytest.raises(Refused, match=f"{told}.*; and a ModelCheckpoint, .*the block `checkpoint:`"):
+    with pytest.raises(
+        Refused, match=f"{told}.*; and a ModelCheckpoint, .*the block `checkpoint:`"
+    ):
         train(several, trial())
     with pytest.raises(Refused, match=told) as refused:
         train(several, trial({"loop": "fit"}))
@@ -236,7 +273,9 @@ def test_all_that_are_refused_are_named_at_once(tmp_path: Path) -> None:
         lambda: keras.callbacks.ModelCheckpoint(tmp_path / "best.keras", save_freq=5),
         lambda: keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None),
     )[0]
-    with pytest.raises(Refused, match=r"a ModelCheckpoint, .*; and a LambdaCallback, .*training: \{loop: fit\}"):
+    with pytest.raises(
+        Refused, match=r"a ModelCheckpoint, .*; and a LambdaCallback, .*training: \{loop: fit\}"
+    ):
         train(of_batches, trial())
 
 
@@ -289,7 +328,9 @@ def test_those_that_monitor_a_metric_go_on(tmp_path: Path) -> None:
     found: list[Any] = []
     with pytest.raises(Stopped):
         resumed.train(lambda epoch: found.append(epoch) is None)
-    assert [epoch.learning_rate for epoch in first + found] == pytest.approx([0.05, 0.05, 0.005, 5e-4])
+    assert [epoch.learning_rate for epoch in first + found] == pytest.approx(
+        [0.05, 0.05, 0.005, 5e-4]
+    )
 
 
 def test_the_next_trial_of_a_kept_program_has_its_own() -> None:
@@ -375,7 +416,10 @@ class Score(keras.callbacks.Callback):
 def scoring(value: Any) -> type[Small]:
     class Scoring(Small):
         def callbacks(self, hp: Any) -> list[keras.callbacks.Callback]:
-            return [Score(value), keras.callbacks.EarlyStopping("val_score", mode="max", patience=2)]
+            return [
+                Score(value),
+                keras.callbacks.EarlyStopping("val_score", mode="max", patience=2),
+            ]
 
         def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
             logs["twice"] = 2 * logs["val_score"]
@@ -385,20 +429,25 @@ def scoring(value: Any) -> type[Small]:
 
 @pytest.mark.parametrize("value", [1.0, np.float32(1.0), np.array(1)])
 @pytest.mark.parametrize("loop", ["own", "fit"])
-def test_what_a_callback_adds_to_the_logs_reaches_later_callbacks_hooks_and_columns(value: Any, loop: str) -> None:
+def test_what_a_callback_adds_to_the_logs_reaches_later_callbacks_hooks_and_columns(
+    value: Any, loop: str
+) -> None:
     trainable, found = scoring(value)(), []
     if loop == "fit":
         del type(trainable).on_epoch_end
     trainable.begin(assignment(epochs=6, training={"loop": loop}))
     with pytest.raises(Stopped, match="a Keras callback has set stop_training"):
         trainable.train(lambda epoch: found.append(epoch.metrics) or True)
-    assert [metrics["val_score"] for metrics in found] == [1.0] * 3  # as long as fit trains with this patience
+    assert [metrics["val_score"] for metrics in found] == [
+        1.0
+    ] * 3  # as long as fit trains with this patience
     assert loop == "fit" or found[-1]["twice"] == 2.0
 
 
 def test_what_is_no_number_in_the_logs_is_refused_with_the_callback_that_added_it() -> None:
     with pytest.raises(
-        Refused, match=r"Score.on_epoch_end\(\) adds 'val_score' = 'good' to the logs, expected a number"
+        Refused,
+        match=r"Score.on_epoch_end\(\) adds 'val_score' = 'good' to the logs, expected a number",
     ):
         train(scoring("good")(), assignment())
 
@@ -409,7 +458,11 @@ class Saving(Small):
     folder: Path
 
     def model(self, hp: Any) -> keras.Model:
-        body = [keras.layers.Dense(8, "relu"), keras.layers.Dropout(self.dropout(hp)), keras.layers.Dense(3)]
+        body = [
+            keras.layers.Dense(8, "relu"),
+            keras.layers.Dropout(self.dropout(hp)),
+            keras.layers.Dense(3),
+        ]
         return keras.Sequential([keras.Input((6,)), *body])
 
     def callbacks(self, hp: Any) -> list[keras.callbacks.Callback]:
@@ -436,7 +489,9 @@ def saved(folder: Path) -> dict[str, list[Any]]:
             model = keras.models.load_model(path)
             variables = [*model.weights, *model.optimizer.variables]
         else:
-            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dropout(0.1)])
+            model = keras.Sequential(
+                [keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dropout(0.1)]
+            )
             model.add(keras.layers.Dense(3))
             model.load_weights(path)
             variables = model.weights
@@ -452,7 +507,9 @@ def assert_same_files(first: Path, second: Path) -> None:
             np.testing.assert_array_equal(mine, other, err_msg=name)
 
 
-def test_a_model_checkpoint_writes_the_files_of_fit_in_each_trial_and_when_it_is_resumed(tmp_path: Path) -> None:
+def test_a_model_checkpoint_writes_the_files_of_fit_in_each_trial_and_when_it_is_resumed(
+    tmp_path: Path,
+) -> None:
     given = trial(dropout=0.3)
     warm = saving(tmp_path / "warm")
     expected = metrics(train(warm, given))
@@ -475,7 +532,9 @@ def test_a_model_checkpoint_writes_the_files_of_fit_in_each_trial_and_when_it_is
 
 
 @pytest.mark.parametrize("average", [{"ema_momentum": 0.5}, {"swa_from": 2}])
-def test_a_model_checkpoint_saves_the_weights_that_were_validated(average: Any, tmp_path: Path) -> None:
+def test_a_model_checkpoint_saves_the_weights_that_were_validated(
+    average: Any, tmp_path: Path
+) -> None:
     trainable = saving(tmp_path)
     expected = train(trainable, trial(**average))
     last = next((tmp_path / "0").glob("04-*.keras"))

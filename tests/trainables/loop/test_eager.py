@@ -30,7 +30,12 @@ class Looked(keras.layers.Layer):
 
 class Watching(Small):
     def model(self, hp: Any) -> keras.Model:
-        body = [keras.layers.Dense(8, "tanh"), Looked(), keras.layers.Dropout(0.3), keras.layers.Dense(3)]
+        body = [
+            keras.layers.Dense(8, "tanh"),
+            Looked(),
+            keras.layers.Dropout(0.3),
+            keras.layers.Dense(3),
+        ]
         return keras.Sequential([keras.Input((6,)), *body])
 
 
@@ -48,7 +53,10 @@ def test_values_are_there_to_look_at() -> None:
 @pytest.mark.parametrize("name", sampled(["Adversaries", "TeachesItself", "AtOnce"], 1))
 def test_steps_of_ones_own_give_the_same(name: str) -> None:
     found = ENTRIES[name]
-    plain, eager = (metrics(train(found.trainable(), given(found, **more))) for more in ({}, {"training": EAGER}))
+    plain, eager = (
+        metrics(train(found.trainable(), given(found, **more)))
+        for more in ({}, {"training": EAGER})
+    )
     for a, b in zip(plain, eager, strict=True):
         assert b == pytest.approx(a, abs=1e-5)
 

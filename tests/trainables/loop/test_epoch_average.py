@@ -46,8 +46,12 @@ def test_it_is_the_mean_over_epochs_and_validated_so() -> None:
         first = x @ held[model.layers[0].kernel.path]
         order, moving = _order(trainable, 4), model.layers[1]
         batches = [first[order[i : i + 16]] for i in range(0, len(x), 16)]
-        np.testing.assert_allclose(moving.moving_mean.numpy(), np.mean([b.mean(0) for b in batches], 0), atol=1e-5)
-        np.testing.assert_allclose(moving.moving_variance.numpy(), np.mean([b.var(0) for b in batches], 0), rtol=1e-4)
+        np.testing.assert_allclose(
+            moving.moving_mean.numpy(), np.mean([b.mean(0) for b in batches], 0), atol=1e-5
+        )
+        np.testing.assert_allclose(
+            moving.moving_variance.numpy(), np.mean([b.var(0) for b in batches], 0), rtol=1e-4
+        )
         logits = np.asarray(model(x_val, training=False))
         assert (logits.argmax(1) == y_val).mean() == pytest.approx(epochs[3]["val_accuracy"])
 

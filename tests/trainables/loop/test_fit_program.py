@@ -26,7 +26,9 @@ class Random(Small):
         return keras.Sequential(
             [
                 keras.Input((6,)),
-                keras.layers.Dense(8, use_bias=False, kernel_regularizer="l2", activity_regularizer="l2"),
+                keras.layers.Dense(
+                    8, use_bias=False, kernel_regularizer="l2", activity_regularizer="l2"
+                ),
                 keras.layers.BatchNormalization(),
                 keras.layers.Dropout(0.3),
                 keras.layers.Dense(3),
@@ -42,8 +44,16 @@ def test_fit_calls_the_steps_that_were_put_in_their_place() -> None:
     def noted(step: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
         return lambda data: called.append(name) or step(data)
 
-    model.train_step, model.test_step = noted(model.train_step, "train"), noted(model.test_step, "test")
-    model.fit(np.ones((4, 2)), np.ones((4, 1)), validation_data=(np.ones((2, 2)), np.ones((2, 1))), verbose=0)
+    model.train_step, model.test_step = (
+        noted(model.train_step, "train"),
+        noted(model.test_step, "test"),
+    )
+    model.fit(
+        np.ones((4, 2)),
+        np.ones((4, 1)),
+        validation_data=(np.ones((2, 2)), np.ones((2, 1))),
+        verbose=0,
+    )
     assert set(called) == {"train", "test"}
 
 
@@ -65,7 +75,11 @@ class Broken(Small):
         class Steps(keras.Model):
             def train_step(self, data: Any) -> Any:
                 found = super().train_step(data)
-                return {"loss": tf.where(tf.reduce_any(data[0][:, 5] == most), float("nan"), found["loss"])}
+                return {
+                    "loss": tf.where(
+                        tf.reduce_any(data[0][:, 5] == most), float("nan"), found["loss"]
+                    )
+                }
 
         inputs = keras.Input((6,))
         return Steps(inputs, keras.layers.Dense(3)(inputs))
@@ -77,7 +91,9 @@ def test_a_loss_that_is_not_finite_in_one_batch_ends_the_trial(loop: str) -> Non
         train(Broken(), assignment(training={"loop": loop}))
 
 
-def test_no_loss_that_is_not_finite_is_lost_between_the_threads_in_which_keras_tells_of_batches() -> None:
+def test_no_loss_that_is_not_finite_is_lost_between_the_threads_in_which_keras_tells_of_batches() -> (
+    None
+):
     begun, known = Event(), Event()
 
     class Late:
@@ -121,7 +137,12 @@ def test_losses_have_the_bits_of_fit(precision: str) -> None:
 
     given = {"batch_size": 16, "validation_batch_size": 16, "optimizer": "sgd"}
     own, fit = (
-        metrics(train(Raw(), assignment(epochs=3, training={"loop": loop, "precision": precision}, **given)))
+        metrics(
+            train(
+                Raw(),
+                assignment(epochs=3, training={"loop": loop, "precision": precision}, **given),
+            )
+        )
         for loop in ("own", "fit")
     )
     assert own == fit
@@ -129,12 +150,16 @@ def test_losses_have_the_bits_of_fit(precision: str) -> None:
 
 def test_fit_takes_lists_and_tells_losses_of_one_name_apart_unweighted() -> None:
     def trained(gpus: int) -> dict[str, float]:
-        return metrics(train(TwinLosses(), assignment(gpus, training={"loop": "fit"}, batch_size=10)))[-1]
+        return metrics(
+            train(TwinLosses(), assignment(gpus, training={"loop": "fit"}, batch_size=10))
+        )[-1]
 
     alone, together = trained(0), trained(2)
     assert {"mse_loss", "mse_1_loss", "val_mse_loss", "val_mse_1_loss"} <= {*alone}
     assert together == pytest.approx(alone, abs=2e-6)
-    assert alone["val_loss"] == pytest.approx(0.3 * alone["val_mse_loss"] + 2 * alone["val_mse_1_loss"], abs=1e-5)
+    assert alone["val_loss"] == pytest.approx(
+        0.3 * alone["val_mse_loss"] + 2 * alone["val_mse_1_loss"], abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,11 +193,16 @@ class Noisy(keras.Model):
     def train_step(self, data: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(self.head(data[0])))
-        self.descent.apply(tape.gradient(loss, self.head.trainable_variables), self.head.trainable_variables)
+        self.descent.apply(
+            tape.gradient(loss, self.head.trainable_variables), self.head.trainable_variables
+        )
         return {"loss": loss, "drawn": tf.random.normal([1])[0]}
 
     def test_step(self, data: Any) -> Any:
-        return {"loss": tf.reduce_mean(tf.square(self.head(data[0]))), "drawn": tf.random.normal([1])[0]}
+        return {
+            "loss": tf.reduce_mean(tf.square(self.head(data[0]))),
+            "drawn": tf.random.normal([1])[0],
+        }
 
 
 class DrawsInSteps(Small):
@@ -182,7 +212,9 @@ class DrawsInSteps(Small):
         return model
 
 
-def test_each_batch_of_a_model_with_a_compile_of_its_own_has_the_draws_that_it_has_in_our_loop() -> None:
+def test_each_batch_of_a_model_with_a_compile_of_its_own_has_the_draws_that_it_has_in_our_loop() -> (
+    None
+):
     found = []
     for training in ({}, {"loop": "fit"}):
         given = assignment(epochs=3, training=training)
@@ -197,7 +229,8 @@ def test_each_batch_of_a_model_with_a_compile_of_its_own_has_the_draws_that_it_h
 def test_half_precision_in_fit_trains_at_the_rate_that_is_reported() -> None:
     training = {"precision": "mixed_float16"}
     ours, fit = (
-        train(Small(), assignment(epochs=3, training=training | more, **SGD)) for more in ({}, {"loop": "fit"})
+        train(Small(), assignment(epochs=3, training=training | more, **SGD))
+        for more in ({}, {"loop": "fit"})
     )
     assert [epoch.learning_rate for epoch in fit] == [epoch.learning_rate for epoch in ours]
     for mine, theirs in zip(metrics(ours), metrics(fit), strict=True):
@@ -213,7 +246,9 @@ class Rates(keras.metrics.Metric):
         self.all = self.add_variable((), "zeros", name="all")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        right = keras.ops.equal(keras.ops.argmax(y_pred, -1), keras.ops.cast(keras.ops.ravel(y_true), "int32"))
+        right = keras.ops.equal(
+            keras.ops.argmax(y_pred, -1), keras.ops.cast(keras.ops.ravel(y_true), "int32")
+        )
         right = keras.ops.cast(right, "float32")
         self.right.assign_add(keras.ops.sum(right))
         self.all.assign_add(keras.ops.cast(keras.ops.size(right), "float32"))
@@ -224,12 +259,16 @@ class Rates(keras.metrics.Metric):
 
 @pytest.mark.parametrize("gpus", [0, 2])
 @pytest.mark.parametrize("loop", ["own", "fit"])
-def test_a_metric_whose_result_is_a_dictionary_has_a_column_for_each_key(loop: str, gpus: int) -> None:
+def test_a_metric_whose_result_is_a_dictionary_has_a_column_for_each_key(
+    loop: str, gpus: int
+) -> None:
     class Reporting(Small):
         def metrics(self, hp: Any, model: keras.Model) -> Any:
             return [Rates(), "accuracy"]
 
-    (first, *_) = metrics(train(Reporting(), assignment(gpus, training={"loop": loop}, batch_size=14)))
+    (first, *_) = metrics(
+        train(Reporting(), assignment(gpus, training={"loop": loop}, batch_size=14))
+    )
     for prefix in ("", "val_"):
         assert first[f"{prefix}hits"] == pytest.approx(first[f"{prefix}accuracy"])
         assert first[f"{prefix}misses"] == pytest.approx(1 - first[f"{prefix}accuracy"])

@@ -37,7 +37,12 @@ def until_stopped(trainable: Small, pause_after: int | None = None) -> list[dict
 
 
 def test_a_hook_ends_a_trial_and_adds_metrics_and_its_memory_is_resumed(tmp_path: Path) -> None:
-    given, straight, broken, resumed = assignment(epochs=6, last=3), Stopping(), Stopping(), Stopping()
+    given, straight, broken, resumed = (
+        assignment(epochs=6, last=3),
+        Stopping(),
+        Stopping(),
+        Stopping(),
+    )
     straight.begin(given)
     expected = until_stopped(straight)
     assert [values["seen"] for values in expected] == [1, 2, 3]
@@ -113,15 +118,21 @@ class Scaling(Small):
 
 
 def test_rates_are_scaled_from_the_next_epoch_on() -> None:
-    assert [epoch.learning_rate for epoch in train(Scaling(), assignment(epochs=3))] == pytest.approx(
-        [0.05, 0.025, 0.0125]
-    )
+    assert [
+        epoch.learning_rate for epoch in train(Scaling(), assignment(epochs=3))
+    ] == pytest.approx([0.05, 0.025, 0.0125])
 
 
 class Logging(Small):
-    def on_train_batch_end(self, update: Any, logs: Any, gradients: Any, model: Any, hp: Any) -> Any:
+    def on_train_batch_end(
+        self, update: Any, logs: Any, gradients: Any, model: Any, hp: Any
+    ) -> Any:
         largest = tf.reduce_max([tf.reduce_max(tf.abs(g)) for g, _ in gradients])
-        return {hp.text("as", "largest"): largest, "update": update} if hp.get("scalar", True) else {"row": [1.0, 2.0]}
+        return (
+            {hp.text("as", "largest"): largest, "update": update}
+            if hp.get("scalar", True)
+            else {"row": [1.0, 2.0]}
+        )
 
 
 def test_numbers_of_updates_are_reported_as_means_over_the_examples() -> None:
@@ -130,7 +141,9 @@ def test_numbers_of_updates_are_reported_as_means_over_the_examples() -> None:
     numbers = np.average(range(5), weights=[16, 16, 16, 16, 6])
     assert clipped[0]["update"] == pytest.approx(numbers)
     assert clipped[1]["update"] == pytest.approx(numbers + 5)
-    bare = [{k: v for k, v in values.items() if k not in ("largest", "update")} for values in clipped]
+    bare = [
+        {k: v for k, v in values.items() if k not in ("largest", "update")} for values in clipped
+    ]
     assert bare == metrics(train(Small(), assignment(clipvalue=1e-3)))  # nothing else is another
 
 
@@ -185,12 +198,17 @@ def test_callbacks_see_one_training_in_fit(tmp_path: Path) -> None:
 
 
 def test_those_that_hear_batches_are_refused_elsewhere_with_what_does_their_work() -> None:
-    with pytest.raises(Refused, match=r"only Model.fit calls. Use instead on_epoch_end\(\) or on_train_batch_end\(\)"):
+    with pytest.raises(
+        Refused,
+        match=r"only Model.fit calls. Use instead on_epoch_end\(\) or on_train_batch_end\(\)",
+    ):
         train(Calling(), assignment())
 
 
 def test_fit_has_no_hook_in_its_graph() -> None:
-    with pytest.raises(Refused, match=r"defines on_train_batch_end\(\), which Model.fit does not call"):
+    with pytest.raises(
+        Refused, match=r"defines on_train_batch_end\(\), which Model.fit does not call"
+    ):
         train(Logging(), assignment(training={"loop": "fit"}))
 
 

@@ -31,7 +31,9 @@ class Points(Animal):
 
 class OneHot(Points):
     def data(self, hp: Any) -> Any:
-        return tuple((x, keras.utils.to_categorical(y, 3).astype("float32")) for x, y in super().data(hp))
+        return tuple(
+            (x, keras.utils.to_categorical(y, 3).astype("float32")) for x, y in super().data(hp)
+        )
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
         return keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1)
@@ -41,12 +43,18 @@ class OneHot(Points):
 
 
 def variables(trainable: Any) -> list[Any]:
-    return [np.asarray(v) for v in session_of(trainable).trial.program.model.variables if v.dtype.startswith("float")]
+    return [
+        np.asarray(v)
+        for v in session_of(trainable).trial.program.model.variables
+        if v.dtype.startswith("float")
+    ]
 
 
 def trained(kind: Any, **params: Any) -> tuple[Any, list[dict[str, float]]]:
     found = kind()
-    return found, metrics(train(found, assignment(epochs=4, optimizer="sgd", learning_rate=0.05, **params)))
+    return found, metrics(
+        train(found, assignment(epochs=4, optimizer="sgd", learning_rate=0.05, **params))
+    )
 
 
 def plainly(kind: type[Animal], trial: Any, alpha: float, smoothing: float) -> list[Any]:
@@ -60,7 +68,9 @@ def plainly(kind: type[Animal], trial: Any, alpha: float, smoothing: float) -> l
         partners, share = of_mixing.partners().numpy(), of_mixing.beta(alpha).numpy()[:, None]
         soft = np.eye(3)[y.numpy()]
         with tf.GradientTape() as tape:
-            predicted = plain.model(share * augmented + (1 - share) * augmented[partners], training=True)
+            predicted = plain.model(
+                share * augmented + (1 - share) * augmented[partners], training=True
+            )
             value = loss(share * soft + (1 - share) * soft[partners], predicted)
         weights = plain.model.trainable_variables
         optimizer.apply_gradients(zip(tape.gradient(value, weights), weights, strict=True))
@@ -70,7 +80,9 @@ def plainly(kind: type[Animal], trial: Any, alpha: float, smoothing: float) -> l
 @pytest.mark.parametrize("smoothing", [pytest.param(0.0, marks=pytest.mark.exhaustive), 0.1])
 def test_labels_become_soft_as_numpy_makes_them(smoothing: float) -> None:
     more = {"label_smoothing": smoothing} if smoothing else {}
-    trial = assignment(epochs=4, mixup=0.4, momentum=0.9, optimizer="sgd", learning_rate=0.05, **more)
+    trial = assignment(
+        epochs=4, mixup=0.4, momentum=0.9, optimizer="sgd", learning_rate=0.05, **more
+    )
     ours = Points()
     train(ours, trial)
     for a, b in zip(variables(ours), plainly(Points, trial, 0.4, smoothing), strict=True):
@@ -90,12 +102,20 @@ def test_one_hot_targets_train_as_their_labels_do() -> None:
         np.testing.assert_allclose(one, other, atol=1e-6)
     for one, other in zip(seen, also, strict=True):
         assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
-        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=1e-6), "the label that weighs more counts"
+        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=1e-6), (
+            "the label that weighs more counts"
+        )
 
 
 @pytest.mark.parametrize(
     "name",
-    ["MixedWeights", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("NewWeights", "MixedNumbers"))],
+    [
+        "MixedWeights",
+        *(
+            pytest.param(name, marks=pytest.mark.exhaustive)
+            for name in ("NewWeights", "MixedNumbers")
+        ),
+    ],
 )
 def test_micro_batches_are_the_whole_batch(name: str) -> None:
     class OfNumbers(OnCurve):
@@ -114,7 +134,9 @@ def test_numbers_are_live_and_zero_is_none() -> None:
     warm = ENTRIES["MixedImages"].trainable()
     train(warm, given(ENTRIES["MixedImages"]))
     program = session_of(warm).trial.program
-    none = metrics(train(warm, given(ENTRIES["MixedImages"], mixup=0, cutmix=0.0, random_erasing=0.0)))
+    none = metrics(
+        train(warm, given(ENTRIES["MixedImages"], mixup=0, cutmix=0.0, random_erasing=0.0))
+    )
     assert session_of(warm).trial.program is program
     plain = assignment(epochs=4, label_smoothing=0.1)
     del plain.params["learning_rate"]
@@ -174,8 +196,12 @@ class FloatLabels(losing(keras.losses.SparseCategoricalCrossentropy(from_logits=
 
 
 class OwnLoss(keras.Model):
-    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, *given: Any, **named: Any) -> Any:
-        return keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True))
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, *given: Any, **named: Any
+    ) -> Any:
+        return keras.ops.mean(
+            keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True)
+        )
 
 
 class WithOwnLoss(Points):
@@ -186,19 +212,30 @@ class WithOwnLoss(Points):
 
 class OwnStep(Points):
     def train_step(self, model: keras.Model, batch: Any, hp: Any) -> Any:
-        return {"loss": keras.losses.sparse_categorical_crossentropy(batch.y, model(batch.x), from_logits=True)}
+        return {
+            "loss": keras.losses.sparse_categorical_crossentropy(
+                batch.y, model(batch.x), from_logits=True
+            )
+        }
 
 
 def test_labels_that_nothing_weighs_by_their_shares_are_refused() -> None:
     for kind in (WithOwnLoss, OwnStep):
-        with pytest.raises(Refused, match=r"something else takes them.*keras\.utils\.to_categorical"):
+        with pytest.raises(
+            Refused, match=r"something else takes them.*keras\.utils\.to_categorical"
+        ):
             trained(kind, mixup=0.4)
     with pytest.raises(Refused, match=r"'called' \(Called\) overrides __call__, where mixup"):
         trained(losing(Called(name="called")), mixup=0.4)
-    with pytest.raises(Refused, match=r"takes labels, and the targets are float32.*return whole numbers"):
+    with pytest.raises(
+        Refused, match=r"takes labels, and the targets are float32.*return whole numbers"
+    ):
         trained(FloatLabels, mixup=0.4)
     with pytest.raises(Refused, match="ignores a class"):
-        trained(losing(keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)), mixup=0.4)
+        trained(
+            losing(keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)),
+            mixup=0.4,
+        )
     with pytest.raises(Refused, match="one number for a batch"):
         trained(losing(lambda y, p: keras.ops.mean(Custom().call(y, p))), mixup=0.4)
 
@@ -211,7 +248,9 @@ class TwoOutputs(Points):
 
     def model(self, hp: Any) -> keras.Model:
         inputs = keras.Input((6,))
-        return keras.Model(inputs, {n: layers.Dense(s, name=n)(inputs) for n, s in (("a", 3), ("b", 3), ("c", 1))})
+        return keras.Model(
+            inputs, {n: layers.Dense(s, name=n)(inputs) for n, s in (("a", 3), ("b", 3), ("c", 1))}
+        )
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
         sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -222,7 +261,10 @@ class TwoOutputs(Points):
 
 
 def test_each_of_several_targets_is_mixed_in_its_way() -> None:
-    (a, seen), (b, also) = trained(TwoOutputs, mixup=0.4), trained(TwoOutputs, mixup=0.4, micro_batches=2)
+    (a, seen), (b, also) = (
+        trained(TwoOutputs, mixup=0.4),
+        trained(TwoOutputs, mixup=0.4, micro_batches=2),
+    )
     assert {"a_loss", "c_loss", "a_accuracy", "val_c_mae"} <= set(seen[-1])
     for one, other in zip(variables(a), variables(b), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
@@ -233,7 +275,11 @@ class SoftStep(Points):
     def train_step(self, model: keras.Model, batch: Any, hp: Any) -> Any:
         predicted = model(batch.x, training=True)
         batch.measure(predicted)
-        return {"loss": keras.losses.categorical_crossentropy(batch.one_hot(3), predicted, from_logits=True)}
+        return {
+            "loss": keras.losses.categorical_crossentropy(
+                batch.one_hot(3), predicted, from_logits=True
+            )
+        }
 
 
 @pytest.mark.parametrize("params", [{"mixup": 0.4}, pytest.param({}, marks=pytest.mark.exhaustive)])
@@ -270,6 +316,8 @@ def test_an_unset_feature_costs_nothing() -> None:
     plain.begin(assignment())
     graph = session_of(plain).trial.program.train_chunk._list_all_concrete_functions()[0].graph
     names = {
-        op.type for found in (graph, *graph._functions.values()) for op in getattr(found, "get_operations", list)()
+        op.type
+        for found in (graph, *graph._functions.values())
+        for op in getattr(found, "get_operations", list)()
     }
     assert not {"StatelessRandomGammaV2", "StatelessRandomGammaV3", "TopKV2"} & names

@@ -27,12 +27,27 @@ def returning(method: Any) -> type[Animal]:
             r"Returning\.augment\(x, y, hp, draws\) returned \w*Tensor, expected \(x, y\)",
         ),
         (lambda self, x, y, hp, draws: (x, y, y), r"returned 3 values, expected \(x, y\)"),
-        (lambda self, x, hp, draws: (x, x), r"returned 2 values, expected x alone; to return y, take it"),
-        (lambda self, x, y, hp, draws: (x, {"a": y}), "returned y as {a}, expected one array as it was given"),
-        (lambda self, x, y, hp, draws: (x, tf.reduce_mean(y)), r"returned y of shape \(\) for 3 examples"),
+        (
+            lambda self, x, hp, draws: (x, x),
+            r"returned 2 values, expected x alone; to return y, take it",
+        ),
+        (
+            lambda self, x, y, hp, draws: (x, {"a": y}),
+            "returned y as {a}, expected one array as it was given",
+        ),
+        (
+            lambda self, x, y, hp, draws: (x, tf.reduce_mean(y)),
+            r"returned y of shape \(\) for 3 examples",
+        ),
         (lambda self, x, y, hp, draws: (x[:1], y), r"returned x of shape \(1, 6\) for 3 examples"),
-        (lambda self, x, y, hp, draws: (x, tf.concat([y, y], 0)), r"returned y of shape \(6,\) for 3 examples"),
-        (lambda self, x, y, draws: (x, y), r"augment\(x, y, draws\), expected augment\(x, hp, draws\) or augment"),
+        (
+            lambda self, x, y, hp, draws: (x, tf.concat([y, y], 0)),
+            r"returned y of shape \(6,\) for 3 examples",
+        ),
+        (
+            lambda self, x, y, draws: (x, y),
+            r"augment\(x, y, draws\), expected augment\(x, hp, draws\) or augment",
+        ),
         (lambda self, y, x, hp, draws: (x, y), r"augment\(y, x, hp, draws\), expected"),
         (lambda self, x: x, r"augment\(x\), expected augment"),
     ],

@@ -89,7 +89,9 @@ def test_values_that_decide_nothing_need_no_other_program() -> None:
 def test_targets_that_an_author_reads_are_a_part_of_the_key() -> None:
     class Largest(Small):
         def data(self, hp: Hyperparameters) -> Any:
-            return tuple((x, (y * hp.number("scale")).astype(np.float32)) for x, y in super().data(hp))
+            return tuple(
+                (x, (y * hp.number("scale")).astype(np.float32)) for x, y in super().data(hp)
+            )
 
         def model(self, hp: Hyperparameters) -> keras.Model:
             return keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])

@@ -61,7 +61,12 @@ def batches(kind: type[Points]) -> Iterator[tuple[Any, Any]]:
     (x, y), _ = Points().data(Hyperparameters({}))
     for number in itertools.count(1):
         if kind is Streamed:
-            order = tf.data.Dataset.range(70).shuffle(70, seed=mix_seeds(0, number)).batch(16).as_numpy_iterator()
+            order = (
+                tf.data.Dataset.range(70)
+                .shuffle(70, seed=mix_seeds(0, number))
+                .batch(16)
+                .as_numpy_iterator()
+            )
             yield from ((x[rows], y[rows]) for rows in order)
         else:
             order = permutation(70, 0, number)
@@ -122,8 +127,12 @@ def test_losses_are_means_of_the_examples_that_an_epoch_has_seen(loop: str) -> N
     )
     rows = np.arange(70)
     seen = [rows[:48], np.concatenate([rows[48:], rows[:16]]), rows[16:64]]
-    assert [epoch.metrics["mae"] for epoch in epochs] == pytest.approx([part.mean() for part in seen])
-    assert [epoch.metrics["loss"] for epoch in epochs] == pytest.approx([part.mean() for part in seen])
+    assert [epoch.metrics["mae"] for epoch in epochs] == pytest.approx(
+        [part.mean() for part in seen]
+    )
+    assert [epoch.metrics["loss"] for epoch in epochs] == pytest.approx(
+        [part.mean() for part in seen]
+    )
     assert [epoch.metrics["val_loss"] for epoch in epochs] == pytest.approx([9.5] * 3)
     for epoch, part in zip(epochs, seen, strict=True):
         train_s = epoch.time_s - epoch.measures["validation_s"]
@@ -132,14 +141,19 @@ def test_losses_are_means_of_the_examples_that_an_epoch_has_seen(loop: str) -> N
 
 def test_schedules_count_epochs_of_that_length() -> None:
     trainable = Small()
-    trainable.begin(assignment(epochs=4, steps_per_epoch=2, warmup_epochs=1.5, lr_schedule="linear"))
+    trainable.begin(
+        assignment(epochs=4, steps_per_epoch=2, warmup_epochs=1.5, lr_schedule="linear")
+    )
     rates = []
     for epoch in range(4):
         session_of(trainable).trial.epoch = epoch
         rates += session_of(trainable).trial.rates().tolist()
     rise, fall = [1 / 3, 2 / 3, 1], [1, 0.8, 0.6, 0.4, 0.2]
     assert rates == pytest.approx([0.05 * factor for factor in [*rise, *fall]])
-    reported = train(trainable, assignment(epochs=2, steps_per_epoch=2, lr_schedule="piecewise", lr_drop_epochs=[1]))
+    reported = train(
+        trainable,
+        assignment(epochs=2, steps_per_epoch=2, lr_schedule="piecewise", lr_drop_epochs=[1]),
+    )
     assert [epoch.learning_rate for epoch in reported] == pytest.approx([0.05, 0.005])
     assert trainable.facts().extends
 
@@ -181,5 +195,7 @@ def test_validation_in_parts_is_over_the_same_examples() -> None:
     expected = train(Points(), whole)[0].metrics
     parts = train(Points(), dataclasses.replace(whole, accumulate=3))[0].metrics
     assert parts["val_accuracy"] == pytest.approx(expected["val_accuracy"], abs=0.07)
-    with pytest.raises(ValueError, match="validation_steps is 3, but the validation data are 2 batches of 16"):
+    with pytest.raises(
+        ValueError, match="validation_steps is 3, but the validation data are 2 batches of 16"
+    ):
         train(Points(), given(validation_steps=3, validation_batch_size=16))

@@ -70,7 +70,13 @@ def opened(trainable: WithTest) -> dict[str, float] | None:
 @pytest.mark.parametrize(
     ("kind", "way"),
     sampled(
-        [(WithTest, "alone"), (Arrays, "shared"), (Arrays, "folds"), (Arrays, "all data"), (WithTest, "patience")],
+        [
+            (WithTest, "alone"),
+            (Arrays, "shared"),
+            (Arrays, "folds"),
+            (Arrays, "all data"),
+            (WithTest, "patience"),
+        ],
         2,
         several=True,
     ),
@@ -103,7 +109,10 @@ def test_it_is_what_the_trained_model_reaches(kind: type[WithTest]) -> None:
     trainable = kind()
     train(trainable, assignment(epochs=2))
     found = opened(trainable)
-    x, y = (np.concatenate([part, part[:7]]) for part in Small.data(trainable, Hyperparameters({}))[1][:2])
+    x, y = (
+        np.concatenate([part, part[:7]])
+        for part in Small.data(trainable, Hyperparameters({}))[1][:2]
+    )
     predicted = trainable.trained_model().predict(x, verbose=0)
     loss = trainable.loss(Hyperparameters({}), trainable.trained_model())
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss

@@ -67,7 +67,10 @@ def learn(optimizer: Any, tape: Any, loss: Any, model: keras.Model) -> None:
 
 def distilled(plain: Plain) -> list[keras.Model]:
     optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
-    hard, distance = keras.losses.SparseCategoricalCrossentropy(from_logits=True), keras.losses.KLDivergence()
+    hard, distance = (
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        keras.losses.KLDivergence(),
+    )
     for x, y, _ in plain.batches():
         soft = tf.nn.softmax(plain.author.teacher(x) / 2.0)
         with tf.GradientTape() as tape:
@@ -79,7 +82,11 @@ def distilled(plain: Plain) -> list[keras.Model]:
 
 def alternating(plain: Plain) -> list[keras.Model]:
     """As Keras's example `dcgan_overriding_train_step`."""
-    judge, judging, making = plain.author.judge, keras.optimizers.Adam(0.01), keras.optimizers.Adam(0.02)
+    judge, judging, making = (
+        plain.author.judge,
+        keras.optimizers.Adam(0.01),
+        keras.optimizers.Adam(0.02),
+    )
     for x, _, draws in plain.batches():
         truth, false = tf.ones((len(x), 1)), tf.zeros((len(x), 1))
         with tf.GradientTape() as tape:
@@ -94,7 +101,11 @@ def alternating(plain: Plain) -> list[keras.Model]:
 
 def at_once(plain: Plain) -> list[keras.Model]:
     """As TensorFlow's DCGAN tutorial: both gradients of one pass."""
-    judge, judging, making = plain.author.judge, keras.optimizers.Adam(0.01), keras.optimizers.Adam(0.02)
+    judge, judging, making = (
+        plain.author.judge,
+        keras.optimizers.Adam(0.01),
+        keras.optimizers.Adam(0.02),
+    )
     for x, _, draws in plain.batches():
         truth, false = tf.ones((len(x), 1)), tf.zeros((len(x), 1))
         with tf.GradientTape() as of_judge, tf.GradientTape() as of_maker:
@@ -110,7 +121,10 @@ def at_once(plain: Plain) -> list[keras.Model]:
 def wasserstein(plain: Plain) -> list[keras.Model]:
     """As Keras's example `wgan_gp`, with three updates of the critic."""
     judge = plain.author.judge
-    judging, making = keras.optimizers.Adam(0.025, beta_1=0.5), keras.optimizers.SGD(0.05, momentum=0.9)
+    judging, making = (
+        keras.optimizers.Adam(0.025, beta_1=0.5),
+        keras.optimizers.SGD(0.05, momentum=0.9),
+    )
     for x, _, draws in plain.batches():
         for turn in range(3):
             drawn = draws(turn)
@@ -120,7 +134,9 @@ def wasserstein(plain: Plain) -> list[keras.Model]:
                 with tf.GradientTape() as inner:
                     inner.watch(between)
                     score = judge(between)
-                norm = tf.sqrt(tf.reduce_sum(tf.square(inner.gradient(score, between)), axis=1) + 1e-12)
+                norm = tf.sqrt(
+                    tf.reduce_sum(tf.square(inner.gradient(score, between)), axis=1) + 1e-12
+                )
                 penalty = 10.0 * tf.reduce_mean((norm - 1.0) ** 2)
                 loss = tf.reduce_mean(judge(fake)) - tf.reduce_mean(judge(x)) + penalty
             learn(judging, tape, loss, judge)
@@ -152,7 +168,9 @@ def contrastive(plain: Plain) -> list[keras.Model]:
         with tf.GradientTape() as tape:
             a, b = (tf.math.l2_normalize(plain.model(x + n), axis=-1) for n in noise)
             similar = 5.0 * tf.matmul(a, b, transpose_b=True)
-            loss = tf.reduce_mean(tf.reduce_logsumexp(similar, axis=1) - tf.linalg.diag_part(similar))
+            loss = tf.reduce_mean(
+                tf.reduce_logsumexp(similar, axis=1) - tf.linalg.diag_part(similar)
+            )
         learn(optimizer, tape, loss, plain.model)
     return [plain.model]
 
@@ -182,8 +200,12 @@ def test_twenty_updates_are_those_of_a_plain_loop(kind: type[KerasTrainable], lo
         session_of(ours).trial.program.model,
         *(getattr(ours, name) for name in ("judge", "teacher") if hasattr(ours, name)),
     ]
-    tolerance = 3e-6 if loop is wasserstein else 1e-6  # three updates of the critic a batch: 60 of Adam
+    tolerance = (
+        3e-6 if loop is wasserstein else 1e-6
+    )  # three updates of the critic a batch: 60 of Adam
     for mine, theirs in zip(found, expected, strict=True):
         for a, b in zip(mine.variables, theirs.variables, strict=True):
             if a.dtype.startswith("float"):
-                np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=tolerance, rtol=0, err_msg=a.path)
+                np.testing.assert_allclose(
+                    np.asarray(a), np.asarray(b), atol=tolerance, rtol=0, err_msg=a.path
+                )

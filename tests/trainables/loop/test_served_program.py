@@ -46,8 +46,12 @@ def joined(gang: Together) -> None:
     assert gang.call(served_calls.join) == [True, *[False] * (len(gang.pids) - 1)]
 
 
-def trained(gang: Together, params: dict[str, Any], epochs: int, **paths: Path) -> served_calls.Found:
-    found = gang.call(served_calls.train, params, epochs, *[paths.get(name) for name in ("save", "restore")])[0]
+def trained(
+    gang: Together, params: dict[str, Any], epochs: int, **paths: Path
+) -> served_calls.Found:
+    found = gang.call(
+        served_calls.train, params, epochs, *[paths.get(name) for name in ("save", "restore")]
+    )[0]
     if isinstance(found, Exception):
         raise found
     return found
@@ -58,7 +62,9 @@ def check(found: served_calls.Found, expected: served_calls.Found) -> None:
         assert mine.keys() == theirs.keys()
         for name in ("loss", "val_loss"):
             assert abs(mine[name] - theirs[name]) <= 1e-6
-        assert abs(mine["auc"] - theirs["auc"]) <= 1e-3  # of 200 thresholds, which one example may be at
+        assert (
+            abs(mine["auc"] - theirs["auc"]) <= 1e-3
+        )  # of 200 thresholds, which one example may be at
     np.testing.assert_allclose(found.table, expected.table, atol=1e-6)
     for path, value in expected.weights.items():
         np.testing.assert_allclose(found.weights[path], value, atol=1e-6)
@@ -84,14 +90,21 @@ def check_exported(folder: Path, found: served_calls.Found) -> None:
     np.testing.assert_allclose(model.predict(ids, verbose=0), expected, atol=1e-6)
 
 
-def test_one_worker_trains_what_one_process_does_and_no_server_has_the_table(tmp_path: Path) -> None:
+def test_one_worker_trains_what_one_process_does_and_no_server_has_the_table(
+    tmp_path: Path,
+) -> None:
     with together(4, servers=2) as gang:
         joined(gang)
         for case in FEW.values():
             found = trained(gang, BASE | case, 2, save=tmp_path if case is FEW["adam"] else None)
             check(found, in_one_process(BASE | case, 2))
-            assert found.shards["sharded_embedding"] == [(0, 200, SERVER.format(0)), (200, 400, SERVER.format(1))]
-        assert set(found.shards) == {f"sharded_embedding{slot}" for slot in ("", "/momentum", "/velocity")}
+            assert found.shards["sharded_embedding"] == [
+                (0, 200, SERVER.format(0)),
+                (200, 400, SERVER.format(1)),
+            ]
+        assert set(found.shards) == {
+            f"sharded_embedding{slot}" for slot in ("", "/momentum", "/velocity")
+        }
         assert found.facts.strategy == "parameter_server"
         assert not found.facts.reproducible
     check_exported(tmp_path, found)
@@ -134,4 +147,6 @@ def test_a_checkpoint_of_two_servers_goes_on_with_one_and_three_and_without(tmp_
     it.begin(Assignment(trial=0, params=params, seed=3, epochs=2, training=served_calls.TRAINING))
     assert it.restore(tmp_path) == 2
     alone = in_one_process(params, 2)  # nothing is left to train: the weights are what was restored
-    check(served_calls.trained(it, 2), served_calls.Found([], alone.table, alone.weights, alone.facts))
+    check(
+        served_calls.trained(it, 2), served_calls.Found([], alone.table, alone.weights, alone.facts)
+    )

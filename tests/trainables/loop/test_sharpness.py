@@ -52,9 +52,13 @@ def test_twenty_updates_are_those_of_the_paper() -> None:
     trial, ours = given(found), found.trainable()
     train(ours, trial)
     expected = plainly(found.trainable, trial, 0.1)
-    for a, b in zip(session_of(ours).trial.program.model.variables, expected.variables, strict=True):
+    for a, b in zip(
+        session_of(ours).trial.program.model.variables, expected.variables, strict=True
+    ):
         if a.dtype.startswith("float"):
-            np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-6, rtol=0, err_msg=a.path)
+            np.testing.assert_allclose(
+                np.asarray(a), np.asarray(b), atol=1e-6, rtol=0, err_msg=a.path
+            )
 
 
 def test_the_radius_is_live_and_zero_is_none() -> None:
@@ -75,7 +79,10 @@ def test_weights_are_put_back_bit_for_bit_also_after_what_is_not_finite() -> Non
     with update.climbing(replicas, [weight], [tf.constant([3.0, 4.0])], rho, [other]):
         np.testing.assert_allclose(weight.numpy(), [1.06, 0.08], rtol=1e-6)
         other.assign([7.0])
-    assert (weight.numpy().tolist(), other.numpy().tolist()) == (np.float32([1.0, 1e-8]).tolist(), [3.0])
+    assert (weight.numpy().tolist(), other.numpy().tolist()) == (
+        np.float32([1.0, 1e-8]).tolist(),
+        [3.0],
+    )
     with update.climbing(replicas, [weight], [tf.constant([np.nan, 4.0])], rho, []):
         assert np.isnan(weight.numpy()).all()
     assert weight.numpy().tolist() == np.float32([1.0, 1e-8]).tolist()
@@ -102,7 +109,10 @@ class Tracked(Small):
 
     def data(self, hp: Any) -> Any:
         random = np.random.default_rng(0)
-        x, y = random.normal(size=(90, 5, 4)).astype(np.float32), random.integers(0, 2, (90, 5)).astype(np.int32)
+        x, y = (
+            random.normal(size=(90, 5, 4)).astype(np.float32),
+            random.integers(0, 2, (90, 5)).astype(np.int32),
+        )
         x[::3, 3:] = 0.0
         return (x[:70], y[:70]), (x[70:], y[70:])
 
@@ -116,7 +126,9 @@ class Tracked(Small):
         return []
 
 
-@pytest.mark.parametrize("params", sampled([{"sam_rho": 0.1, "gpus": 2}, {"sam_rho": 0.1}, {"micro_batches": 2}], 1))
+@pytest.mark.parametrize(
+    "params", sampled([{"sam_rho": 0.1, "gpus": 2}, {"sam_rho": 0.1}, {"micro_batches": 2}], 1)
+)
 def test_trackers_count_one_pass(params: Any) -> None:
     for epoch in metrics(train(Tracked(), assignment(**params))):
         assert (epoch["seen"], epoch["val_seen"]) == (70, 20)

@@ -44,7 +44,10 @@ class Overflowing(Small):
         overflowing = Counting()(layers.Dense(4, kernel_initializer="ones")(inputs))
         normal = layers.Dropout(0.1)(layers.Dense(4)(layers.BatchNormalization()(inputs)))
         return keras.Model(
-            inputs, layers.Dense(3, kernel_initializer=diagonals)(layers.Concatenate()([overflowing, normal]))
+            inputs,
+            layers.Dense(3, kernel_initializer=diagonals)(
+                layers.Concatenate()([overflowing, normal])
+            ),
         )
 
 
@@ -56,7 +59,11 @@ def diagonals(shape: tuple[int, int], dtype: Any = None) -> Any:
 class OwnStep(Overflowing):
     def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
         predicted = model(batch.x, training=True)
-        return {"loss": keras.losses.sparse_categorical_crossentropy(batch.y, predicted, from_logits=True)}
+        return {
+            "loss": keras.losses.sparse_categorical_crossentropy(
+                batch.y, predicted, from_logits=True
+            )
+        }
 
 
 class OwnDraws(Overflowing):
@@ -69,7 +76,9 @@ class OwnDraws(Overflowing):
     def loss(self, hp: Any, model: keras.Model) -> Any:
         def noisy(y: Any, predicted: Any) -> Any:
             noise = 1e-3 * keras.random.normal(keras.ops.shape(predicted), seed=self.draws)
-            return keras.losses.sparse_categorical_crossentropy(y, predicted + noise, from_logits=True)
+            return keras.losses.sparse_categorical_crossentropy(
+                y, predicted + noise, from_logits=True
+            )
 
         return noisy
 
@@ -88,7 +97,8 @@ RARE = ("clipvalue", "own step", "xla")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.exhaustive if name in RARE else ()) for name in CASES]
+    "name",
+    [pytest.param(name, marks=pytest.mark.exhaustive if name in RARE else ()) for name in CASES],
 )
 def test_nothing_moves_in_a_skipped_update(name: str) -> None:
     kind, params, training = CASES[name]
@@ -138,10 +148,16 @@ class Finite(Overflowing):
 
 def test_all_moves_in_one_that_is_not() -> None:
     trainable = Finite()
-    trainable.begin(assignment(epochs=1, training=HALF, batch_size=8, optimizer="adamw", ema_momentum=0.9, clipvalue=1))
+    trainable.begin(
+        assignment(
+            epochs=1, training=HALF, batch_size=8, optimizer="adamw", ema_momentum=0.9, clipvalue=1
+        )
+    )
     state = session_of(trainable).trial.program.state
     before = state.copy_all()
     go_on(trainable)
     after = state.copy_all()
     for part in ("moving_mean", "calls", "average_0", "iteration", "kernel"):
-        assert any((after[path][0] != before[path][0]).any() for path in before if part in path), part
+        assert any((after[path][0] != before[path][0]).any() for path in before if part in path), (
+            part
+        )

@@ -81,24 +81,37 @@ def steering(does: Does, *, fit: bool = False, kind: str = "end") -> type[Small]
 
 
 def trial(*, fit: bool = False, gpus: int = 0, **params: Any) -> Any:
-    return assignment(gpus, epochs=4, training={"loop": "fit"} if fit else {}, optimizer="sgd", batch_size=14, **params)
+    return assignment(
+        gpus,
+        epochs=4,
+        training={"loop": "fit"} if fit else {},
+        optimizer="sgd",
+        batch_size=14,
+        **params,
+    )
 
 
 def dense(trainable: Small) -> Any:
     return session_of(trainable).trial.program.model.layers[0].kernel.numpy()
 
 
-@pytest.mark.parametrize(("fit", "kind"), sampled([(False, "end"), (True, "batch"), (True, "end")], 1, several=True))
+@pytest.mark.parametrize(
+    ("fit", "kind"), sampled([(False, "end"), (True, "batch"), (True, "end")], 1, several=True)
+)
 def test_a_rate_that_is_set_holds_from_the_next_epoch_on(fit: bool, kind: str) -> None:
     epochs = train(steering(rate(0.01), fit=fit, kind=kind)(), trial(fit=fit))
-    assert [e.learning_rate for e in epochs] == pytest.approx([0.05, 0.01 if kind == "batch" else 0.05, 0.01, 0.01])
+    assert [e.learning_rate for e in epochs] == pytest.approx(
+        [0.05, 0.01 if kind == "batch" else 0.05, 0.01, 0.01]
+    )
     stays = metrics(train(Small(), trial(fit=fit)))
     assert metrics(epochs)[:2] == stays[:2]
     assert metrics(epochs)[2] != stays[2]
 
 
 def test_a_rate_that_is_set_as_an_epoch_begins_is_that_of_the_epoch() -> None:
-    epochs = train(steering(rate(0.01), fit=True, kind="begin")(), trial(fit=True))  # it hears batches, too
+    epochs = train(
+        steering(rate(0.01), fit=True, kind="begin")(), trial(fit=True)
+    )  # it hears batches, too
     assert [e.learning_rate for e in epochs] == pytest.approx([0.05, 0.01, 0.01, 0.01])
 
 
@@ -123,9 +136,15 @@ def test_a_rate_that_is_set_holds_where_keras_scales_the_loss_of_a_models_own_st
 
     trainable, kernels = Some(), []
     trainable.begin(assignment(epochs=3, optimizer="sgd", training={"precision": "mixed_float16"}))
-    assert isinstance(session_of(trainable).trial.program.model.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert isinstance(
+        session_of(trainable).trial.program.model.optimizer, keras.optimizers.LossScaleOptimizer
+    )
     told = []
-    trainable.train(lambda epoch: bool(kernels.append(dense(trainable)) or told.append(epoch.learning_rate)) or True)
+    trainable.train(
+        lambda epoch: (
+            bool(kernels.append(dense(trainable)) or told.append(epoch.learning_rate)) or True
+        )
+    )
     assert told == pytest.approx([0.05, 0.0, 0.0])
     np.testing.assert_array_equal(kernels[1], kernels[0])
 
@@ -148,7 +167,9 @@ class TwoOptimizers(keras.Model):
         for layer, optimizer in ((self.judge, self.judging), (self.maker, self.optimizer)):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(tf.square(layer(data[0]) - 1.0))
-            optimizer.apply(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables)
+            optimizer.apply(
+                tape.gradient(loss, layer.trainable_variables), layer.trainable_variables
+            )
         return {"loss": loss}
 
     def test_step(self, data: Any) -> Any:
@@ -170,7 +191,9 @@ def test_the_rates_of_a_models_own_compile_stay_as_they_are(kind: str) -> None:
     given.params.pop("learning_rate")
     train(trainable, given)
     model = session_of(trainable).trial.program.model
-    assert [float(one.learning_rate) for one in (model.judging, model.optimizer)] == pytest.approx([1e-4, 0.02])
+    assert [float(one.learning_rate) for one in (model.judging, model.optimizer)] == pytest.approx(
+        [1e-4, 0.02]
+    )
 
 
 def test_a_rate_that_a_hook_sets_on_a_models_own_compile_is_refused() -> None:
@@ -192,8 +215,12 @@ def test_a_trial_ends_where_a_hook_says_so_and_the_next_one_does_not() -> None:
     assert len(train(trainable, trial(steers=False))) == 4
 
 
-@pytest.mark.parametrize(("fit", "gpus"), sampled([(False, 0), (False, 2), (True, 0)], 1, several=True))
-def test_what_is_frozen_stays_as_it_is_in_later_epochs_and_moves_in_the_next_trial(fit: bool, gpus: int) -> None:
+@pytest.mark.parametrize(
+    ("fit", "gpus"), sampled([(False, 0), (False, 2), (True, 0)], 1, several=True)
+)
+def test_what_is_frozen_stays_as_it_is_in_later_epochs_and_moves_in_the_next_trial(
+    fit: bool, gpus: int
+) -> None:
     trainable, kernels = steering(freeze, fit=fit)(), []
     trainable.begin(trial(fit=fit, gpus=gpus))
     trainable.train(lambda epoch: bool(kernels.append(dense(trainable))) or True)
@@ -241,7 +268,9 @@ def schedule(epoch: int, model: Any) -> None:
         (schedule, "a learning-rate schedule was set on the optimizer"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_and_gone_in_the_next_trial(does: Does, told: str) -> None:
+def test_what_cannot_be_honoured_is_refused_and_gone_in_the_next_trial(
+    does: Does, told: str
+) -> None:
     class Frozen(steering(does)):
         def model(self, hp: Any) -> keras.Model:
             model = super().model(hp)
@@ -251,7 +280,9 @@ def test_what_cannot_be_honoured_is_refused_and_gone_in_the_next_trial(does: Doe
     trainable = Frozen()
     with pytest.raises(Refused, match=told):
         train(trainable, trial())
-    assert metrics(train(trainable, trial(steers=False))) == metrics(train(Frozen(), trial(steers=False)))
+    assert metrics(train(trainable, trial(steers=False))) == metrics(
+        train(Frozen(), trial(steers=False))
+    )
 
 
 def test_a_plateau_and_a_hook_cannot_both_set_the_rate() -> None:
@@ -293,6 +324,9 @@ def test_callbacks_that_fit_would_call_elsewhere_are_refused() -> None:
     def calling(kind: Any) -> Any:
         return type("Calling", (Small,), {"callbacks": lambda self, hp: [kind()]})()
 
-    for kind, told in ((Tested, r"whose on_test_end\(\) would not be called"), (Again, "python -m sweep resume")):
+    for kind, told in (
+        (Tested, r"whose on_test_end\(\) would not be called"),
+        (Again, "python -m sweep resume"),
+    ):
         with pytest.raises(Refused, match=told):
             train(calling(kind), trial(fit=True))

@@ -33,7 +33,11 @@ class Stepping(Small):
             case "constant":
                 return {"loss": tf.constant(1.0)}
             case "sum":
-                return {"loss": tf.reduce_sum(crossentropy(batch.y, model(batch.x, training=True), from_logits=True))}
+                return {
+                    "loss": tf.reduce_sum(
+                        crossentropy(batch.y, model(batch.x, training=True), from_logits=True)
+                    )
+                }
         predicted = model(batch.x, training=True)
         batch.measure(predicted)
         loss = crossentropy(batch.y, predicted, from_logits=True)
@@ -46,9 +50,16 @@ class Unweighted(Stepping):
 
 
 def test_the_default_step_written_out_is_the_default_step() -> None:
-    weighted: Any = {"class_weights": "balanced", "micro_batches": 3, "optimizer": "adamw", "weight_decay": 0.1}
+    weighted: Any = {
+        "class_weights": "balanced",
+        "micro_batches": 3,
+        "optimizer": "adamw",
+        "weight_decay": 0.1,
+    }
     ours, default = Stepping(), Small()
-    mine, theirs = (metrics(train(kind, assignment(epochs=3, **weighted))) for kind in (ours, default))
+    mine, theirs = (
+        metrics(train(kind, assignment(epochs=3, **weighted))) for kind in (ours, default)
+    )
     for a, b in zip(mine, theirs, strict=True):
         assert a == pytest.approx(b, abs=1e-6)
     for a, b in zip(weights(ours)[:6], weights(default)[:6], strict=True):
@@ -58,7 +69,9 @@ def test_the_default_step_written_out_is_the_default_step() -> None:
 def test_the_biases_of_a_compiled_model_decay_with_a_step_as_without() -> None:
     class Compiled(Small):
         def model(self, hp: Any) -> keras.Model:
-            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, bias_initializer="ones")])
+            model = keras.Sequential(
+                [keras.Input((6,)), keras.layers.Dense(3, bias_initializer="ones")]
+            )
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
             model.compile(keras.optimizers.SGD(0.05, weight_decay=0.5), loss)
             return model
@@ -85,9 +98,16 @@ def test_the_rate_of_a_schedule_is_that_of_the_last_of_several_updates_of_a_batc
 
 
 @pytest.mark.parametrize("kind", [Stepping, Small])
-def test_a_network_is_corrected_alike_with_a_step_and_without(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_is_corrected_alike_with_a_step_and_without(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     called = []
-    for name in ("keep_loss_means", "keep_arithmetic_on_devices", "set_outputs_to_float32", "take_global_gradients"):
+    for name in (
+        "keep_loss_means",
+        "keep_arithmetic_on_devices",
+        "set_outputs_to_float32",
+        "take_global_gradients",
+    ):
         monkeypatch.setattr(keras_corrections, name, lambda *_, name=name: called.append(name))
     kind().begin(assignment())
     assert sorted(called) == [
@@ -100,7 +120,10 @@ def test_a_network_is_corrected_alike_with_a_step_and_without(kind: Any, monkeyp
 
 def test_half_precision_scales_and_checks_as_the_default_step_does() -> None:
     training = {"precision": "mixed_float16"}
-    mine, theirs = (metrics(train(kind(), assignment(epochs=3, training=training))) for kind in (Stepping, Small))
+    mine, theirs = (
+        metrics(train(kind(), assignment(epochs=3, training=training)))
+        for kind in (Stepping, Small)
+    )
     for a, b in zip(mine, theirs, strict=True):
         assert a == pytest.approx(b, abs=2e-2)
 
@@ -120,7 +143,9 @@ def test_what_a_step_must_return(returns: str, told: str) -> None:
 
 def test_a_sum_over_the_examples_is_refused_in_parts() -> None:
     train(Stepping(), assignment(epochs=1, learning_rate=1e-4, returns="sum"))
-    with pytest.raises(Refused, match=r"train_step\(\) gives 'loss' of .* as the mean of their parts"):
+    with pytest.raises(
+        Refused, match=r"train_step\(\) gives 'loss' of .* as the mean of their parts"
+    ):
         train(Stepping(), assignment(returns="sum", micro_batches=2))
 
 
@@ -161,19 +186,34 @@ SHARED = keras.optimizers.Adam(0.1)
     [
         (lambda model: [], r"returned \[\], expected a list of Update"),
         (lambda model: ["loss"], "returned str in its list"),
-        (lambda model: [Update("loss", model), Update("more", model)], "gives 'loss' and 'more' no optimizer"),
+        (
+            lambda model: [Update("loss", model), Update("more", model)],
+            "gives 'loss' and 'more' no optimizer",
+        ),
         (lambda model: [Update("loss", model, times=0)], "times=0, expected a whole number from 1"),
-        (lambda model: [(Update("loss", model, times=2),)], "times=2.*and 1 among those that happen at once"),
+        (
+            lambda model: [(Update("loss", model, times=2),)],
+            "times=2.*and 1 among those that happen at once",
+        ),
         (lambda model: [Update("loss", model, rate=0.1)], "has a rate and no optimizer"),
         (
             lambda model: [Update("loss", model, keras.optimizers.SGD(FALLING), rate=0.1)],
             r"Update\('loss'\) has a rate, and its optimizer \(SGD\) a schedule of its own",
         ),
-        (lambda model: [(Update("loss", model), Update("loss", model, adam()))], "minimises 'loss' twice at once"),
-        (lambda model: [Update("loss", keras.layers.ReLU())], "has no weights to train"),
-        (lambda model: [Update("a", model, SHARED), Update("b", model, SHARED)], "the same optimizer"),
         (
-            lambda model: [Update("loss", model), Update("b", model, keras.optimizers.Adam(use_ema=True))],
+            lambda model: [(Update("loss", model), Update("loss", model, adam()))],
+            "minimises 'loss' twice at once",
+        ),
+        (lambda model: [Update("loss", keras.layers.ReLU())], "has no weights to train"),
+        (
+            lambda model: [Update("a", model, SHARED), Update("b", model, SHARED)],
+            "the same optimizer",
+        ),
+        (
+            lambda model: [
+                Update("loss", model),
+                Update("b", model, keras.optimizers.Adam(use_ema=True)),
+            ],
             r"Update\('b'\) averages weights",
         ),
     ],
@@ -214,7 +254,11 @@ class Measured(Small):
 
 
 def test_metrics_are_counted_where_the_step_says_so_or_refused() -> None:
-    assert set(train(Measured(), assignment(measures=True))[-1].metrics) == {"accuracy", "loss", "val_loss"}
+    assert set(train(Measured(), assignment(measures=True))[-1].metrics) == {
+        "accuracy",
+        "loss",
+        "val_loss",
+    }
     with pytest.raises(Refused, match=r"metrics\(\) are never counted: call batch.measure"):
         train(Measured(), assignment())
     with pytest.raises(Refused, match=r"has nothing to count; define metrics\(\)"):
@@ -228,7 +272,8 @@ class Signed(Small):
 
 def test_a_hook_with_the_arguments_of_keras_is_told_ours() -> None:
     with pytest.raises(
-        Refused, match=r"Signed.on_epoch_end\(self, epoch, logs\) is called with \(self, epoch, logs, model, hp\)"
+        Refused,
+        match=r"Signed.on_epoch_end\(self, epoch, logs\) is called with \(self, epoch, logs, model, hp\)",
     ):
         train(Signed(), assignment())
 
@@ -254,4 +299,6 @@ def test_networks_beside_the_model_are_part_of_a_checkpoint() -> None:
     teaching = Distilled()
     train(teaching, assignment(epochs=1))
     held = session_of(teaching).trial.program.state
-    assert sum(parts[0].size for parts in held.copy_all().values()) > teaching.teacher.count_params()
+    assert (
+        sum(parts[0].size for parts in held.copy_all().values()) > teaching.teacher.count_params()
+    )

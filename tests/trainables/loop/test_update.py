@@ -60,7 +60,10 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
 
     def all_of(way: Callable[..., None]) -> list[list[bytes]]:
         with replicas.scope():
-            weights = [keras.Variable(np.linspace(-1, 1, n).reshape(-1, 2).astype(np.float32)) for n in (8, 6)]
+            weights = [
+                keras.Variable(np.linspace(-1, 1, n).reshape(-1, 2).astype(np.float32))
+                for n in (8, 6)
+            ]
             optimizer = KINDS[name](learning_rate=0.05)
             optimizer.weight_decay = 0.01
             optimizer.build(weights)
@@ -97,6 +100,11 @@ def test_one_number_that_is_not_finite_is_found(dtype: str) -> None:
         bad = big.copy()
         bad[17, 2], bad[18, 0] = wrong, -wrong
         assert not bool(all_finite([*others, tf.cast(bad, dtype)]))
-        rows = [tf.cast(np.stack([big, bad]), dtype), tf.zeros(2), tf.zeros((2, 0)), tf.constant([1, 2])]
+        rows = [
+            tf.cast(np.stack([big, bad]), dtype),
+            tf.zeros(2),
+            tf.zeros((2, 0)),
+            tf.constant([1, 2]),
+        ]
         assert all_finite(rows, by_row=True).numpy().tolist() == [True, False]
     assert bool(all_finite([]))

@@ -50,12 +50,16 @@ class Masked(Small):
 
     def data(self, hp: Any) -> tuple[Any, Any]:
         random = np.random.default_rng(0)
-        x = random.integers(1, 9, size=(90, 5)) * (np.arange(5) < random.integers(1, 6, size=(90, 1)))
+        x = random.integers(1, 9, size=(90, 5)) * (
+            np.arange(5) < random.integers(1, 6, size=(90, 1))
+        )
         return (x[:70], x[:70] % 3), (x[70:], x[70:] % 3)
 
     def model(self, hp: Any) -> keras.Model:
         layers = keras.layers
-        return keras.Sequential([keras.Input((5,)), layers.Embedding(9, 4, mask_zero=True), layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((5,)), layers.Embedding(9, 4, mask_zero=True), layers.Dense(3)]
+        )
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -71,7 +75,9 @@ def in_batches_of(trainable: Small, size: int) -> float:
 
 
 @pytest.mark.parametrize("kind", [pytest.param(Towers, marks=pytest.mark.exhaustive), Masked])
-def test_a_loss_that_depends_on_the_batch_is_validated_in_those_of_the_training_as_by_fit(kind: type[Small]) -> None:
+def test_a_loss_that_depends_on_the_batch_is_validated_in_those_of_the_training_as_by_fit(
+    kind: type[Small],
+) -> None:
     trainable = kind()
     (epoch,) = train(trainable, assignment(epochs=1, batch_size=7))
     assert epoch.metrics["val_loss"] == pytest.approx(in_batches_of(trainable, 7), rel=1e-5)
@@ -152,7 +158,12 @@ def test_two_sizes_of_batches_are_compared_by_the_same_examples(data: Any) -> No
     few, many = found.count_equal_batches(300, 100)
     assert few < many
     one, other = (
-        np.concatenate([tf.gather(chunk.tensors[0], chunk.order) for chunk in HeldOut(found, size, steps).chunks()])
+        np.concatenate(
+            [
+                tf.gather(chunk.tensors[0], chunk.order)
+                for chunk in HeldOut(found, size, steps).chunks()
+            ]
+        )
         for size, steps in ((300, few), (100, many))
     )
     assert one.tolist() == other.tolist()
@@ -167,7 +178,9 @@ def many() -> Many:
     return found
 
 
-@pytest.mark.parametrize(("on_gpu", "tf32", "depends"), [(False, True, True), (True, True, False), (True, False, True)])
+@pytest.mark.parametrize(
+    ("on_gpu", "tf32", "depends"), [(False, True, True), (True, True, False), (True, False, True)]
+)
 def test_what_factors_of_10_bits_make_of_a_loss_does_not_count(
     on_gpu: bool, tf32: bool, depends: bool, many: Many, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +193,9 @@ def test_what_factors_of_10_bits_make_of_a_loss_does_not_count(
     assert program.depends_on_batch_size(held_out, seed=0) == depends
 
 
-def test_between_processes_a_call_evaluates_batches_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_between_processes_a_call_evaluates_batches_of_one_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Those that a batch is cut into where it did not fit into memory."""
     trainable = Many()
     trainable.begin(replace(assignment(validation_batch_size=50), accumulate=3))
@@ -223,6 +238,8 @@ def test_a_metric_of_a_batch_is_validated_in_those_of_the_training_as_by_fit() -
     plain, hp = trainable.trained_model(), trial.hp
     plain.compile(loss=trainable.loss(hp, plain), metrics=trainable.metrics(hp, plain))
     x, y = trainable.data(hp)[1]
-    by_size = {size: plain.evaluate(x, y, size, verbose=0, return_dict=True)["spread"] for size in (7, 256)}
+    by_size = {
+        size: plain.evaluate(x, y, size, verbose=0, return_dict=True)["spread"] for size in (7, 256)
+    }
     assert epoch.metrics["val_spread"] == pytest.approx(by_size[7], rel=1e-5)
     assert by_size[7] != pytest.approx(by_size[256], rel=1e-5)

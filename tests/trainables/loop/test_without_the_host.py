@@ -59,7 +59,9 @@ class Floats(Pictures):
 
 
 def traced(trainable: Any, name: str = "train_chunk") -> Any:
-    return getattr(session_of(trainable).trial.program, name)._list_all_concrete_functions()[0].graph
+    return (
+        getattr(session_of(trainable).trial.program, name)._list_all_concrete_functions()[0].graph
+    )
 
 
 def inner(graph: Any) -> Any:
@@ -85,7 +87,12 @@ EVERYTHING = {"sam_rho": 0.05, "ema_momentum": 0.9, "clipnorm": 1.0, "micro_batc
         pytest.param(Pictures, 2, {"dropout": 0.2}, marks=pytest.mark.exhaustive),
         pytest.param(Pictures, 2, {"precision": "mixed_float16"}, marks=pytest.mark.exhaustive),
         pytest.param(Pictures, 2, EVERYTHING, marks=pytest.mark.exhaustive),
-        pytest.param(Pictures, 2, {"mixup": 0.2, "cutmix": 0.2, "random_erasing": 0.2}, marks=pytest.mark.exhaustive),
+        pytest.param(
+            Pictures,
+            2,
+            {"mixup": 0.2, "cutmix": 0.2, "random_erasing": 0.2},
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_updates_and_batches_wait_for_nothing(kind: Any, gpus: int, params: dict[str, Any]) -> None:
@@ -111,9 +118,13 @@ def test_what_waits_is_found() -> None:
     def branch(x: tf.Tensor) -> tf.Tensor:
         labels = tf.bitcast(x, tf.int32)
         kept = tf.cond(tf.reduce_sum(x) > 0, lambda: labels + 1, lambda: labels)
-        return tf.while_loop(lambda y: tf.reduce_max(y) < 1, lambda y: (y + 1,), (tf.cast(kept, tf.float32),))
+        return tf.while_loop(
+            lambda y: tf.reduce_max(y) < 1, lambda y: (y + 1,), (tf.cast(kept, tf.float32),)
+        )
 
-    found = kernels.find_host_waits(branch.get_concrete_function(tf.TensorSpec([None], tf.float32)).graph)
+    found = kernels.find_host_waits(
+        branch.get_concrete_function(tf.TensorSpec([None], tf.float32)).graph
+    )
     assert "Greater of bool: cond of If" in found or "Greater of bool: cond of StatelessIf" in found
     assert "Less of bool: whether a while goes on" in found
     assert any(line.startswith("Bitcast of int32: input of") for line in found)
@@ -159,26 +170,42 @@ class Deep(Floats):
     def model(self, hp: Any) -> keras.Model:
         inputs = x = keras.Input((8, 8, 3))
         for _ in range(6):
-            x = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3, padding="same", use_bias=False)(x))
+            x = keras.layers.BatchNormalization()(
+                keras.layers.Conv2D(4, 3, padding="same", use_bias=False)(x)
+            )
         return keras.Model(inputs, keras.layers.Dense(10)(keras.layers.GlobalAveragePooling2D()(x)))
 
 
 def test_an_update_of_one_replica_is_kerass_with_a_sum_for_each_weight() -> None:
     ours = operations(traced(begun(Deep(), 0, {"optimizer": "adam"})))
     model = Deep().model(None)
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    model.compile(
+        "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
+    )
     (x, y), _ = Deep().data(None)
     model._symbolic_build(data_batch=(x, y))
     specs = [tf.TensorSpec([None, *a.shape[1:]], a.dtype) for a in (x, y)]
     step = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
     theirs = operations(step.get_concrete_function(*specs).graph)
-    none = ("Const", "Placeholder", "Identity", "NoOp", "ReadVariableOp")  # of which no kernel is launched
-    surplus = sum((ours - theirs)[kind] - (theirs - ours)[kind] for kind in set(ours | theirs) - set(none))
-    assert surplus <= 2 * len(model.trainable_variables) + 50  # the other sum: of the weights, once an epoch
+    none = (
+        "Const",
+        "Placeholder",
+        "Identity",
+        "NoOp",
+        "ReadVariableOp",
+    )  # of which no kernel is launched
+    surplus = sum(
+        (ours - theirs)[kind] - (theirs - ours)[kind] for kind in set(ours | theirs) - set(none)
+    )
+    assert (
+        surplus <= 2 * len(model.trainable_variables) + 50
+    )  # the other sum: of the weights, once an epoch
     assert ours["While"] + ours["StatelessWhile"] == 2
 
 
-def test_replicas_meet_twice_for_a_batch_norm_and_once_for_all_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_meet_twice_for_a_batch_norm_and_once_for_all_gradients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     count = 2
     met: list[int] = []
     original = tf.distribute.ReplicaContext.all_reduce

@@ -25,20 +25,29 @@ ON = {"jit_compile": True}
 
 
 def bits(trainable: Small) -> dict[str, Any]:
-    return {path: parts[0].tobytes() for path, parts in session_of(trainable).trial.program.state.copy_all().items()}
+    return {
+        path: parts[0].tobytes()
+        for path, parts in session_of(trainable).trial.program.state.copy_all().items()
+    }
 
 
 def same(one: Small, other: Small, tolerance: float = 1e-6) -> None:
     theirs = session_of(other).trial.program.state.copy_all()
     for path, parts in session_of(one).trial.program.state.copy_all().items():
-        np.testing.assert_allclose(theirs[path][0], parts[0], atol=tolerance, rtol=tolerance, err_msg=path)
+        np.testing.assert_allclose(
+            theirs[path][0], parts[0], atol=tolerance, rtol=tolerance, err_msg=path
+        )
 
 
 class Dropping(Small):
     """With draws in the model and before it."""
 
     def model(self, hp: Any) -> keras.Model:
-        layers = [keras.layers.Dense(8, "tanh"), keras.layers.Dropout(0.3), keras.layers.GaussianNoise(0.1)]
+        layers = [
+            keras.layers.Dense(8, "tanh"),
+            keras.layers.Dropout(0.3),
+            keras.layers.GaussianNoise(0.1),
+        ]
         return keras.Sequential([keras.Input((6,)), *layers, keras.layers.Dense(3)])
 
     def augment(self, x: Any, hp: Any, draws: Any) -> Any:
@@ -49,7 +58,9 @@ class Texts(Dropping):
     """With an operation in the model that XLA has no kernel for."""
 
     def model(self, hp: Any) -> keras.Model:
-        written = keras.layers.Lambda(lambda x: tf.strings.to_number(tf.strings.as_string(x)), output_shape=(6,))
+        written = keras.layers.Lambda(
+            lambda x: tf.strings.to_number(tf.strings.as_string(x)), output_shape=(6,)
+        )
         inner = super().model(hp)
         return keras.Sequential([keras.Input((6,)), written, *inner.layers])
 
@@ -79,7 +90,12 @@ def may(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_auto_is_for_gpus(training: dict[str, object], gpu: bool, meant: str) -> None:
     placement = place(Devices())
-    assert choose_xla(training, Placement(placement.replicas, "one_device", ("gpu:0",) if gpu else ("cpu:0",))) == meant
+    assert (
+        choose_xla(
+            training, Placement(placement.replicas, "one_device", ("gpu:0",) if gpu else ("cpu:0",))
+        )
+        == meant
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,13 +118,31 @@ def test_what_an_author_gives_to_compile_stands_over_auto(
 @pytest.mark.parametrize(
     ("author", "training", "told"),
     [
-        (True, {"jit_compile": False}, "jit_compile=True, and the sweep file has training.jit_compile: False; leave"),
-        (False, {"jit_compile": True}, "jit_compile=False, and the sweep file has training.jit_compile: True; leave"),
-        (True, {"deterministic": True}, "jit_compile=True, which training.deterministic does not go with"),
-        (True, {"fuse": 4, "run_eagerly": True}, "which training.run_eagerly and training.fuse does not go with"),
+        (
+            True,
+            {"jit_compile": False},
+            "jit_compile=True, and the sweep file has training.jit_compile: False; leave",
+        ),
+        (
+            False,
+            {"jit_compile": True},
+            "jit_compile=False, and the sweep file has training.jit_compile: True; leave",
+        ),
+        (
+            True,
+            {"deterministic": True},
+            "jit_compile=True, which training.deterministic does not go with",
+        ),
+        (
+            True,
+            {"fuse": 4, "run_eagerly": True},
+            "which training.run_eagerly and training.fuse does not go with",
+        ),
     ],
 )
-def test_what_an_author_gives_to_compile_is_not_overruled(author: bool, training: dict[str, object], told: str) -> None:
+def test_what_an_author_gives_to_compile_is_not_overruled(
+    author: bool, training: dict[str, object], told: str
+) -> None:
     with pytest.raises(Refused, match=told):
         follow_author("", author, training, place(Devices()))
 
@@ -132,9 +166,13 @@ def test_a_model_that_its_author_compiles_for_xla() -> None:
     "params",
     [
         pytest.param({"batch_size": 48, "mixup": 0.4}, id="mixed"),
-        pytest.param({"batch_size": 35, "micro_batches": 2}, id="micro", marks=pytest.mark.exhaustive),
+        pytest.param(
+            {"batch_size": 35, "micro_batches": 2}, id="micro", marks=pytest.mark.exhaustive
+        ),
         pytest.param({"clipnorm": 1.0}, id="partial", marks=pytest.mark.exhaustive),
-        pytest.param({"sam_rho": 0.05, "ema_momentum": 0.9}, id="sharp", marks=pytest.mark.exhaustive),
+        pytest.param(
+            {"sam_rho": 0.05, "ema_momentum": 0.9}, id="sharp", marks=pytest.mark.exhaustive
+        ),
     ],
 )
 def test_it_trains_as_without(params: dict[str, Any]) -> None:
@@ -157,7 +195,9 @@ def test_it_trains_in_mixed_precision(precision: str) -> None:
     without, through = Dropping(), Dropping()
     expected = metrics(train(without, assignment(training={"precision": precision})))
     found = metrics(train(through, assignment(training={**ON, "precision": precision})))
-    assert found[-1]["loss"] == pytest.approx(expected[-1]["loss"], rel=2e-2)  # XLA leaves out some roundings
+    assert found[-1]["loss"] == pytest.approx(
+        expected[-1]["loss"], rel=2e-2
+    )  # XLA leaves out some roundings
 
 
 def test_a_warm_program_has_the_bits_of_a_new_one_and_compiles_once_for_each_batch_size() -> None:
@@ -192,10 +232,15 @@ def test_what_cannot_go_through_it_is_refused_or_goes_without_and_says_why(may: 
     expected = metrics(train(Texts(), assignment()))
     through = Texts()
     assert metrics(train(through, assignment(training=ON))) == expected
-    assert through.facts().numerics == {"xla": "off", "xla_reason": "XLA has no kernel for AsString"}
+    assert through.facts().numerics == {
+        "xla": "off",
+        "xla_reason": "XLA has no kernel for AsString",
+    }
 
 
-UNKNOWN = "a GPU of compute capability 12.0 is newer than this TensorFlow, which knows sm_80, compute_90"
+UNKNOWN = (
+    "a GPU of compute capability 12.0 is newer than this TensorFlow, which knows sm_80, compute_90"
+)
 
 
 @pytest.fixture
@@ -204,20 +249,26 @@ def unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_support, "find_unknown_gpu", lambda: UNKNOWN)
 
 
-def test_auto_trains_without_it_on_a_card_that_it_does_not_know(may: None, unknown_gpu: None) -> None:
+def test_auto_trains_without_it_on_a_card_that_it_does_not_know(
+    may: None, unknown_gpu: None
+) -> None:
     trained = Dropping()
     train(trained, assignment())
     assert trained.facts().numerics == {"xla": "off", "xla_reason": UNKNOWN}
 
 
 @pytest.mark.parametrize("loop", ["own", "fit"])
-def test_asked_for_it_is_refused_on_a_card_that_it_does_not_know(loop: str, unknown_gpu: None) -> None:
+def test_asked_for_it_is_refused_on_a_card_that_it_does_not_know(
+    loop: str, unknown_gpu: None
+) -> None:
     with pytest.raises(Incompatible, match=r"jit_compile is true.*compute capability 12\.0"):
         train(Dropping(), assignment(training={**ON, "loop": loop}))
 
 
 def test_asked_for_it_is_refused() -> None:
-    with pytest.raises(Refused, match=r"true, but updates .*: XLA has no kernel for AsString; with auto"):
+    with pytest.raises(
+        Refused, match=r"true, but updates .*: XLA has no kernel for AsString; with auto"
+    ):
         train(Texts(), assignment(training=ON))
 
 
@@ -257,10 +308,17 @@ def test_nothing_is_lost_where_memory_is(may: None, monkeypatch: pytest.MonkeyPa
     ("error", "text"),
     [
         (CannotCompile("that"), "that"),
-        (CannotCompile("Exception encountered when calling A.call().\n\n\x1b[1mthat\x1b[0m\n\nArguments"), "that"),
+        (
+            CannotCompile(
+                "Exception encountered when calling A.call().\n\n\x1b[1mthat\x1b[0m\n\nArguments"
+            ),
+            "that",
+        ),
         (
             tf.errors.InvalidArgumentError(
-                None, None, "Graph execution error:\n\nDetected at node X\n<stack traces>\nShapes differ: 1 and 2\nmore"
+                None,
+                None,
+                "Graph execution error:\n\nDetected at node X\n<stack traces>\nShapes differ: 1 and 2\nmore",
             ),
             "Shapes differ: 1 and 2",
         ),

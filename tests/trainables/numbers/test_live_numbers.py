@@ -85,8 +85,12 @@ def test_numbers_that_are_turned_on_are_back_afterwards() -> None:
     assert (float(a), float(b)) == (0.0, 0.4)
 
 
-@pytest.mark.parametrize("use", [lambda rate: keras.layers.LSTM(4, dropout=rate), lambda rate: rate < 0.5, int])
+@pytest.mark.parametrize(
+    "use", [lambda rate: keras.layers.LSTM(4, dropout=rate), lambda rate: rate < 0.5, int]
+)
 def test_where_only_a_plain_number_goes_the_way_to_it_is_named(use: Any) -> None:
     rate = Live(Hyperparameters({"dropout": 0.1})).number("dropout")
-    with pytest.raises(TypeError, match=r'the live number "dropout" cannot be .* hp.number\("dropout"\) there'):
+    with pytest.raises(
+        TypeError, match=r'the live number "dropout" cannot be .* hp.number\("dropout"\) there'
+    ):
         use(rate)

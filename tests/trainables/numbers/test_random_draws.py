@@ -62,7 +62,10 @@ def test_rows_of_each_width_and_type_are_drawn_apart(dtype: str, shape: tuple[in
         whole = drawn(of(400))
         assert whole.shape == (800, *shape)
         assert drawn(of(400, 7, 12)).tobytes() == whole[14:24].tobytes()
-        assert drawn(of(400, 2, 5).at(tf.constant([9, 1]))).tobytes() == whole[[18, 19, 2, 3]].tobytes()
+        assert (
+            drawn(of(400, 2, 5).at(tf.constant([9, 1]))).tobytes()
+            == whole[[18, 19, 2, 3]].tobytes()
+        )
         flat = whole.astype(np.float64).ravel()
         if dtype in ("float32", "float64"):
             assert len(np.unique(flat)) > 0.99 * len(flat)  # of 2**23 numbers, some come twice

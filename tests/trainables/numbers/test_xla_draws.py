@@ -16,9 +16,17 @@ KEY = tf.constant([5, 77])
 HALVES = (tf.float16, tf.bfloat16)
 SAME: dict[str, Callable[..., Any]] = {
     **{
-        f"uniform {t.name}": lambda alg, t=t: tf.random.stateless_uniform([7, 3], KEY, dtype=t, alg=alg) for t in HALVES
+        f"uniform {t.name}": lambda alg, t=t: tf.random.stateless_uniform(
+            [7, 3], KEY, dtype=t, alg=alg
+        )
+        for t in HALVES
     },
-    **{f"normal {t.name}": lambda alg, t=t: tf.random.stateless_normal([7, 3], KEY, dtype=t, alg=alg) for t in HALVES},
+    **{
+        f"normal {t.name}": lambda alg, t=t: tf.random.stateless_normal(
+            [7, 3], KEY, dtype=t, alg=alg
+        )
+        for t in HALVES
+    },
     "uniform": lambda alg: tf.random.stateless_uniform([77, 13], KEY, -1, 3, alg=alg),
     "normal": lambda alg: tf.random.stateless_normal([1001], KEY, 1, 3, alg=alg),
     "whole numbers": lambda alg: tf.random.stateless_uniform([1001], KEY, 0, 17, tf.int32, alg=alg),
@@ -47,7 +55,9 @@ def test_xla_draws_the_same(name: str) -> None:
     outside = SAME[name]("auto_select")
     np.testing.assert_array_equal(outside, SAME[name]("philox"))  # what auto_select is, outside
     inside = through_xla(lambda: SAME[name]("auto_select"))
-    np.testing.assert_allclose(tf.cast(inside, tf.float64), tf.cast(outside, tf.float64), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        tf.cast(inside, tf.float64), tf.cast(outside, tf.float64), rtol=0, atol=1e-5
+    )
     if "normal" not in name:  # whose sines are rounded in another way
         np.testing.assert_array_equal(inside, outside)
 

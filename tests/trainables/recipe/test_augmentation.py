@@ -18,19 +18,36 @@ FLOATS = np.random.default_rng(0).normal(size=(SIZE, 8, 10, 3)).astype(np.float3
 BYTES = np.random.default_rng(0).integers(0, 256, (SIZE, 8, 10, 3)).astype(np.uint8)
 METHODS: dict[str, Callable[..., Any]] = {
     name: getattr(augmentation, name)
-    for name in ("affine", "flip", "crop", "brightness", "contrast", "saturation", "noise", "cutout", "erase")
+    for name in (
+        "affine",
+        "flip",
+        "crop",
+        "brightness",
+        "contrast",
+        "saturation",
+        "noise",
+        "cutout",
+        "erase",
+    )
 }
 
 
 @tf.function
 def _augmented(
-    method: Any, images: tf.Tensor, strength: tf.Tensor, update: tf.Tensor, start: tf.Tensor, stop: tf.Tensor
+    method: Any,
+    images: tf.Tensor,
+    strength: tf.Tensor,
+    update: tf.Tensor,
+    start: tf.Tensor,
+    stop: tf.Tensor,
 ) -> tf.Tensor:
     slice_of = Draws(tf.constant(3), update, tf.constant(SIZE), start, stop)
     return METHODS[method](images[start:stop], slice_of, strength)
 
 
-def _run(name: str, images: Any, strength: float, update: int = 0, start: int = 0, stop: int = SIZE) -> Any:
+def _run(
+    name: str, images: Any, strength: float, update: int = 0, start: int = 0, stop: int = SIZE
+) -> Any:
     numbers = (tf.constant(strength), *map(tf.constant, (update, start, stop)))
     return _augmented(name, tf.constant(images), *numbers).numpy()
 
@@ -45,7 +62,9 @@ def test_methods(name: str, images: Any) -> None:
     for cuts in ([0, 1, 7, SIZE], [0, 6, 12, SIZE]):  # replicas and micro-batches
         parts = [_run(name, images, 0.7, 0, *cut) for cut in itertools.pairwise(cuts)]
         # The sine of one number differs in its last digit from one of many, of which a processor takes eight at once.
-        np.testing.assert_allclose(np.concatenate(parts), whole, atol=0 if images is BYTES else 2e-6, rtol=0)
+        np.testing.assert_allclose(
+            np.concatenate(parts), whole, atol=0 if images is BYTES else 2e-6, rtol=0
+        )
     assert _run(name, images, 0.7).tobytes() == whole.tobytes()
     assert _run(name, images, 0.7, update=1).tobytes() != whole.tobytes()
 
@@ -82,7 +101,9 @@ def test_a_share_of_images_is_erased() -> None:
 
 
 def test_contrast_keeps_the_mean_and_saturation_the_luminance() -> None:
-    assert np.allclose(_run("contrast", FLOATS, 0.9).mean(axis=(1, 2, 3)), FLOATS.mean(axis=(1, 2, 3)), atol=1e-6)
+    assert np.allclose(
+        _run("contrast", FLOATS, 0.9).mean(axis=(1, 2, 3)), FLOATS.mean(axis=(1, 2, 3)), atol=1e-6
+    )
     weights = np.array(augmentation.LUMINANCE)
     assert np.allclose(_run("saturation", FLOATS, 0.9) @ weights, FLOATS @ weights, atol=1e-5)
 

@@ -21,14 +21,18 @@ def test_evaluates_with_the_average_and_trains_without() -> None:
     assert [m["loss"] for m in last] == [m["loss"] for m in ema]
     assert ema[-1]["val_loss"] != last[-1]["val_loss"]
     for a, b in zip(
-        session_of(plain).trial.program.model.weights, session_of(averaged).trial.program.model.weights, strict=True
+        session_of(plain).trial.program.model.weights,
+        session_of(averaged).trial.program.model.weights,
+        strict=True,
     ):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
 def test_is_the_exponential_average_of_the_weights_after_each_update() -> None:
     trainable = Small()
-    given = assignment(epochs=3, batch_size=70, ema_momentum=0.75, optimizer="sgd", learning_rate=0.2)
+    given = assignment(
+        epochs=3, batch_size=70, ema_momentum=0.75, optimizer="sgd", learning_rate=0.2
+    )
     trainable.begin(given)
     program = session_of(trainable).trial.program
     expected = None
@@ -47,13 +51,17 @@ def test_an_averaging_optimizer_leaves_the_averaging_to_the_loop() -> None:
     own = Averaging()
     theirs = metrics(train(own, assignment(learning_rate=0.2)))
     assert session_of(own).trial.program.model.optimizer.use_ema is False
-    assert theirs == metrics(train(Small(), assignment(optimizer="sgd", learning_rate=0.2, ema_momentum=0.9)))
+    assert theirs == metrics(
+        train(Small(), assignment(optimizer="sgd", learning_rate=0.2, ema_momentum=0.9))
+    )
 
 
 def test_another_trial_starts_a_new_average() -> None:
     used, fresh = Small(), Small()
     train(used, assignment(ema_momentum=0.5, seed=3))
-    assert metrics(train(used, assignment(ema_momentum=0.9))) == metrics(train(fresh, assignment(ema_momentum=0.9)))
+    assert metrics(train(used, assignment(ema_momentum=0.9))) == metrics(
+        train(fresh, assignment(ema_momentum=0.9))
+    )
 
 
 def test_an_exception_in_an_evaluation_leaves_the_weights_as_they_were() -> None:
@@ -64,7 +72,9 @@ def test_an_exception_in_an_evaluation_leaves_the_weights_as_they_were() -> None
     train(trainable, assignment(ema_momentum=0.9))
     program = session_of(trainable).trial.program
     split = SimpleNamespace(updates=lambda size: 0)
-    broken = SimpleNamespace(part_size=16, batch_size=16, split=split, chunks=chunks, first_batch=lambda epoch: 0)
+    broken = SimpleNamespace(
+        part_size=16, batch_size=16, split=split, chunks=chunks, first_batch=lambda epoch: 0
+    )
     before = program.state.copy_all()
     with pytest.raises(ZeroDivisionError):
         program.evaluate(broken, seed=0, epoch=1)

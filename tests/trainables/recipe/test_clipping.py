@@ -27,15 +27,21 @@ def of_keras(bounds: dict[str, float], gradients: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("kind", clipping.KINDS)
 def test_each_kind_is_that_of_keras_and_0_is_off(kind: str, bound: float) -> None:
     given = [tf.constant(DENSE), tf.constant(TABLE)]
-    clip = tf.function(lambda gradients, bound: clipping.clip(gradients, {kind: bound}))  # as a live number
-    for ours, theirs in zip(clip(given, tf.constant(bound)), of_keras({kind: bound}, [DENSE, TABLE]), strict=True):
+    clip = tf.function(
+        lambda gradients, bound: clipping.clip(gradients, {kind: bound})
+    )  # as a live number
+    for ours, theirs in zip(
+        clip(given, tf.constant(bound)), of_keras({kind: bound}, [DENSE, TABLE]), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     if not bound:
         for ours, before in zip(clip(given, tf.constant(bound)), (DENSE, TABLE), strict=True):
             np.testing.assert_array_equal(ours, before)
 
 
-@pytest.mark.parametrize("bounds", [{"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.5}, {}])
+@pytest.mark.parametrize(
+    "bounds", [{"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.5}, {}]
+)
 def test_the_parts_of_a_table_are_one(bounds: dict[str, float]) -> None:
     parts = [
         tf.IndexedSlices(tf.constant(TABLE[:4]), tf.range(4), tf.constant([4, WIDTH])),
@@ -44,7 +50,9 @@ def test_the_parts_of_a_table_are_one(bounds: dict[str, float]) -> None:
     other, *table = clipping.clip([tf.constant(DENSE), *parts], bounds, [[0], [1, 2]])
     expected = of_keras(bounds, [DENSE, TABLE])
     np.testing.assert_allclose(other, expected[0], atol=1e-6)
-    np.testing.assert_allclose(np.concatenate([part.values for part in table]), expected[1], atol=1e-6)
+    np.testing.assert_allclose(
+        np.concatenate([part.values for part in table]), expected[1], atol=1e-6
+    )
 
 
 def test_a_trial_asks_for_one_kind() -> None:

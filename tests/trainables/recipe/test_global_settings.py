@@ -42,7 +42,9 @@ class Drawing(Small):
     def model(self, hp: Any) -> keras.Model:
         self._begin("model")
         wide = keras.layers.Dense(8, "relu")
-        return keras.Sequential([keras.Input((6,)), wide, keras.layers.Dropout(0.3), keras.layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((6,)), wide, keras.layers.Dropout(0.3), keras.layers.Dense(3)]
+        )
 
     def loss(self, hp: Any, model: keras.Model) -> Any:
         self._begin("loss")
@@ -77,7 +79,9 @@ def undisturbed() -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("method", ["data", "model", "loss", "metrics", "optimizer"])
-def test_clear_session_in_any_method_changes_no_number(method: str, undisturbed: list[dict[str, float]]) -> None:
+def test_clear_session_in_any_method_changes_no_number(
+    method: str, undisturbed: list[dict[str, float]]
+) -> None:
     clearing = type("Clearing", (Drawing,), {"clears": method})
     assert two(clearing()) == undisturbed
 
@@ -112,14 +116,25 @@ SETTINGS = [
         lambda: keras.mixed_precision.set_global_policy("mixed_bfloat16"),
         r"dtype policy to mixed_bfloat16 .*the trial has float32.*training: \{precision: mixed_bfloat16\}",
     ),
-    (lambda: keras.config.set_dtype_policy("float64"), r"dtype policy to float64 .*float64 is unsupported"),
-    (lambda: keras.backend.set_floatx("float64"), r"floatx to float64 .*float64 is unsupported.*float32, mixed_bf"),
-    (lambda: keras.backend.set_floatx("float16"), r"floatx to float16 .*training: \{precision: mixed_float16\}"),
+    (
+        lambda: keras.config.set_dtype_policy("float64"),
+        r"dtype policy to float64 .*float64 is unsupported",
+    ),
+    (
+        lambda: keras.backend.set_floatx("float64"),
+        r"floatx to float64 .*float64 is unsupported.*float32, mixed_bf",
+    ),
+    (
+        lambda: keras.backend.set_floatx("float16"),
+        r"floatx to float16 .*training: \{precision: mixed_float16\}",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("setting", "said"), SETTINGS)
-def test_a_precision_of_the_author_s_is_refused_with_what_to_write(setting: Callable[[], object], said: str) -> None:
+def test_a_precision_of_the_author_s_is_refused_with_what_to_write(
+    setting: Callable[[], object], said: str
+) -> None:
     with imported(setting), pytest.raises(Refused, match=said):
         Small().begin(assignment())
     for method in ("data", "model", "loss"):
@@ -159,7 +174,10 @@ def test_functions_that_run_eagerly_are_refused_with_what_to_write() -> None:
             return super().model(hp)
 
     said = r"run_functions_eagerly\(True\).*`training: \{run_eagerly: true\}`.* --eager"
-    with imported(lambda: tf.config.run_functions_eagerly(True)), pytest.raises(Refused, match=said):
+    with (
+        imported(lambda: tf.config.run_functions_eagerly(True)),
+        pytest.raises(Refused, match=said),
+    ):
         Small().begin(assignment())
     with pytest.raises(Refused, match=said):
         Eagerly().begin(assignment())
@@ -168,9 +186,12 @@ def test_functions_that_run_eagerly_are_refused_with_what_to_write() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [*(setting for setting, _ in SETTINGS), lambda: tf.config.run_functions_eagerly(True)]
+    "setting",
+    [*(setting for setting, _ in SETTINGS), lambda: tf.config.run_functions_eagerly(True)],
 )
-def test_a_trial_is_looked_at_in_a_process_of_other_settings(setting: Callable[[], object], tmp_path: Path) -> None:
+def test_a_trial_is_looked_at_in_a_process_of_other_settings(
+    setting: Callable[[], object], tmp_path: Path
+) -> None:
     trainable = Small()
     train(trainable, assignment(epochs=1))
     trainable.save(tmp_path)()
@@ -178,7 +199,11 @@ def test_a_trial_is_looked_at_in_a_process_of_other_settings(setting: Callable[[
     expected = trainable.trained_model()(x).numpy()
 
     def now() -> tuple[str, str, bool]:
-        return keras.config.floatx(), keras.config.dtype_policy().name, tf.config.functions_run_eagerly()
+        return (
+            keras.config.floatx(),
+            keras.config.dtype_policy().name,
+            tf.config.functions_run_eagerly(),
+        )
 
     with imported(setting):
         before, other = now(), Small()

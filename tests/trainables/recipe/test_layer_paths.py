@@ -14,11 +14,13 @@ pytestmark = pytest.mark.keras
 def nested() -> keras.Model:
     def block(name: str) -> keras.Model:
         return keras.Sequential(
-            [keras.layers.Dense(4, name="in"), keras.layers.LayerNormalization(name="norm")], name=name
+            [keras.layers.Dense(4, name="in"), keras.layers.LayerNormalization(name="norm")],
+            name=name,
         )
 
     backbone = keras.Sequential(
-        [keras.Input((6,)), keras.layers.Dense(4, name="stem"), block("block_1"), block("block_2")], name="backbone"
+        [keras.Input((6,)), keras.layers.Dense(4, name="stem"), block("block_1"), block("block_2")],
+        name="backbone",
     )
     inputs = keras.Input((6,))
     turned = keras.layers.Bidirectional(keras.layers.LSTM(2, name="cell"), name="turn")
@@ -48,8 +50,14 @@ def test_a_pattern_names_layers_part_by_part(pattern: str, found: list[str]) -> 
     ("frozen", "left"),
     [
         (["backbone"], {"turn", "head"}),
-        ("backbone/block_1", {"backbone/stem", "backbone/block_2/in", "backbone/block_2/norm", "turn", "head"}),
-        (["**/norm", "turn"], {"backbone/stem", "backbone/block_1/in", "backbone/block_2/in", "head"}),
+        (
+            "backbone/block_1",
+            {"backbone/stem", "backbone/block_2/in", "backbone/block_2/norm", "turn", "head"},
+        ),
+        (
+            ["**/norm", "turn"],
+            {"backbone/stem", "backbone/block_1/in", "backbone/block_2/in", "head"},
+        ),
         (1, {"turn", "head"}),
         (3, set()),
         ([], {"backbone/stem", "backbone/block_1", "backbone/block_2", "turn", "head"}),
@@ -65,7 +73,10 @@ def test_what_is_frozen(frozen: Any, left: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("frozen", "message"),
-    [(4, "expected 0 to 3"), (["backbone/neck"], "'backbone/neck', expected a number or names among backbone, ")],
+    [
+        (4, "expected 0 to 3"),
+        (["backbone/neck"], "'backbone/neck', expected a number or names among backbone, "),
+    ],
 )
 def test_what_is_not_there(frozen: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -23,7 +23,10 @@ def ending(*last: keras.layers.Layer) -> keras.Model:
 
 
 def nested() -> keras.Model:
-    return ending(keras.layers.Dense(4), keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, "softmax")]))
+    return ending(
+        keras.layers.Dense(4),
+        keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, "softmax")]),
+    )
 
 
 ONE_HOT = np.eye(4, dtype=np.float32)[LABELS]
@@ -68,10 +71,18 @@ class Own(keras.Model):
         ),
         (LABELS, net(1, "sigmoid"), "after sigmoid fit more"),  # a label of 2
         (LABELS, net(4, "tanh"), "after tanh fit more"),
-        (LABELS, ending(keras.layers.Dense(4), keras.layers.Lambda(lambda x: x)), "fit more than one loss"),
+        (
+            LABELS,
+            ending(keras.layers.Dense(4), keras.layers.Lambda(lambda x: x)),
+            "fit more than one loss",
+        ),
         (ONE_HOT, net(4), "after linear fit more"),
         (LABELS * 0.5, net(1, "sigmoid"), "after sigmoid fit more"),
-        (LABELS, Own(), "Own is a subclassed model, whose last activation nothing tells; say it in one line: def loss"),
+        (
+            LABELS,
+            Own(),
+            "Own is a subclassed model, whose last activation nothing tells; say it in one line: def loss",
+        ),
         ({"a": LABELS}, net(4), "the targets are nested"),
     ],
 )
@@ -115,7 +126,12 @@ def test_numbers_cannot_be_smoothed() -> None:
 
 @pytest.mark.parametrize(
     ("targets", "units", "names"),
-    [(LABELS, 4, ["accuracy"]), (LABELS > 0, 1, ["accuracy"]), (LABELS * 0.5, 1, ["mae"]), ({"a": LABELS}, 1, [])],
+    [
+        (LABELS, 4, ["accuracy"]),
+        (LABELS > 0, 1, ["accuracy"]),
+        (LABELS * 0.5, 1, ["mae"]),
+        ({"a": LABELS}, 1, []),
+    ],
 )
 def test_metrics_follow_the_targets(targets, units, names) -> None:
     assert [metric.name for metric in losses.default_metrics(targets, net(units))] == names

@@ -56,7 +56,9 @@ def rendered(corners: Any) -> Any:
     """(examples, height, width): 1 within the box, whose edges need be no whole pixels."""
     left, top, right, bottom = (corners[:, i, None] for i in range(4))
     x, y = np.arange(WIDTH) + 0.5, np.arange(HEIGHT) + 0.5
-    return (((y >= top) & (y < bottom))[:, :, None] & ((x >= left) & (x < right))[:, None, :]).astype(np.uint8)
+    return (
+        ((y >= top) & (y < bottom))[:, :, None] & ((x >= left) & (x < right))[:, None, :]
+    ).astype(np.uint8)
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -76,7 +78,9 @@ def test_a_box_and_its_mask_go_to_the_same_place(name: str, rng: np.random.Gener
             assert seen[row, number] == number + 1
             (top, left), (bottom, right) = there.min(0), there.max(0) + 1
             box, held = found[row, number], np.float32([left, top, right, bottom])
-            if apart and (box % np.float32([WIDTH, HEIGHT] * 2) == 0).any():  # of a turned one that sticks out
+            if (
+                apart and (box % np.float32([WIDTH, HEIGHT] * 2) == 0).any()
+            ):  # of a turned one that sticks out
                 assert (box[:2] <= held[:2] + apart).all()
                 assert (box[2:] >= held[2:] - apart).all()
             else:
@@ -92,11 +96,16 @@ def test_forms_are_those_of_keras(name: str, form: str, rng: np.random.Generator
     by_corners, _ = move.boxes(tf.constant(corners), tf.constant(labels), "xyxy")
     if form == "rel_center_yxhw":  # Keras knows all but this
         relative = corners / np.tile([WIDTH, HEIGHT], 2)
-        centre, sides = (relative[..., :2] + relative[..., 2:]) / 2, relative[..., 2:] - relative[..., :2]
+        centre, sides = (
+            (relative[..., :2] + relative[..., 2:]) / 2,
+            relative[..., 2:] - relative[..., :2],
+        )
         given = np.concatenate([centre[..., ::-1], sides[..., ::-1]], -1).astype(np.float32)
         found, _ = move.boxes(tf.constant(given), tf.constant(labels), form)
         centre, sides = found[..., 1::-1].numpy(), found[..., :1:-1].numpy()
-        back = np.concatenate([centre - sides / 2, centre + sides / 2], -1) * np.tile([WIDTH, HEIGHT], 2)
+        back = np.concatenate([centre - sides / 2, centre + sides / 2], -1) * np.tile(
+            [WIDTH, HEIGHT], 2
+        )
     else:
         convert = keras.utils.bounding_boxes.convert_format
         given = np.asarray(convert(corners, "xyxy", form, height=HEIGHT, width=WIDTH), np.float32)
@@ -105,8 +114,12 @@ def test_forms_are_those_of_keras(name: str, form: str, rng: np.random.Generator
     np.testing.assert_allclose(back, by_corners, atol=1e-3)
 
 
-def test_boxes_that_left_are_marked_and_padding_stays_padding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(augmentation, "crop_shifts", lambda draws, padding: tf.constant([[6.0, 0.0]] * 3))
+def test_boxes_that_left_are_marked_and_padding_stays_padding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        augmentation, "crop_shifts", lambda draws, padding: tf.constant([[6.0, 0.0]] * 3)
+    )
     images = tf.zeros((3, 10, 10, 1))
     far = Movement(images, draws(0, 3)).crop(6)  # all goes 6 to the left
     given = tf.constant([[[0.0, 0, 4, 4], [2, 2, 8, 8], [7, 1, 9, 9], [0, 0, 0, 0]]] * 3)
@@ -136,10 +149,15 @@ def test_a_point_goes_with_its_pixel(name: str, form: str, rng: np.random.Genera
     found, inside = move.points(tf.constant(given), form)
     found = found.numpy()[:, 0, order] * scale
     cut = (moved > 0).any(2)[:, [0, -1]].any(1) | (moved > 0).any(1)[:, [0, -1]].any(1)
-    held = np.flatnonzero((moved.sum((1, 2)) > 1) & ~cut)  # the centre of what the edge cuts lies elsewhere
+    held = np.flatnonzero(
+        (moved.sum((1, 2)) > 1) & ~cut
+    )  # the centre of what the edge cuts lies elsewhere
     assert len(held) > SIZE // 3
     for row in held:
-        y, x = np.average(np.argwhere(moved[row] > 0), axis=0, weights=moved[row][moved[row] > 0]) + 0.5
+        y, x = (
+            np.average(np.argwhere(moved[row] > 0), axis=0, weights=moved[row][moved[row] > 0])
+            + 0.5
+        )
         np.testing.assert_allclose(found[row], [x, y], atol=0.2)
         assert inside[row, 0]
 
@@ -150,7 +168,11 @@ def test_sides_change_places_in_a_mirrored_picture() -> None:
     found, _ = move.points(eyes, mirror=[1, 0, 2])
     mirrored = (move.images(tf.constant(IMAGES)).numpy() != IMAGES).any((1, 2, 3))
     assert 10 < mirrored.sum() < SIZE - 10
-    assert found.numpy()[mirrored][0].tolist() == [[WIDTH - 30, 6], [WIDTH - 10, 5], [WIDTH - 20, 9]]
+    assert found.numpy()[mirrored][0].tolist() == [
+        [WIDTH - 30, 6],
+        [WIDTH - 10, 5],
+        [WIDTH - 20, 9],
+    ]
     assert found.numpy()[~mirrored][0].tolist() == eyes.numpy()[0].tolist()
 
 
@@ -164,7 +186,10 @@ def test_single_steps_are_the_functions_of_augmentation() -> None:
         moved = movement(step).images(images, fill=0 if step == "crop" else None)
         np.testing.assert_allclose(moved, expected, atol=1e-6)
     covered = Movement(images, draws()).cutout(0.5)
-    assert covered.images(images).numpy().tobytes() == augmentation.cutout(images, draws(), 0.5).numpy().tobytes()
+    assert (
+        covered.images(images).numpy().tobytes()
+        == augmentation.cutout(images, draws(), 0.5).numpy().tobytes()
+    )
     masks = tf.ones((SIZE, HEIGHT, WIDTH), tf.int32)
     assert (covered.masks(masks).numpy() == 1).all()
     hidden = covered.masks(masks, cover=255).numpy() == 255
@@ -184,14 +209,21 @@ def test_masks_keep_their_labels_and_type(dtype: str, rng: np.random.Generator) 
 def test_parts_of_a_batch_move_as_the_whole(name: str) -> None:
     whole = movement(name).images(tf.constant(IMAGES)).numpy()
     for cuts in ([0, 1, 30, SIZE], [0, 32, SIZE]):
-        parts = [movement(name, *cut).images(tf.constant(IMAGES[slice(*cut)])) for cut in itertools.pairwise(cuts)]
+        parts = [
+            movement(name, *cut).images(tf.constant(IMAGES[slice(*cut)]))
+            for cut in itertools.pairwise(cuts)
+        ]
         # The kernel of cos() rounds the last of a number of angles otherwise: 1e-5 of pure noise.
-        np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-4 if name in ("affine", "all") else 0)
+        np.testing.assert_allclose(
+            np.concatenate(parts), whole, atol=1e-4 if name in ("affine", "all") else 0
+        )
 
 
 def test_what_does_not_fit_is_refused() -> None:
     move = movement("all")
-    with pytest.raises(Refused, match=r"masks of shape \(64, 20, 56, 1\) are moved with pictures of \(40, 56\)"):
+    with pytest.raises(
+        Refused, match=r"masks of shape \(64, 20, 56, 1\) are moved with pictures of \(40, 56\)"
+    ):
         move.masks(tf.zeros((SIZE, 20, WIDTH)))
     with pytest.raises(Refused, match="'xxyy' is no form, expected one of xyxy, yxyx, xywh"):
         move.boxes(tf.zeros((SIZE, 1, 4)), tf.zeros((SIZE, 1), tf.int32), "xxyy")

@@ -11,7 +11,12 @@ from optimizer_numbers import NUMBERS, OFF
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
 from trainables.recipe import optimizers
-from trainables.recipe.rates import compute_scheduled_rate, get_own_rate, get_rate_or_schedule, get_rate_variable
+from trainables.recipe.rates import (
+    compute_scheduled_rate,
+    get_own_rate,
+    get_rate_or_schedule,
+    get_rate_variable,
+)
 
 pytestmark = pytest.mark.keras
 
@@ -41,18 +46,26 @@ def test_live_numbers_update_as_plain_ones(name: str) -> None:
     ours = optimizers.build(Hyperparameters({"optimizer": name, **first}), live)
     ours.learning_rate = 0.1
     theirs = plain(name, 0.1, **numbers)
-    a, b = ([_variable((3, 2), "kernel"), _variable((3,), "bias"), _variable((2, 2), "head")] for _ in range(2))
+    a, b = (
+        [_variable((3, 2), "kernel"), _variable((3,), "bias"), _variable((2, 2), "head")]
+        for _ in range(2)
+    )
     for optimizer, variables in ((ours, a), (theirs, b)):
         optimizer.build(variables)
     made = [*ours.variables, *([ours._u_product] if name == "nadam" else [])]
     before = [v.numpy() for v in (*made, *a)]
     step = tf.function(lambda gradients: ours.apply(gradients, a))
-    step([tf.ones_like(v.value) for v in a])  # traced with the first values, which the next trial's replace
+    step(
+        [tf.ones_like(v.value) for v in a]
+    )  # traced with the first values, which the next trial's replace
     for variable, value in zip([*made, *a], before, strict=True):
         variable.assign(value)
     live.set(Hyperparameters({"optimizer": name, **numbers}))
     for i in range(20):
-        gradients = [tf.sin(tf.range(float(v.shape[0]))[:, None] + i + v.value * 0.1 + j) for j, v in enumerate(b)]
+        gradients = [
+            tf.sin(tf.range(float(v.shape[0]))[:, None] + i + v.value * 0.1 + j)
+            for j, v in enumerate(b)
+        ]
         gradients = [
             tf.reshape(tf.reduce_sum(g, 1), v.shape) if len(v.shape) == 1 else g
             for g, v in zip(gradients, b, strict=True)
@@ -71,7 +84,9 @@ def _variable(shape: tuple[int, ...], name: str) -> keras.Variable:
 
 def test_an_optimizer_keeps_the_rate_or_the_schedule_that_it_was_made_with() -> None:
     assert get_own_rate(keras.optimizers.SGD(0.5)) == 0.5
-    falling = keras.optimizers.SGD(keras.optimizers.schedules.PolynomialDecay(1.0, 10, end_learning_rate=0.0))
+    falling = keras.optimizers.SGD(
+        keras.optimizers.schedules.PolynomialDecay(1.0, 10, end_learning_rate=0.0)
+    )
     assert get_own_rate(falling) is None
     assert [compute_scheduled_rate(falling, update) for update in (0, 5)] == [1.0, 0.5]
     assert compute_scheduled_rate(keras.optimizers.SGD(lambda: 0.25), 3) == 0.25
@@ -103,20 +118,32 @@ def test_names_as_people_write_them() -> None:
 
 def test_wrong_names() -> None:
     hp = Hyperparameters({"optimizer": "adamm"})
-    with pytest.raises(ValueError, match=r"expected one of adadelta, adafactor, .*, sgd, or module:Name"):
+    with pytest.raises(
+        ValueError, match=r"expected one of adadelta, adafactor, .*, sgd, or module:Name"
+    ):
         optimizers.build(hp, Live(hp))
 
 
 class Own(keras.optimizers.SGD):
     """An optimizer of an author's."""
 
-    def __init__(self, learning_rate: float = 0.1, steps: int = 1, sharp: bool = False, kind: str = "a") -> None:
+    def __init__(
+        self, learning_rate: float = 0.1, steps: int = 1, sharp: bool = False, kind: str = "a"
+    ) -> None:
         super().__init__(learning_rate)
         self.given = steps, sharp, kind
 
 
 def test_one_of_your_own_by_its_place() -> None:
-    hp = Hyperparameters({"optimizer": f"{__name__}:Own", "steps": 3, "sharp": True, "kind": "b", "weight_decay": 0.1})
+    hp = Hyperparameters(
+        {
+            "optimizer": f"{__name__}:Own",
+            "steps": 3,
+            "sharp": True,
+            "kind": "b",
+            "weight_decay": 0.1,
+        }
+    )
     optimizer = optimizers.build(hp, Live(hp))
     assert isinstance(optimizer, Own)
     assert optimizer.given == (3, True, "b")

@@ -23,7 +23,9 @@ def test_counts_epochs_since_the_best() -> None:
 
 def lowered() -> Reduction:
     found = make_reduction(
-        Hyperparameters({"lr_schedule": "plateau", "lr_patience": 2, "lr_drop_factor": 0.5, "lr_final": 0.2}),
+        Hyperparameters(
+            {"lr_schedule": "plateau", "lr_patience": 2, "lr_drop_factor": 0.5, "lr_final": 0.2}
+        ),
         maximize=False,
     )
     assert found is not None

@@ -40,7 +40,10 @@ class OwnCompile(keras.Model):
 
 class ExtraKey(keras.Model):
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        return {**super().compute_metrics(x, y, y_pred, sample_weight), "largest": keras.ops.max(y_pred)}
+        return {
+            **super().compute_metrics(x, y, y_pred, sample_weight),
+            "largest": keras.ops.max(y_pred),
+        }
 
 
 def functional(kind: type[keras.Model]) -> Callable[[], keras.Model]:
@@ -86,7 +89,10 @@ def test_a_model_that_nothing_gives_a_loss() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (functional(OwnCompile), r"OwnCompile\.compile\(\) takes arguments of its own; call it inside model\(\)"),
+        (
+            functional(OwnCompile),
+            r"OwnCompile\.compile\(\) takes arguments of its own; call it inside model\(\)",
+        ),
         (functional(ExtraKey), "ExtraKey returns largest, which no metric object holds"),
         (static, r"fixed batch of 16, .* leave out batch_size and batch_shape in keras\.Input"),
         (stateful, "layer 'gru' is stateful"),
@@ -105,10 +111,22 @@ def test_models(build: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        (lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "returned a LossScaleOptimizer"),
-        (lambda: keras.optimizers.SGD(gradient_accumulation_steps=2), "expected the parameter micro_batches"),
-        (lambda: keras.optimizers.SGD(loss_scale_factor=2.0), "with loss_scale_factor, expected `training:"),
-        (lambda: keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2), "with ema_overwrite_frequency"),
+        (
+            lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()),
+            "returned a LossScaleOptimizer",
+        ),
+        (
+            lambda: keras.optimizers.SGD(gradient_accumulation_steps=2),
+            "expected the parameter micro_batches",
+        ),
+        (
+            lambda: keras.optimizers.SGD(loss_scale_factor=2.0),
+            "with loss_scale_factor, expected `training:",
+        ),
+        (
+            lambda: keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2),
+            "with ema_overwrite_frequency",
+        ),
     ],
 )
 @pytest.mark.usefixtures("loop")
@@ -147,7 +165,10 @@ def test_a_learning_rate_that_the_optimizer_reads_is_its_own() -> None:
         def optimizer(self, hp: Any) -> Any:
             return keras.optimizers.SGD(hp.number("learning_rate") / 2)
 
-    assert [e.learning_rate for e in train(Reading(), assignment(learning_rate=0.5))] == [0.25, 0.25]
+    assert [e.learning_rate for e in train(Reading(), assignment(learning_rate=0.5))] == [
+        0.25,
+        0.25,
+    ]
 
 
 def test_sample_weights_with_a_loss_of_one_number() -> None:
@@ -157,9 +178,13 @@ def test_sample_weights_with_a_loss_of_one_number() -> None:
             return (x, y, np.ones(len(x), np.float32)), held_out
 
         def loss(self, hp: Any, model: Any) -> Any:
-            return lambda y, p: keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, p, from_logits=True))
+            return lambda y, p: keras.ops.mean(
+                keras.losses.sparse_categorical_crossentropy(y, p, from_logits=True)
+            )
 
-    with pytest.raises(Exception, match="gives one number for a batch, which sample and class weights cannot weigh"):
+    with pytest.raises(
+        Exception, match="gives one number for a batch, which sample and class weights cannot weigh"
+    ):
         train(Weighted(), assignment())
 
 
@@ -173,7 +198,9 @@ def test_a_compiled_model_beside_an_optimizer_method() -> None:
         def optimizer(self, hp: Any) -> Any:
             return keras.optimizers.SGD()
 
-    with pytest.raises(Exception, match=r"returns a compiled model, and Twice defines optimizer\(\); leave out one"):
+    with pytest.raises(
+        Exception, match=r"returns a compiled model, and Twice defines optimizer\(\); leave out one"
+    ):
         train(Twice(), assignment())
 
 
@@ -182,13 +209,17 @@ class Looking(Small):
 
     def model(self, hp: Any) -> keras.Model:
         model = super().model(hp)
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
+        model.compile(
+            "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True
+        )
         return model
 
 
 @pytest.mark.parametrize("loop", ["auto", "fit"])
 def test_a_model_compiled_to_run_op_by_op(loop: str) -> None:
-    with pytest.raises(Refused, match=r"compiles its model with run_eagerly=True.*`training: {run_eagerly: true}`"):
+    with pytest.raises(
+        Refused, match=r"compiles its model with run_eagerly=True.*`training: {run_eagerly: true}`"
+    ):
         train(Looking(), assignment(training={"loop": loop}))
 
 
@@ -217,10 +248,15 @@ def test_a_loss_that_is_no_mean_in_micro_batches() -> None:
         ("class_weights", {0: 1.0}, "self, hp, labels"),
     ],
 )
-def test_a_value_in_the_place_of_a_method_is_refused(name: str, value: object, arguments: str) -> None:
+def test_a_value_in_the_place_of_a_method_is_refused(
+    name: str, value: object, arguments: str
+) -> None:
     with pytest.raises(TrainableError) as caught:
         type("Net", (KerasTrainable,), {name: value})
-    assert str(caught.value) == f"Net.{name} is {value!r}, expected a method: def {name}({arguments}): return ..."
+    assert (
+        str(caught.value)
+        == f"Net.{name} is {value!r}, expected a method: def {name}({arguments}): return ..."
+    )
 
 
 def test_files_that_all_trials_or_all_processes_would_write(tmp_path: Path) -> None:
@@ -228,11 +264,15 @@ def test_files_that_all_trials_or_all_processes_would_write(tmp_path: Path) -> N
     logging = keras.callbacks.CSVLogger("log.csv")
     refusals.check_files([saving, logging], by_number=True, processes=1)
     refusals.check_files([keras.callbacks.EarlyStopping(), logging], by_number=True, processes=2)
-    with pytest.raises(Refused, match=r"a ModelCheckpoint that writes '.*best.keras'.* self.trial_number"):
+    with pytest.raises(
+        Refused, match=r"a ModelCheckpoint that writes '.*best.keras'.* self.trial_number"
+    ):
         refusals.check_files([saving], by_number=False, processes=1)
     with pytest.raises(Refused, match=r"a CSVLogger that writes 'log.csv'.* self.trial_number"):
         refusals.check_files([logging], by_number=False, processes=1)
-    with pytest.raises(Refused, match=r"a ModelCheckpoint, and the trial has 2 processes.*`checkpoint:`"):
+    with pytest.raises(
+        Refused, match=r"a ModelCheckpoint, and the trial has 2 processes.*`checkpoint:`"
+    ):
         refusals.check_files([saving], by_number=True, processes=2)
 
 

@@ -18,11 +18,15 @@ DROPS = {"lr_drop_epochs": [1, 3]}
 FALLING = sorted(set(SCHEDULES) - {"constant", "plateau", "cosine_restarts", "one_cycle"})
 
 
-def _rates(name: str, epochs: int = 4, count: int = 5, warmup: int = 0, **params: object) -> list[float]:
+def _rates(
+    name: str, epochs: int = 4, count: int = 5, warmup: int = 0, **params: object
+) -> list[float]:
     hp = Hyperparameters({"lr_schedule": name, **DROPS, **params})
     schedule = schedules.build(hp)
     parts = [
-        schedules.compute_rates(schedule, peak=2.0, epoch=epoch, count=count, epochs=epochs, warmup=warmup)
+        schedules.compute_rates(
+            schedule, peak=2.0, epoch=epoch, count=count, epochs=epochs, warmup=warmup
+        )
         for epoch in range(1, epochs + 1)
     ]
     return [float(rate) for rate in np.concatenate(parts)]
@@ -59,7 +63,9 @@ def test_reading_values() -> None:
     np.testing.assert_allclose(_rates("polynomial", lr_power=2.0)[10], 0.5)
     np.testing.assert_allclose(_rates("step")[::7], [2.0, 0.2, 0.02], rtol=1e-6)
     np.testing.assert_allclose(_rates("exponential")[10], 0.2, rtol=1e-6)
-    np.testing.assert_allclose(_rates("piecewise", lr_drop_factor=0.5), np.repeat([2.0, 1.0, 1.0, 0.5], 5))
+    np.testing.assert_allclose(
+        _rates("piecewise", lr_drop_factor=0.5), np.repeat([2.0, 1.0, 1.0, 0.5], 5)
+    )
     np.testing.assert_allclose(_rates("constant"), np.full(20, 2.0))
 
 
@@ -71,7 +77,9 @@ def test_one_cycle_rises_and_falls() -> None:
 
 
 def test_restarts_begin_at_the_peak_and_get_longer() -> None:
-    assert [i for i, rate in enumerate(_rates("cosine_restarts", lr_restarts=3)) if rate == 2.0] == [0, 5, 10, 15]
+    assert [
+        i for i, rate in enumerate(_rates("cosine_restarts", lr_restarts=3)) if rate == 2.0
+    ] == [0, 5, 10, 15]
     longer = _rates("cosine_restarts", 7, 1, lr_restarts=2, lr_lengthening=2.0)
     assert [i for i, rate in enumerate(longer) if rate == pytest.approx(2.0)] == [0, 1, 3]
 
@@ -80,10 +88,16 @@ def test_restarts_begin_at_the_peak_and_get_longer() -> None:
     ("params", "message"),
     [
         ({"lr_schedule": "cosinus"}, "lr_schedule is 'cosinus', expected one of constant"),
-        ({"lr_schedule": "cosine", "lr_final": 2.0}, "lr_final is 2.0, expected a number from 0 to 1"),
+        (
+            {"lr_schedule": "cosine", "lr_final": 2.0},
+            "lr_final is 2.0, expected a number from 0 to 1",
+        ),
         ({"lr_schedule": "exponential", "lr_final": 0.0}, "share above 0"),
         ({"lr_schedule": "piecewise"}, "lr_drop_epochs is None, expected a list of epochs"),
-        ({"lr_schedule": "one_cycle", "lr_rise": 1.0}, "lr_rise is 1.0, expected a number above 0 and below 1"),
+        (
+            {"lr_schedule": "one_cycle", "lr_rise": 1.0},
+            "lr_rise is 1.0, expected a number above 0 and below 1",
+        ),
         ({"lr_schedule": "polynomial", "lr_power": 0}, "above 0"),
     ],
 )

@@ -55,7 +55,10 @@ def rows(places: list[int], seed: int = 0) -> tf.IndexedSlices:
 def test_whole_gradients_and_those_of_rows_change_what_keras_changes(name: str) -> None:
     whole = [tf.constant(begin() * factor) for factor in (1.0, -0.3, 0.2)]
     np.testing.assert_allclose(updated(name, whole), of_keras(name, whole), atol=1e-6)
-    some = [served_program.sum_by_row(rows(places, i)) for i, places in enumerate(([0, 2, 0], [2, 6], [1, 1, 1]))]
+    some = [
+        served_program.sum_by_row(rows(places, i))
+        for i, places in enumerate(([0, 2, 0], [2, 6], [1, 1, 1]))
+    ]
     np.testing.assert_allclose(updated(name, some), of_keras(name, some), atol=1e-6)
 
 
@@ -65,14 +68,20 @@ def test_lazy_updates_leave_all_other_rows_and_move_these_as_keras_would(name: s
     found = updated(name, [rows(places, 1), rows(places, 2)], lazy=True)
     others = [row for row in range(ROWS) if row not in places]
     np.testing.assert_array_equal(found[others], begin()[others])
-    np.testing.assert_allclose(found[places], of_keras(name, [rows(places, 1), rows(places, 2)])[places], atol=1e-6)
+    np.testing.assert_allclose(
+        found[places], of_keras(name, [rows(places, 1), rows(places, 2)])[places], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("names", [[], ["bias"], ["embeddings"], ["^emb", "kernel"]])
-def test_servers_let_decay_what_the_optimizer_does(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_let_decay_what_the_optimizer_does(
+    names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def made(*, servers: bool) -> tuple[Any, Any]:
         monkeypatch.setattr(sharded_embedding, "in_scope_of_servers", lambda: servers)
-        monkeypatch.setattr(sharded_embedding.parameter_server, "list_server_devices", lambda: ("/cpu:0", "/cpu:0"))
+        monkeypatch.setattr(
+            sharded_embedding.parameter_server, "list_server_devices", lambda: ("/cpu:0", "/cpu:0")
+        )
         table = ShardedEmbedding(ROWS, WIDTH)
         model = keras.Sequential([keras.Input((2,), dtype="int32"), table, keras.layers.Dense(1)])
         optimizer = keras.optimizers.AdamW(0.1, weight_decay=0.3)

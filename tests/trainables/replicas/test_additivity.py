@@ -30,7 +30,9 @@ class Own(layers.Layer):
         self._does = does
 
     def build(self, shape: Any) -> None:
-        self.mean = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False, name="mean")
+        self.mean = self.add_weight(
+            shape=(shape[-1],), initializer="zeros", trainable=False, name="mean"
+        )
         self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False, name="calls")
 
     def call(self, x: Any, training: bool = False) -> Any:
@@ -100,7 +102,9 @@ class With(Small):
     does: Callable[[Any, Any], Any]
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((6,)), layers.Dense(8), Own(type(self).does), layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((6,)), layers.Dense(8), Own(type(self).does), layers.Dense(3)]
+        )
 
 
 def with_layer(does: Any) -> KerasTrainable:
@@ -110,18 +114,38 @@ def with_layer(does: Any) -> KerasTrainable:
 @pytest.mark.parametrize(
     ("does", "told"),
     [
-        (adds, r"what layer 'own' \(Own, .*own\) adds to the loss is not the mean over its examples: .* in training"),
-        pytest.param(adds_little, "what layer 'own' .* adds to the loss is not the mean", marks=pytest.mark.exhaustive),
+        (
+            adds,
+            r"what layer 'own' \(Own, .*own\) adds to the loss is not the mean over its examples: .* in training",
+        ),
+        pytest.param(
+            adds_little,
+            "what layer 'own' .* adds to the loss is not the mean",
+            marks=pytest.mark.exhaustive,
+        ),
         (
             shuffled,
             r"layer 'own' \(Own, .*\) gives the same examples other outputs in training .* follows the examples",
         ),
-        (moving_mean, r"variable '.*own/mean' of layer 'own' \(Own, .*\) becomes .* in training with 31 examples at"),
-        pytest.param(
-            batch_norm, "layer 'own' .* gives the same examples other outputs in training", marks=pytest.mark.exhaustive
+        (
+            moving_mean,
+            r"variable '.*own/mean' of layer 'own' \(Own, .*\) becomes .* in training with 31 examples at",
         ),
-        pytest.param(codebook, "variable '.*own/mean' of layer 'own' .* becomes", marks=pytest.mark.exhaustive),
-        pytest.param(balance, "what layer 'own' .* adds to the loss is not the mean", marks=pytest.mark.exhaustive),
+        pytest.param(
+            batch_norm,
+            "layer 'own' .* gives the same examples other outputs in training",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            codebook,
+            "variable '.*own/mean' of layer 'own' .* becomes",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            balance,
+            "what layer 'own' .* adds to the loss is not the mean",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_layers_that_train_another_model_on_two_replicas(does: Any, told: str) -> None:
@@ -234,7 +258,9 @@ class Sorted(Small):
         def hardest(y: Any, p: Any) -> Any:
             apart = ops.sum(ops.square(p[:, None] - p[None]), -1)
             same = ops.cast(ops.reshape(y, (-1, 1)) == ops.reshape(y, (1, -1)), "float32")
-            return ops.maximum(0.0, 1.0 - ops.min(apart + 1e3 * same, 1))  # nobody is near who is alone
+            return ops.maximum(
+                0.0, 1.0 - ops.min(apart + 1e3 * same, 1)
+            )  # nobody is near who is alone
 
         return hardest
 
@@ -253,7 +279,10 @@ class Normalised(Small):
 
     def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
         loss = crossentropy(batch.y, model(batch.x, training=True), from_logits=True)
-        return {"loss": loss, "made": loss + (tf.math.reduce_std(batch.x) if hp.get("wrong", False) else 0.0)}
+        return {
+            "loss": loss,
+            "made": loss + (tf.math.reduce_std(batch.x) if hp.get("wrong", False) else 0.0),
+        }
 
 
 def test_a_step_that_moves_its_state_is_tried_from_the_same_state() -> None:
@@ -263,7 +292,10 @@ def test_a_step_that_moves_its_state_is_tried_from_the_same_state() -> None:
 
 
 def test_each_value_of_a_step_is_tried() -> None:
-    with pytest.raises(Refused, match=r"train_step\(\) gives 'made' of [\d.]+ for 31 examples and [\d.]+ as the mean"):
+    with pytest.raises(
+        Refused,
+        match=r"train_step\(\) gives 'made' of [\d.]+ for 31 examples and [\d.]+ as the mean",
+    ):
         Normalised().begin(assignment(gpus=2, wrong=True))
 
 
@@ -280,7 +312,9 @@ def test_losses_of_keras_are_means_over_their_parts(reduction: str, *, masked: b
 
         def model(self, hp: Any) -> keras.Model:
             first = [layers.Masking()] if masked else []
-            return keras.Sequential([keras.Input((5, 4)), *first, layers.Dense(2, activity_regularizer="l2")])
+            return keras.Sequential(
+                [keras.Input((5, 4)), *first, layers.Dense(2, activity_regularizer="l2")]
+            )
 
         def loss(self, hp: Any, model: Any) -> Any:
             return keras.losses.MeanSquaredError(reduction=reduction)
@@ -305,7 +339,9 @@ def test_sums_and_comparisons_are_no_means(loss: Any) -> None:
         def loss(self, hp: Any, model: Any) -> Any:
             return loss
 
-    with pytest.raises(Refused, match=r"not the mean over its examples: [\d.]+ for 31 of them, [\d.]+ as"):
+    with pytest.raises(
+        Refused, match=r"not the mean over its examples: [\d.]+ for 31 of them, [\d.]+ as"
+    ):
         Wrong().begin(assignment(micro_batches=2))
 
 
@@ -315,7 +351,10 @@ def test_fewer_examples_than_parts_can_be_mixed() -> None:
     class Few(Small):
         def data(self, hp: Any) -> Any:
             (x, y), held_out = super().data(hp)
-            return (x[:4], np.eye(3, dtype=np.float32)[y[:4]]), (held_out[0], np.eye(3, dtype=np.float32)[held_out[1]])
+            return (x[:4], np.eye(3, dtype=np.float32)[y[:4]]), (
+                held_out[0],
+                np.eye(3, dtype=np.float32)[held_out[1]],
+            )
 
         def model(self, hp: Any) -> keras.Model:
             return keras.Sequential([keras.Input((6,)), layers.Dense(3, dtype="float32")])
@@ -324,7 +363,8 @@ def test_fewer_examples_than_parts_can_be_mixed() -> None:
             return keras.losses.CategoricalCrossentropy(from_logits=True)
 
     several, alone = (
-        metrics(train(Few(), assignment(gpus, mixup=0.2, batch_size=2, optimizer="sgd"))) for gpus in (8, 0)
+        metrics(train(Few(), assignment(gpus, mixup=0.2, batch_size=2, optimizer="sgd")))
+        for gpus in (8, 0)
     )
     for a, b in zip(alone, several, strict=True):
         assert b == pytest.approx(a, abs=1e-6, rel=1e-6)
@@ -351,11 +391,15 @@ class NotPadding(keras.losses.Loss):
 
 
 @pytest.mark.parametrize("length", [15, 16, 31])
-def test_a_loss_is_named_though_a_table_has_as_many_rows_as_a_part_has_examples(length: int) -> None:
+def test_a_loss_is_named_though_a_table_has_as_many_rows_as_a_part_has_examples(
+    length: int,
+) -> None:
     class Tagger(Small):
         def data(self, hp: Any) -> Any:
             x = np.random.default_rng(0).normal(size=(60, length)).astype(np.float32)
-            y = np.where(np.arange(length) < np.arange(60)[:, None] % length + 1, 1 + (x > 0), 0).astype(np.int32)
+            y = np.where(
+                np.arange(length) < np.arange(60)[:, None] % length + 1, 1 + (x > 0), 0
+            ).astype(np.int32)
             return Buckets(((x, y), (x[:, :-1], y[:, :-1]))), None
 
         def model(self, hp: Any) -> keras.Model:
@@ -364,5 +408,8 @@ def test_a_loss_is_named_though_a_table_has_as_many_rows_as_a_part_has_examples(
         def loss(self, hp: Any, model: keras.Model) -> Any:
             return NotPadding(name="tags")
 
-    with pytest.raises(Refused, match=r"the loss 'tags' \(NotPadding\) of a batch is not the mean over its examples"):
+    with pytest.raises(
+        Refused,
+        match=r"the loss 'tags' \(NotPadding\) of a batch is not the mean over its examples",
+    ):
         Tagger().begin(assignment(gpus=2))

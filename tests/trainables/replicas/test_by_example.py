@@ -25,12 +25,16 @@ class Weighted(Small):
 
 class TwoOutputs(Small):
     def data(self, hp: Any) -> Any:
-        return tuple((x, {"class": y, "sum": x.sum(axis=1, keepdims=True)}) for x, y in super().data(hp))
+        return tuple(
+            (x, {"class": y, "sum": x.sum(axis=1, keepdims=True)}) for x, y in super().data(hp)
+        )
 
     def model(self, hp: Any) -> keras.Model:
         x = keras.Input((6,))
         hidden = keras.layers.Dense(8, activation="tanh", kernel_regularizer="l2")(x)
-        return keras.Model(x, {n: keras.layers.Dense(u, name=n)(hidden) for n, u in (("class", 3), ("sum", 1))})
+        return keras.Model(
+            x, {n: keras.layers.Dense(u, name=n)(hidden) for n, u in (("class", 3), ("sum", 1))}
+        )
 
     def loss(self, hp: Any, model: Any) -> Any:
         return {"class": keras.losses.SparseCategoricalCrossentropy(from_logits=True), "sum": "mse"}
@@ -53,8 +57,12 @@ class OwnLoss(Small):
             def call(self, x: Any) -> Any:
                 return self.dense(x)
 
-            def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: Any = None) -> Any:
-                return keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True))
+            def compute_loss(
+                self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: Any = None
+            ) -> Any:
+                return keras.ops.mean(
+                    keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True)
+                )
 
         return Mine()
 
@@ -72,7 +80,9 @@ def each(trainable: Small, **params: Any) -> tuple[np.ndarray[Any, Any], Any]:
     crossentropy = keras.losses.sparse_categorical_crossentropy
     if isinstance(found, dict):
         losses = crossentropy(y["class"], found["class"], from_logits=True).numpy()
-        return losses * params.get("class_weight", 1) + np.square(found["sum"] - y["sum"])[:, 0], report
+        return losses * params.get("class_weight", 1) + np.square(found["sum"] - y["sum"])[
+            :, 0
+        ], report
     losses = crossentropy(y, found, from_logits=True).numpy()
     return losses * (weight[0] if weight else 1.0), report
 
@@ -87,8 +97,12 @@ def test_it_is_what_numpy_says(trainable: type[Small]) -> None:
 
 def test_batches_and_replicas_change_nothing() -> None:
     whole = train(Small(), assignment(epochs=1, optimizer="sgd"))[0].measures[NAME]
-    small = train(Small(), assignment(epochs=1, optimizer="sgd", validation_batch_size=7))[0].measures[NAME]
-    three = train(Small(), assignment(3, epochs=1, optimizer="sgd", validation_batch_size=7))[0].measures[NAME]
+    small = train(Small(), assignment(epochs=1, optimizer="sgd", validation_batch_size=7))[
+        0
+    ].measures[NAME]
+    three = train(Small(), assignment(3, epochs=1, optimizer="sgd", validation_batch_size=7))[
+        0
+    ].measures[NAME]
     assert (small, three) == (pytest.approx(whole, rel=1e-5), pytest.approx(whole, rel=1e-4))
 
 

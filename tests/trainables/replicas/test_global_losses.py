@@ -41,10 +41,14 @@ def in_parts(model: keras.Model, cuts: list[int], weight: Any) -> float:
     def run(totals: dict[str, tf.Tensor] | None) -> list[tuple[Slice, tf.Tensor]]:
         done = []
         for start, stop in edges:
-            with slices.entering(Slice(size, tf.constant(start), tf.constant(stop), len(edges), totals=totals)) as cut:
+            with slices.entering(
+                Slice(size, tf.constant(start), tf.constant(stop), len(edges), totals=totals)
+            ) as cut:
                 given = None if weight is None else weight[start:stop]
                 predicted = model(X[start:stop])
-                done.append((cut, model.compute_loss(X[start:stop], Y[start:stop], predicted, given)))
+                done.append(
+                    (cut, model.compute_loss(X[start:stop], Y[start:stop], predicted, given))
+                )
         return done
 
     ones = {loss.name: tf.constant(1.0) for loss in losses}
@@ -55,7 +59,9 @@ def in_parts(model: keras.Model, cuts: list[int], weight: Any) -> float:
     return float(sum(tf.where(cut.count > 0, value * cut.share, 0.0) for cut, value in run(totals)))
 
 
-@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean", "mean_with_sample_weight", "sum"])
+@pytest.mark.parametrize(
+    "reduction", ["sum_over_batch_size", "mean", "mean_with_sample_weight", "sum"]
+)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("weight", [None, WEIGHTS])
 @pytest.mark.parametrize("cuts", [[], [3], [1, 1, 6]])

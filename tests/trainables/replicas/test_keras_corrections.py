@@ -66,8 +66,14 @@ def test_what_keras_computes_keeps_its_numbers_and_asks_the_host_for_nothing() -
     def compute(x: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            found = [getattr(keras.ops, name)(x, axis=(1, -1)) for name in ("mean", "sum", "max", "min")]
-            found += [keras.ops.mean(x, axis=0), keras.ops.sum(x), keras.ops.max(x, axis=1, keepdims=True)]
+            found = [
+                getattr(keras.ops, name)(x, axis=(1, -1)) for name in ("mean", "sum", "max", "min")
+            ]
+            found += [
+                keras.ops.mean(x, axis=0),
+                keras.ops.sum(x),
+                keras.ops.max(x, axis=1, keepdims=True),
+            ]
             total = tf.add_n([tf.reduce_sum(value * value) for value in found])
         return [
             *found,
@@ -85,7 +91,10 @@ def test_what_keras_computes_keeps_its_numbers_and_asks_the_host_for_nothing() -
     for ours, theirs in zip(within(tf.constant(x)), compute(tf.constant(x)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     specs = tf.TensorSpec([None, None, 5], tf.float32)
-    graphs = [tf.function(f, autograph=False).get_concrete_function(specs).graph for f in (within, compute)]
+    graphs = [
+        tf.function(f, autograph=False).get_concrete_function(specs).graph
+        for f in (within, compute)
+    ]
     assert kernels.find_host_waits(graphs[0]) == []
     assert kernels.find_host_waits(graphs[1]) == [
         "BitwiseAnd of int32: x of Less",
@@ -152,7 +161,9 @@ def test_outputs_of_a_mixed_model_compute_in_float32() -> None:
 
 
 def test_symbolic_build_makes_all_variables_and_computes_nothing() -> None:
-    model = keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((2,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+    )
     model.compile(keras.optimizers.Adam(), loss="mse", metrics=["mae"])
     before = [v.numpy() for v in model.variables]
     keras_corrections.create_variables(model, (tf.ones((3, 2)), tf.ones((3, 1))))
@@ -163,7 +174,9 @@ def test_symbolic_build_makes_all_variables_and_computes_nothing() -> None:
 
 def test_the_loss_is_asked_for_by_the_wrapper_that_knows_old_models() -> None:
     class Old(keras.Sequential):
-        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None) -> Any:
+        def compute_loss(
+            self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
+        ) -> Any:
             return tf.constant(3.0)  # as before Keras 3.3: no `training`
 
     class New(keras.Sequential):
@@ -181,7 +194,9 @@ def test_layers_within_layers_are_found_and_the_model_itself() -> None:
     assert inner.layers[0] in outer._flatten_layers()
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of NumPy, as Keras saves
+@pytest.mark.filterwarnings(
+    "ignore:__array__ implementation:DeprecationWarning"
+)  # of NumPy, as Keras saves
 def test_what_compile_was_told_is_known_from_what_keras_has_chosen(tmp_path: Path) -> None:
     def asked(model: keras.Model) -> bool | None:
         return keras_corrections.get_asked_jit(model)
@@ -190,7 +205,9 @@ def test_what_compile_was_told_is_known_from_what_keras_has_chosen(tmp_path: Pat
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         for given in ({}, {"jit_compile": False}, {"jit_compile": True}, {"jit_compile": "auto"}):
             model.compile("sgd", "mse", **given)
-            assert asked(model) == {"auto": None}.get(given.get("jit_compile"), given.get("jit_compile"))
+            assert asked(model) == {"auto": None}.get(
+                given.get("jit_compile"), given.get("jit_compile")
+            )
         model.compile("sgd", "mse", jit_compile=True)
         model.save(tmp_path / "saved.keras")
         assert asked(keras.models.load_model(tmp_path / "saved.keras")) is None  # another machine's
@@ -220,7 +237,9 @@ def test_layers_that_add_to_the_loss_are_found_without_computing() -> None:
 
     model = keras.Sequential([keras.Input((2,)), Adding(), keras.layers.Dense(1)])
     computed.clear()
-    assert keras_corrections.find_layers_adding_losses(model, (tf.ones((3, 2)),)) == {id(model.layers[0])}
+    assert keras_corrections.find_layers_adding_losses(model, (tf.ones((3, 2)),)) == {
+        id(model.layers[0])
+    }
     assert computed == []
     assert "add_loss" not in vars(model.layers[0])
 

@@ -30,7 +30,10 @@ def within(draw: Callable[[tf.Tensor], Any], start: int, stop: int, places: Any 
     """What a slice of a batch of ``SIZE`` examples draws, traced with shapes as unknown as in training."""
     random_layers.replace_random_functions()
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, 3]), *[tf.TensorSpec([], tf.int32)] * 3])
+    @tf.function(
+        autograph=False,
+        input_signature=[tf.TensorSpec([None, 3]), *[tf.TensorSpec([], tf.int32)] * 3],
+    )
     def traced(x: Any, size: Any, first: Any, last: Any) -> Any:
         here = None if places is None else tf.constant(places, tf.int64)
         draws = Draws(tf.constant(1), tf.constant(2), size, first, last, places=here)
@@ -55,25 +58,37 @@ DRAWS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
     "normal": lambda g: lambda x: keras.random.normal(tf.shape(x), 1.0, 3.0, seed=g),
     "truncated": lambda g: lambda x: keras.random.truncated_normal(tf.shape(x), seed=g),
     "whole numbers": lambda g: lambda x: keras.random.randint(tf.shape(x), 0, 99, seed=g),
-    "long whole numbers": lambda g: lambda x: keras.random.randint(tf.shape(x), 0, 99, seed=g, dtype="int64"),
+    "long whole numbers": lambda g: (
+        lambda x: keras.random.randint(tf.shape(x), 0, 99, seed=g, dtype="int64")
+    ),
     "dropout": lambda g: lambda x: keras.random.dropout(x, 0.4, seed=g),
-    "dropout of channels": lambda g: lambda x: keras.random.dropout(x, 0.4, noise_shape=(None, 1), seed=g),
+    "dropout of channels": lambda g: (
+        lambda x: keras.random.dropout(x, 0.4, noise_shape=(None, 1), seed=g)
+    ),
     "the same at each call": lambda g: lambda x: keras.random.normal(tf.shape(x), seed=5),
     "stateless": lambda g: lambda x: tf.random.stateless_normal(tf.shape(x), KEY),
     "by time steps": lambda g: (
-        lambda x: tf.reshape(keras.random.normal((tf.shape(x)[0] * 5, 3), seed=g), [tf.shape(x)[0], 5, 3])
+        lambda x: tf.reshape(
+            keras.random.normal((tf.shape(x)[0] * 5, 3), seed=g), [tf.shape(x)[0], 5, 3]
+        )
     ),
 }
 
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_a_whole_batch_draws_what_keras_draws_and_slices_its_rows(name: str) -> None:
-    of_keras = tf.function(DRAWS[name](generator()), autograph=False, input_signature=[tf.TensorSpec([None, 3])])
+    of_keras = tf.function(
+        DRAWS[name](generator()), autograph=False, input_signature=[tf.TensorSpec([None, 3])]
+    )
     whole = of_keras(tf.ones((SIZE, 3))).numpy()
     np.testing.assert_array_equal(within(DRAWS[name](generator()), 0, SIZE), whole)
     for start, stop in ((0, 3), (3, 5), (5, 7)):
-        np.testing.assert_array_equal(within(DRAWS[name](generator()), start, stop), whole[start:stop])
-    np.testing.assert_array_equal(within(DRAWS[name](generator()), 2, 4, [6, 0, 3]), whole[[6, 0, 3]])
+        np.testing.assert_array_equal(
+            within(DRAWS[name](generator()), start, stop), whole[start:stop]
+        )
+    np.testing.assert_array_equal(
+        within(DRAWS[name](generator()), 2, 4, [6, 0, 3]), whole[[6, 0, 3]]
+    )
 
 
 def test_what_has_no_batch_in_it_is_the_same_in_all_slices() -> None:
@@ -86,18 +101,30 @@ def test_what_has_no_batch_in_it_is_the_same_in_all_slices() -> None:
 
 def test_without_a_seed_slices_follow_the_trial() -> None:
     whole = within(lambda x: keras.random.normal(tf.shape(x)), 0, SIZE)
-    np.testing.assert_array_equal(within(lambda x: keras.random.normal(tf.shape(x)), 2, 5), whole[2:5])
+    np.testing.assert_array_equal(
+        within(lambda x: keras.random.normal(tf.shape(x)), 2, 5), whole[2:5]
+    )
     np.testing.assert_array_equal(within(lambda x: tf.random.normal(tf.shape(x)), 2, 5), whole[2:5])
 
 
 @pytest.mark.parametrize("name", random_layers.WHOLE)
 def test_what_is_no_draw_of_examples_is_refused_in_parts(name: str) -> None:
     function = getattr(keras.random, name)
-    wanted = [n for n in inspect.signature(function).parameters if n not in ("seed", "dtype", "axis")]
-    given = {"shape": (2, 3), "logits": tf.zeros((2, 3)), "num_samples": 1, "counts": 3, "probabilities": 0.5}
+    wanted = [
+        n for n in inspect.signature(function).parameters if n not in ("seed", "dtype", "axis")
+    ]
+    given = {
+        "shape": (2, 3),
+        "logits": tf.zeros((2, 3)),
+        "num_samples": 1,
+        "counts": 3,
+        "probabilities": 0.5,
+    }
     arguments = {n: given.get(n, tf.ones((2, 3)) if n in ("x", "inputs") else 1.0) for n in wanted}
     assert within(lambda x: function(**arguments), 0, SIZE) is not None
-    with pytest.raises(NotPerExample, match=f"keras.random.{name}, which draws for the batch as a whole"):
+    with pytest.raises(
+        NotPerExample, match=f"keras.random.{name}, which draws for the batch as a whole"
+    ):
         within(lambda x: function(**arguments), 0, 3)
 
 
@@ -125,8 +152,13 @@ def test_a_loop_of_draws_is_keras_own_on_one_replica_and_refused_in_parts() -> N
 
     trial, trained = assignment(optimizer="sgd"), Steps()
     train(trained, trial)
-    state = next(v for v in session_of(trained).trial.program.model.variables if v.name == origins.SEED)
-    assert state.numpy().tolist() == [7, 3 * 2 * (5 + 2)]  # epochs of five updates, two batches of validation as in fit
+    state = next(
+        v for v in session_of(trained).trial.program.model.variables if v.name == origins.SEED
+    )
+    assert state.numpy().tolist() == [
+        7,
+        3 * 2 * (5 + 2),
+    ]  # epochs of five updates, two batches of validation as in fit
     with pytest.raises(NotPerExample, match="draws random numbers in a loop"):
         train(Steps(), assignment(2, optimizer="sgd"))
 
@@ -191,7 +223,11 @@ def test_a_used_worker_draws_as_a_fresh_one(alone: Any) -> None:
 def test_the_second_pass_of_sharpness_draws_what_the_first_has_drawn() -> None:
     trainable = Twins()
     train(trainable, assignment(sam_rho=0.05, **PARAMS))
-    states = [v.numpy()[1] for v in session_of(trainable).trial.program.model.variables if v.name == origins.SEED]
+    states = [
+        v.numpy()[1]
+        for v in session_of(trainable).trial.program.model.variables
+        if v.name == origins.SEED
+    ]
     assert states == [10, 10, 10]  # one draw an update
 
 

@@ -26,19 +26,30 @@ def test_gradient_checkpointing_computes_again_and_changes_no_number() -> None:
 
     class Counting(Small):
         def model(self, hp: Any) -> keras.Model:
-            return keras.Sequential([keras.Input((6,)), Counted(8, activation="tanh"), keras.layers.Dense(3)])
+            return keras.Sequential(
+                [keras.Input((6,)), Counted(8, activation="tanh"), keras.layers.Dense(3)]
+            )
 
     plain = metrics(train(Counting(), assignment()))
     once = len(calls)
     again = metrics(train(Counting(), assignment(gradient_checkpointing=True)))
-    assert len(calls) - once == once + 2  # a look at what it adds to the loss, and the backward pass
+    assert (
+        len(calls) - once == once + 2
+    )  # a look at what it adds to the loss, and the backward pass
     for a, b in zip(plain, again, strict=True):
         assert b == pytest.approx(a, abs=1e-6)
 
 
 def test_what_draws_or_has_state_is_not_computed_again() -> None:
-    inside = keras.layers.Bidirectional(keras.layers.LSTM(2, dropout=0.5))  # its generators lie in parts of it
-    layers = [keras.layers.Reshape((2, 3)), inside, keras.layers.Dense(3), keras.layers.BatchNormalization()]
+    inside = keras.layers.Bidirectional(
+        keras.layers.LSTM(2, dropout=0.5)
+    )  # its generators lie in parts of it
+    layers = [
+        keras.layers.Reshape((2, 3)),
+        inside,
+        keras.layers.Dense(3),
+        keras.layers.BatchNormalization(),
+    ]
     model = keras.Sequential([keras.Input((6,)), *layers])
     recomputation.recompute_activations(model, ())
     assert [layer for layer in model.layers if "call" in vars(layer)] == [layers[2]]
@@ -70,7 +81,9 @@ def test_one_tensor_as_two_arguments() -> None:
 
 class Activated(Small):
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((6,)), keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(3)]
+        )
 
 
 def test_what_is_computed_again_has_the_same_precision() -> None:
@@ -98,7 +111,11 @@ def test_recomputation_reads_weights_before_they_are_updated(recorded: Any) -> N
         for node in graph.node:
             for name in node.input if node.op != "NextIteration" else ():
                 after[name.lstrip("^").split(":")[0]].append(node.name)
-        reads = [(n.name, n.input[0]) for n in graph.node if n.op == "ReadVariableOp" and "/lion/" not in n.name]
+        reads = [
+            (n.name, n.input[0])
+            for n in graph.node
+            if n.op == "ReadVariableOp" and "/lion/" not in n.name
+        ]
         updates = {n.input[0]: n.name for n in graph.node if n.op == "AssignSubVariableOp"}
         for read, variable in reads:
             if variable in updates:

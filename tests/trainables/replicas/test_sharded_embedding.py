@@ -26,14 +26,20 @@ def test_without_servers_it_is_an_embedding() -> None:
     assert vectors.shape == (2, 2, 2)
     assert np.abs(table).max() <= 0.05
     assert len(np.unique(table)) == table.size
-    model = keras.Sequential([keras.Input((3,), dtype="int32"), ShardedEmbedding(5, 2), keras.layers.Flatten()])
+    model = keras.Sequential(
+        [keras.Input((3,), dtype="int32"), ShardedEmbedding(5, 2), keras.layers.Flatten()]
+    )
     assert model.output_shape == (None, 6)
-    again = keras.Sequential.from_config(model.get_config(), custom_objects={"ShardedEmbedding": ShardedEmbedding})
+    again = keras.Sequential.from_config(
+        model.get_config(), custom_objects={"ShardedEmbedding": ShardedEmbedding}
+    )
     assert again.layers[0].get_config()["input_dim"] == 5
 
 
 @pytest.mark.parametrize("initializer", ["uniform", "normal", "truncated_normal", "ones"])
-def test_rows_begin_alike_however_the_table_is_cut(initializer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_begin_alike_however_the_table_is_cut(
+    initializer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sharded_embedding, "BLOCK", 4)
     layer = ShardedEmbedding(11, 2, initializer)
     layer.build((None,))
@@ -49,7 +55,10 @@ def test_a_row_that_a_batch_names_twice_has_one_gradient() -> None:
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(layer(tf.constant([1, 1, 3])))
     gradient = tape.gradient(total, layer.embeddings.value)
-    assert sorted(zip(gradient.indices.numpy(), gradient.values.numpy()[:, 0], strict=True)) == [(1, 2.0), (3, 1.0)]
+    assert sorted(zip(gradient.indices.numpy(), gradient.values.numpy()[:, 0], strict=True)) == [
+        (1, 2.0),
+        (3, 1.0),
+    ]
 
 
 def test_parts_of_a_table_are_made_past_the_strategy() -> None:
@@ -70,5 +79,7 @@ def test_parts_of_a_table_are_made_past_the_strategy() -> None:
 def test_mistakes_are_said() -> None:
     with pytest.raises(ValueError, match="input_dim is 0 and output_dim 2"):
         ShardedEmbedding(0, 2)
-    with pytest.raises(ValueError, match="embeddings_initializer is GlorotUniform, expected uniform"):
+    with pytest.raises(
+        ValueError, match="embeddings_initializer is GlorotUniform, expected uniform"
+    ):
         ShardedEmbedding(3, 2, "glorot_uniform")

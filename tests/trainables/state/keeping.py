@@ -156,16 +156,45 @@ CHANGES: dict[str, Any] = {
 def look() -> dict[str, Any]:
     """Everything as it is now."""
     return {
-        "values": [NUMBER, LIST, TABLE, sorted(SET), [*QUEUE], NESTED, ARRAY.tolist(), ROWS.tolist()],
+        "values": [
+            NUMBER,
+            LIST,
+            TABLE,
+            sorted(SET),
+            [*QUEUE],
+            NESTED,
+            ARRAY.tolist(),
+            ROWS.tolist(),
+        ],
         "classes": [Counts.number, Counts.names, Counts.Inner.number],
         "objects": [COUNTS.seen, SPACE.number, SLOTS.number],
-        "functions": [ADD.__closure__[0].cell_contents, remember.__defaults__, marked.calls, PART.keywords],  # type: ignore[attr-defined]  # functions and their attributes
+        "functions": [
+            ADD.__closure__[0].cell_contents,
+            remember.__defaults__,
+            marked.calls,
+            PART.keywords,
+        ],  # type: ignore[attr-defined]  # functions and their attributes
         "cache": cached.cache_info().currsize,
-        "keras": [CALLBACKS[0].count, INITIALIZER.stddev, float(OPTIMIZER.learning_rate), float(METRIC.result())],
+        "keras": [
+            CALLBACKS[0].count,
+            INITIALIZER.stddev,
+            float(OPTIMIZER.learning_rate),
+            float(METRIC.result()),
+        ],
         "variable": float(VARIABLE),
-        "random": [RANDOM.getstate()[1][-1], NUMPY.bit_generator.state["state"]["state"], SEEDS.state.numpy().tolist()],
+        "random": [
+            RANDOM.getstate()[1][-1],
+            NUMPY.bit_generator.state["state"]["state"],
+            SEEDS.state.numpy().tolist(),
+        ],
         "iterator": repr(ORDER),
-        "process": [os.environ.get("KEEPING"), umask(), sys.getrecursionlimit(), len(sys.path), len(warnings.filters)],
+        "process": [
+            os.environ.get("KEEPING"),
+            umask(),
+            sys.getrecursionlimit(),
+            len(sys.path),
+            len(warnings.filters),
+        ],
         "logging": len(logging.getLogger("keeping").handlers),
         "epsilon": keras.config.epsilon(),
         "folder": os.getcwd(),  # noqa: PTH109 - it may be gone
@@ -191,7 +220,9 @@ class Keeping(KerasTrainable):
         return (x, x[:, :1]), (x, x[:, :1])
 
     def model(self, hp: Any) -> keras.Model:
-        hp.integer("cell")  # so that a cell has a program of its own: building it changes what its plan says
+        hp.integer(
+            "cell"
+        )  # so that a cell has a program of its own: building it changes what its plan says
         moment("model")
         return keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
 

@@ -31,10 +31,15 @@ class Author:
 
 
 def left(author: Author, change: Any) -> set[str]:
-    before = compute_digests([Namespace("self", author, frozenset({"live"})), *modules.find_namespaces(author)])
+    before = compute_digests(
+        [Namespace("self", author, frozenset({"live"})), *modules.find_namespaces(author)]
+    )
     change(author)
     return find_changed_names(
-        before, compute_digests([Namespace("self", author, frozenset({"live"})), *modules.find_namespaces(author)])
+        before,
+        compute_digests(
+            [Namespace("self", author, frozenset({"live"})), *modules.find_namespaces(author)]
+        ),
     )
 
 

@@ -96,7 +96,11 @@ def run(surroundings: AuthorSurroundings, author: object, words: Any) -> set[str
     with surroundings.running_data(author) as left:
         fit(words, author)
         found = left()
-    return {name.removeprefix("some_words.") for name in found if "some_words" in name or name.startswith("self")}
+    return {
+        name.removeprefix("some_words.")
+        for name in found
+        if "some_words" in name or name.startswith("self")
+    }
 
 
 def described(words: Any, author: Any) -> str:
@@ -114,10 +118,16 @@ def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(wo
     assert run(surroundings, author, words) == {*CHANGED, "self.mean"}
     assert described(words, author) == first[0]
     assert all(a is b for a, b in zip(objects, (words.STATE, words.X, words.SCALER), strict=True))
-    same = {name for name, value in surroundings.compute_digests(author).items() if value == first[1][name]}
+    same = {
+        name
+        for name, value in surroundings.compute_digests(author).items()
+        if value == first[1][name]
+    }
     assert first[1].keys() - same <= {"some_words.CODE"}  # a function is itself alone
 
-    another = AuthorSurroundings(frozenset())  # of another object, in a process where `data` has run before
+    another = AuthorSurroundings(
+        frozenset()
+    )  # of another object, in a process where `data` has run before
     with another.running_data(type(author)()) as left:
         assert words.STATE == {}
         assert {"some_words.STATE", "some_words.X"} <= left()
@@ -151,7 +161,9 @@ def test_what_is_too_large_to_be_put_back_may_be_replaced_and_not_changed(words:
         assert left() == {"some_words.BIG"}
     with surroundings.running_data(author):
         assert words.BIG is big
-    with pytest.raises(NotPutBack, match=r"changed some_words.BIG in place \(32 MiB\), .* compute on a copy"):
+    with pytest.raises(
+        NotPutBack, match=r"changed some_words.BIG in place \(32 MiB\), .* compute on a copy"
+    ):
         change_in_place(surroundings, author, words)
 
 
@@ -205,13 +217,17 @@ def change_in_place(surroundings: AuthorSurroundings, author: object, words: Any
         words.BIG += 1
 
 
-def test_arrays_too_large_to_be_read_are_seen_to_change(monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
+def test_arrays_too_large_to_be_read_are_seen_to_change(
+    monkeypatch: pytest.MonkeyPatch, words: Any
+) -> None:
     monkeypatch.setattr(values, "LARGEST_BYTES", 2**20)
     with pytest.raises(NotPutBack, match="BIG"):
         change_in_place(AuthorSurroundings(frozenset()), an_author(), words)
 
 
-def test_a_module_that_is_imported_by_data_has_left_nothing_by_that(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_module_that_is_imported_by_data_has_left_nothing_by_that(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     (tmp_path / "later_words.py").write_text("STATE = {}\nLIMIT = 3\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for expected in (set(), {"later_words.STATE"}):
@@ -305,4 +321,7 @@ def test_a_resumed_trial_is_without_what_hooks_change_in_cached_results(caches: 
     caches.limited("b")["more"] = 1  # after it was first seen
     lost = changes.state()
     assert lost["lost"] == ["some_caches.limited", "some_caches.unlimited"]
-    assert "some_caches.limited, some_caches.unlimited, changed by hooks or callbacks" in changes.restore(lost)
+    assert (
+        "some_caches.limited, some_caches.unlimited, changed by hooks or callbacks"
+        in changes.restore(lost)
+    )

@@ -25,14 +25,62 @@ from trainables.state import author_globals
 pytestmark = pytest.mark.keras
 
 CARRIERS = [
-    *("number", "list", "dictionary", "set", "deque", "nested", "array", "another array", "class attribute"),
-    *("class list", "nested class", "object", "namespace", "slots", "closure", "default", "function attribute"),
-    *("cache", "cached result", "partial", "initializer", "optimizer", "metric", "variable", "random", "numpy"),
-    *("keras seeds", "iterator", "os.environ", "umask", "recursion limit", "sys.path", "warnings", "logging"),
+    *(
+        "number",
+        "list",
+        "dictionary",
+        "set",
+        "deque",
+        "nested",
+        "array",
+        "another array",
+        "class attribute",
+    ),
+    *(
+        "class list",
+        "nested class",
+        "object",
+        "namespace",
+        "slots",
+        "closure",
+        "default",
+        "function attribute",
+    ),
+    *(
+        "cache",
+        "cached result",
+        "partial",
+        "initializer",
+        "optimizer",
+        "metric",
+        "variable",
+        "random",
+        "numpy",
+    ),
+    *(
+        "keras seeds",
+        "iterator",
+        "os.environ",
+        "umask",
+        "recursion limit",
+        "sys.path",
+        "warnings",
+        "logging",
+    ),
     *("epsilon", "folder"),
 ]
 MOMENTS = [
-    *("data", "model", "loss", "metrics", "optimizer", "augment", "schedule", "phases", "callbacks"),
+    *(
+        "data",
+        "model",
+        "loss",
+        "metrics",
+        "optimizer",
+        "augment",
+        "schedule",
+        "phases",
+        "callbacks",
+    ),
     *("on_train_begin", "on_epoch_begin", "on_epoch_end", "callback", "function"),
 ]
 
@@ -57,7 +105,9 @@ class Project:
 
     def worker(self, name: str) -> Worker:
         objective = Objective("loss", "minimize")
-        return Worker(Job("s", f"{MODULES[name]}:{name}", (self.folder,), self.folder / "results", objective))
+        return Worker(
+            Job("s", f"{MODULES[name]}:{name}", (self.folder,), self.folder / "results", objective)
+        )
 
     def plan(self, moment: str, carrier: str) -> None:
         (self.folder / "plan.json").write_text(json.dumps({"moment": moment, "carrier": carrier}))
@@ -68,7 +118,11 @@ class Project:
         sys.modules.update(self.modules)  # which a fixture of all tests has forgotten
         worker = self.workers[name]
         number = next(self.seeds)
-        worker.take(Order(replace(assignment(epochs=2, seed=number, optimizer="sgd", cell=cell), trial=number)))
+        worker.take(
+            Order(
+                replace(assignment(epochs=2, seed=number, optimizer="sgd", cell=cell), trial=number)
+            )
+        )
         while not isinstance(last := worker.step(), Ends):
             pass
         self.modules[MODULES[name]] = sys.modules[MODULES[name]]
@@ -94,7 +148,9 @@ CELLS = [(carrier, moment) for carrier in CARRIERS for moment in MOMENTS]
 
 
 @pytest.mark.parametrize(("carrier", "moment"), sampled(CELLS, 15, several=True))
-def test_the_next_trial_finds_what_the_first_one_found(carrier: str, moment: str, project: Project) -> None:
+def test_the_next_trial_finds_what_the_first_one_found(
+    carrier: str, moment: str, project: Project
+) -> None:
     project.plan(moment, carrier)
     outside = os.getcwd(), os.environ.get("KEEPING"), sys.getrecursionlimit()  # noqa: PTH109  # as it stands in the process
     cell, name = next(project.cells), "train" if moment == "function" else "Keeping"
@@ -110,8 +166,13 @@ def test_the_next_trial_finds_what_the_first_one_found(carrier: str, moment: str
     assert {"schedule", "callbacks", "callback", "on_epoch_end"} <= {*again} or moment == "function"
     for at, looks in again.items():
         assert looks == first[at], at
-    if moment in ("on_epoch_begin", "on_epoch_end", "callback", "function") and "cache" not in carrier:
-        assert first[moment][0] != first[moment][1]  # it does change something, which stays in the trial
+    if (
+        moment in ("on_epoch_begin", "on_epoch_end", "callback", "function")
+        and "cache" not in carrier
+    ):
+        assert (
+            first[moment][0] != first[moment][1]
+        )  # it does change something, which stays in the trial
 
 
 def test_what_is_found_again_is_what_a_fresh_process_has(project: Project) -> None:
@@ -137,7 +198,13 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
     project: Project, tmp_path: Path
 ) -> None:
     """Plain values are in checkpoints; of all others it is said that they are lost."""
-    for carrier, known in (("number", True), ("nested", True), ("numpy", True), ("epsilon", True), ("set", False)):
+    for carrier, known in (
+        ("number", True),
+        ("nested", True),
+        ("numpy", True),
+        ("epsilon", True),
+        ("set", False),
+    ):
         project.plan("on_epoch_end", carrier)
         straight, _ = project.trial(next(project.cells), "Keeping")
         given = assignment(epochs=2, optimizer="sgd", cell=next(project.cells))
@@ -165,4 +232,6 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
             assert facts.reproducible
         else:
             assert not facts.reproducible
-            assert facts.numerics["differs"].startswith("keeping.SET, changed by hooks or callbacks, is no plain value")
+            assert facts.numerics["differs"].startswith(
+                "keeping.SET, changed by hooks or callbacks, is no plain value"
+            )

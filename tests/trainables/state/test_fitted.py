@@ -29,7 +29,9 @@ class Normalized(Small):
         return (x, y), held_out
 
     def model(self, hp: Any) -> keras.Model:
-        return keras.Sequential([keras.Input((6,)), self.kept["scale"], layers.Dense(8, "tanh"), layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((6,)), self.kept["scale"], layers.Dense(8, "tanh"), layers.Dense(3)]
+        )
 
 
 class Numbers(Normalized):
@@ -38,7 +40,9 @@ class Numbers(Normalized):
     def model(self, hp: Any) -> keras.Model:
         scale = self.kept["scale"]
         scale = layers.Normalization(mean=np.ravel(scale.mean), variance=np.ravel(scale.variance))
-        return keras.Sequential([keras.Input((6,)), scale, layers.Dense(8, "tanh"), layers.Dense(3)])
+        return keras.Sequential(
+            [keras.Input((6,)), scale, layers.Dense(8, "tanh"), layers.Dense(3)]
+        )
 
 
 class Table(KerasTrainable):
@@ -49,7 +53,10 @@ class Table(KerasTrainable):
         kind, pulse = random.integers(0, 3, 60), random.normal(size=60).astype("float32")
         x = {"kind": kind.astype("int64"), "pulse": pulse}
         y = (pulse * (kind - 1) > 0).astype("float32")[:, None]
-        features = {"kind": keras.utils.FeatureSpace.integer_categorical(), "pulse": "float_normalized"}
+        features = {
+            "kind": keras.utils.FeatureSpace.integer_categorical(),
+            "pulse": "float_normalized",
+        }
         self.space = keras.utils.FeatureSpace(features, output_mode="concat")
         self.space.adapt(tf.data.Dataset.from_tensor_slices(x))
         x = {name: column[:, None] for name, column in x.items()}
@@ -73,7 +80,9 @@ def test_a_fitted_layer_trains_as_its_numbers_do(gpus: int) -> None:
             assert mine == pytest.approx(theirs, rel=1e-6)
 
 
-def test_a_used_one_is_a_fresh_one_with_another_seed_and_a_resumed_one_a_straight_one(tmp_path: Path) -> None:
+def test_a_used_one_is_a_fresh_one_with_another_seed_and_a_resumed_one_a_straight_one(
+    tmp_path: Path,
+) -> None:
     used = Normalized()
     train(used, assignment(seed=1))
     again, fresh = metrics(train(used, assignment(seed=2, epochs=4))), Normalized()
@@ -90,7 +99,9 @@ def test_a_used_one_is_a_fresh_one_with_another_seed_and_a_resumed_one_a_straigh
 
 def test_a_feature_space_is_a_part_of_the_model() -> None:
     trainable = Table()
-    first, *_, last = metrics(train(trainable, assignment(epochs=6, batch_size=10, learning_rate=0.5)))
+    first, *_, last = metrics(
+        train(trainable, assignment(epochs=6, batch_size=10, learning_rate=0.5))
+    )
     assert last["val_loss"] < first["val_loss"]
 
 

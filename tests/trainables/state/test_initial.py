@@ -28,7 +28,9 @@ class Watched(Small):
     def model(self, hp: Any) -> keras.Model:
         made = super().model(hp)
         raw = [variable.value for variable in made.variables]
-        self.places.append({(one.device[-5:], isinstance(one, tf.distribute.DistributedValues)) for one in raw})
+        self.places.append(
+            {(one.device[-5:], isinstance(one, tf.distribute.DistributedValues)) for one in raw}
+        )
         self.models.append(weakref.ref(made))
         return made
 
@@ -56,7 +58,9 @@ def copies_on_the_host(gpus: int) -> None:
 
 
 @pytest.mark.parametrize("gpus", [0, 2])
-def test_a_metric_that_begins_above_zero_begins_so_in_each_trial_and_is_refused_on_replicas(gpus: int) -> None:
+def test_a_metric_that_begins_above_zero_begins_so_in_each_trial_and_is_refused_on_replicas(
+    gpus: int,
+) -> None:
     class FromFive(keras.metrics.Metric):
         def __init__(self) -> None:
             super().__init__(name="from_five")
@@ -77,7 +81,9 @@ def test_a_metric_that_begins_above_zero_begins_so_in_each_trial_and_is_refused_
 
     used, fresh = Counted(), Counted()
     if gpus:  # each would begin with its own five
-        with pytest.raises(Refused, match="metric 'from_five' is 36 for 31 examples in training and 41 for 2 parts"):
+        with pytest.raises(
+            Refused, match="metric 'from_five' is 36 for 31 examples in training and 41 for 2 parts"
+        ):
             train(used, assignment(gpus, seed=1))
         return
     train(used, assignment(gpus, seed=1))

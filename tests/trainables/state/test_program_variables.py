@@ -98,7 +98,9 @@ def test_a_base_that_a_cache_keeps_is_made_anew() -> None:
         assert metrics(train(used, given)) == expected
 
 
-def test_a_base_kept_where_nobody_looks_is_refused_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_kept_where_nobody_looks_is_refused_with_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(np, "kept_base", None, raising=False)  # an installed module
 
     class Hidden(Small):
@@ -110,7 +112,8 @@ def test_a_base_kept_where_nobody_looks_is_refused_with_its_line(monkeypatch: py
     first = metrics(train(used, assignment(units=4)))
     assert metrics(train(used, assignment(units=4))) == first  # the same program, put back
     with pytest.raises(
-        StaleVariable, match=r"sequential/kept/kernel was made at test_program_variables\.py:\d+ by an earlier trial"
+        StaleVariable,
+        match=r"sequential/kept/kernel was made at test_program_variables\.py:\d+ by an earlier trial",
     ):
         used.begin(assignment(units=5))
     with pytest.raises(StaleVariable, match="make it anew in model"):
@@ -150,7 +153,9 @@ def test_a_checkpoint_is_by_path(tmp_path: Path) -> None:
     for path, value in zip(session_of(same).trial.program.state, weights(same), strict=True):
         np.testing.assert_array_equal(value, by_path[path])
     other.begin(assignment())
-    with pytest.raises(CheckpointError, match=r"another model's variables: no adam/sequential_c_bias_momentum"):
+    with pytest.raises(
+        CheckpointError, match=r"another model's variables: no adam/sequential_c_bias_momentum"
+    ):
         other.restore(tmp_path)
 
 
@@ -204,14 +209,18 @@ def test_a_table_that_training_writes_is_refused() -> None:
 def test_draws_that_follow_no_seed_are_refused() -> None:
     class Sampled(layers.Layer):
         def call(self, x: Any) -> Any:
-            drawn, *_ = tf.random.log_uniform_candidate_sampler(tf.zeros((1, 1), tf.int64), 1, 2, True, 9)
+            drawn, *_ = tf.random.log_uniform_candidate_sampler(
+                tf.zeros((1, 1), tf.int64), 1, 2, True, 9
+            )
             return x + tf.cast(drawn[0], x.dtype)
 
     class Sampling(Small):
         def model(self, hp: Any) -> keras.Model:
             return keras.Sequential([keras.Input((6,)), Sampled(), layers.Dense(3)])
 
-    with pytest.raises(UnmanagedState, match="draws random numbers that do not follow the trial's seed"):
+    with pytest.raises(
+        UnmanagedState, match="draws random numbers that do not follow the trial's seed"
+    ):
         train(Sampling(), assignment())
 
 
@@ -238,12 +247,16 @@ def test_what_a_part_of_a_graph_writes_is_known_also_within_loops() -> None:
 
         def body(i: tf.Tensor) -> tuple[tf.Tensor]:
             inside.assign_add(read)
-            written.append(program_variables.find_written_variables(tf.compat.v1.get_default_graph()))
+            written.append(
+                program_variables.find_written_variables(tf.compat.v1.get_default_graph())
+            )
             return (i + 1,)
 
         tf.while_loop(lambda i: i < 2, body, (tf.constant(0),))
         after.assign(read)
-        written.append(program_variables.find_written_variables(tf.compat.v1.get_default_graph(), first))
+        written.append(
+            program_variables.find_written_variables(tf.compat.v1.get_default_graph(), first)
+        )
 
     run()
     assert written[0] == {id(inside.handle)}

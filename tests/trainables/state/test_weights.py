@@ -13,12 +13,20 @@ from small import Small, assignment, metrics, train
 from trainables.state import weights
 
 # Keras and h5py, with NumPy 2
-pytestmark = [pytest.mark.keras, pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")]
+pytestmark = [
+    pytest.mark.keras,
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+]
 
 
 def _net(units: int = 3) -> keras.Model:
     return keras.Sequential(
-        [keras.Input((6,)), layers.Dense(units, name="a"), layers.Dropout(0.1), layers.Dense(2, name="b")]
+        [
+            keras.Input((6,)),
+            layers.Dense(units, name="a"),
+            layers.Dropout(0.1),
+            layers.Dense(2, name="b"),
+        ]
     )
 
 
@@ -73,7 +81,9 @@ def test_what_a_file_sets_is_known_from_the_file_and_not_by_its_value(tmp_path: 
     """A bias of zeros, with which the model that reads the file first begins as well, and the next one does not."""
 
     def net(bias: str) -> keras.Model:
-        return keras.Sequential([keras.Input((6,)), layers.Dense(3, bias_initializer=bias, name="a")])
+        return keras.Sequential(
+            [keras.Input((6,)), layers.Dense(3, bias_initializer=bias, name="a")]
+        )
 
     net("zeros").save_weights(tmp_path / "zero.weights.h5")
     with weights.caching_weights():
@@ -93,7 +103,9 @@ def test_a_file_that_cannot_be_read_leaves_the_model_as_it_was(file: Path) -> No
         np.testing.assert_array_equal(a, b)
 
 
-def test_no_more_is_kept_than_there_is_room_for(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_kept_than_there_is_room_for(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "other.weights.h5"
     _net().save_weights(other)
     read, load = list[Path](), keras.Model.load_weights
@@ -128,10 +140,17 @@ def test_outside_keras_reads_as_ever(file: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_an_application_is_read_once_for_all_trials_and_its_head_is_drawn_for_each(tmp_path: Path) -> None:
+def test_an_application_is_read_once_for_all_trials_and_its_head_is_drawn_for_each(
+    tmp_path: Path,
+) -> None:
     def base(source: Any) -> keras.Model:
         return keras.applications.MobileNetV3Small(
-            (32, 32, 3), include_top=False, weights=source, pooling="avg", alpha=0.75, include_preprocessing=False
+            (32, 32, 3),
+            include_top=False,
+            weights=source,
+            pooling="avg",
+            alpha=0.75,
+            include_preprocessing=False,
         )
 
     path = tmp_path / "mobilenet.weights.h5"
@@ -159,7 +178,13 @@ def test_an_application_is_read_once_for_all_trials_and_its_head_is_drawn_for_ea
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_preset_of_kerashub_is_read_once_for_all_trials(tmp_path: Path) -> None:
     keras_hub = pytest.importorskip("keras_hub", reason="an extra of its own")
-    options = {"vocabulary_size": 20, "num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
+    options = {
+        "vocabulary_size": 20,
+        "num_layers": 1,
+        "num_heads": 2,
+        "hidden_dim": 8,
+        "intermediate_dim": 8,
+    }
     keras_hub.models.BertBackbone(**options, max_sequence_length=6).save_to_preset(tmp_path)
     x = np.random.default_rng(0).integers(0, 20, (8, 6)).astype(np.int32)
     inputs = {"token_ids": x, "segment_ids": np.zeros_like(x), "padding_mask": np.ones_like(x)}
