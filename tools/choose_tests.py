@@ -23,14 +23,11 @@ from contextlib import closing
 from pathlib import Path
 
 SLOW_TESTS = Path(__file__).resolve().parent.parent / "tests" / "slow_tests.txt"
-SECONDS = 900.0
+SECONDS = 850.0
 """Time of all tests together: two workers need half of it, and some more to import TensorFlow and to collect."""
 
 QUICK = 0.1
 """Seconds of a test that is always chosen: four fifths of all tests take less, together a twentieth of the time."""
-
-LONGEST = 8.0
-"""Seconds that the fastest test of a file may take to be chosen for the file's sake."""
 
 
 def read_times(lines: Sequence[str]) -> dict[str, float]:
@@ -48,29 +45,20 @@ def read_branches(database: Path) -> dict[str, int]:
     The file's tables are described in coverage.py's documentation, "Coverage.py database schema". A context is named
     ``test|phase``, where the phase is setup, run or teardown.
     """
-    bits: dict[tuple[int, int, int], int] = {}
-    reached: dict[str, int] = defaultdict(int)
+    numbers: dict[
+        tuple[int, int, int], int
+    ] = {}  # of the branches, in the order in which they come
+    masks: dict[str, bytearray] = defaultdict(bytearray)
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
-        names = dict(connection.execute("select id, context from context"))
-        for number, name in names.items():
-            branches = connection.execute(
-                "select file_id, fromno, tono from arc where context_id = ?", (number,)
-            )
-            reached[name.rpartition("|")[0]] |= _make_mask(branches, bits)
-    return reached
-
-
-def _make_mask(
-    branches: Iterable[tuple[int, int, int]], bits: dict[tuple[int, int, int], int]
-) -> int:
-    """Return the bit mask of branches; a branch that is not in ``bits`` is added to it with the next number."""
-    mask = bytearray(len(bits) // 8 + 1)
-    for branch in branches:
-        number = bits.setdefault(branch, len(bits))
-        if number // 8 >= len(mask):
-            mask.extend(bytes(number // 8 + 1 - len(mask)))
-        mask[number // 8] |= 1 << number % 8
-    return int.from_bytes(mask, "little")
+        contexts = dict(connection.execute("select id, context from context"))
+        rows = connection.execute("select context_id, file_id, fromno, tono from arc")
+        for context, *branch in rows:
+            number = numbers.setdefault(tuple(branch), len(numbers))
+            mask = masks[contexts[context].rpartition("|")[0]]
+            if number // 8 >= len(mask):
+                mask.extend(bytes(number // 8 + 1 - len(mask)))
+            mask[number // 8] |= 1 << number % 8
+    return {test: int.from_bytes(mask, "little") for test, mask in masks.items()}
 
 
 def choose(times: Mapping[str, float], reached: Mapping[str, int], seconds: float) -> list[str]:
@@ -109,8 +97,7 @@ def _list_first(times: Mapping[str, float]) -> list[str]:
     for test in fastest_first:
         files.setdefault(test.partition("::")[0], test)
     quick = [test for test in fastest_first if times[test] <= QUICK]
-    short = [test for test in files.values() if times[test] <= LONGEST]
-    return list(dict.fromkeys([*quick, *short]))
+    return list(dict.fromkeys([*quick, *files.values()]))
 
 
 def main() -> None:
