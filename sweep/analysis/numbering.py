@@ -97,9 +97,10 @@ class Numbering:
         return self._first_new + max(configurations - len(self.begun), 0) * self.trials_each
 
     def is_lacking(self, place: int) -> bool:
-        """Return whether a place stands for a further trial of a configuration that began in an earlier part.
+        """Return whether a place is before the first new configuration of this part.
 
-        True also for all places of earlier parts.
+        A part begins where `repeats` was changed. Its first places are for the trials that configurations of earlier
+        parts lack; True also for all places of earlier parts.
         """
         return place < self._first_new
 

@@ -20,8 +20,8 @@ MOVE_S = 15.0
 def write_shares(job: Job, shares: Mapping[int, float]) -> None:
     """Write the new GPU shares of running trials, by trial number, in place of all that were written before.
 
-    Their workers read the file. If writing fails, as on a full disk, nothing is raised and the trials keep their
-    shares.
+    Their workers read the file; a trial that is left out keeps the share that it has. If writing fails, as on a full
+    disk, nothing is raised, and all trials keep their shares.
     """
     with (
         suppress(StoreError),

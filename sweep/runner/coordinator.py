@@ -343,8 +343,9 @@ class Coordinator:
         """Return the order with which a worker trains an open trial from now on, and set the trial's stage to training.
 
         Return None if the trial's whole result was taken from an earlier sweep, if it has ended or pauses, or if the
-        sweep stops. If no worker has loaded the data of an earlier result yet, that result is not used here: the order
-        names the data, and the worker that loads them reports whether they are the same (`SameData`).
+        sweep stops. An earlier result is used only if a worker of this session has loaded the same data. Until then,
+        the order names the fingerprint of the data of that result, and the worker reports whether its own are equal
+        (`SameData`).
         """
         if not self._ensure_parent_checkpoint(trial):
             return None

@@ -156,7 +156,8 @@ def confirming(
 ) -> Confirming | None:
     """Return the largest possible cost of the confirmation; None if the sweep file has no ``confirm``.
 
-    Finalists are dropped until the budget allows enough seeds for each.
+    Finalists are dropped until the budget allows three seeds for each, but two of them stay, or one beside a baseline.
+    With a small budget, ``seeds`` of the result may therefore be less than three, even 0.
 
     Arguments:
         configurations: number of configurations of the search; None if unknown: then there are as many finalists as the

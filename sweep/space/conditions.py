@@ -52,5 +52,5 @@ class Condition:
         return frozenset(name for name, _ in self.tests)
 
     def holds(self, params: Params) -> bool:
-        """Return whether all tests pass at the point ``params``."""
+        """Return whether all tests pass at the point ``params``; one of a parameter that the point lacks does not."""
         return all(name in params and test.passes(params[name]) for name, test in self.tests)

@@ -295,7 +295,12 @@ class _Value:
             self._copy_iterator = _make_copier(value)
 
     def restore(self) -> Any:
-        """Return the same object with its earlier content, or a copy of an iterator that has advanced."""
+        """Give the object its recorded content back as far as possible, and return it.
+
+        In place of an iterator that can be copied, return a new copy that stands where the iterator stood when it was
+        recorded. Parts beyond the snapshot's limits, generators and files keep their present content, and a cache is
+        emptied; compare digests to see whether the value is restored.
+        """
         self.content.restore()
         if self._copy_iterator is None:
             return self.value

@@ -142,7 +142,10 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
 
 @contextmanager
 def lock_copy(folder: Path) -> Iterator[None]:
-    """Wait for the lock of a stored sweep's local copy: no other process here changes the copy inside the block."""
+    """Wait for the lock of a stored sweep's local copy: no other process here changes the copy inside the block.
+
+    The lock excludes this process as well: `pull` inside the block would wait for ever.
+    """
     with waiting_for(folder.with_name(f".{folder.name}.pull")):
         yield
 

@@ -376,8 +376,9 @@ class Callbacks:
 def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
     """Return a callback's attributes by name, without those that Keras sets.
 
-    Lists and dictionaries are copied. NumPy numbers become Python numbers, and functions that compare become their
-    names, so that attributes can be compared and saved. All others are the callback's own objects.
+    Lists and dictionaries are copied with all that they contain. NumPy numbers become Python numbers, and the functions
+    in `COMPARISONS` become their names there, so that attributes can be compared and saved. All other values, other
+    functions included, are the callback's own objects.
     """
     copies = {}
     for name, value in vars(callback).items():

@@ -33,7 +33,11 @@ Shares: TypeAlias = dict[str, tf.Tensor]
 
 
 class Step(ABC):
-    """Computes the losses and metrics of a slice of a batch; subclasses define how."""
+    """Computes the losses and metrics of a slice of a batch; subclasses define how.
+
+    Call the methods that compute a slice inside `slices.entering` of that slice: losses and random draws follow the
+    current slice of the thread, not an argument.
+    """
 
     turns: tuple[Turn, ...] = ()
     """Updates of a batch in order; those in one turn are applied at once.

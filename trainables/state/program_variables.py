@@ -55,9 +55,13 @@ class State:
     ) -> None:
         """Collect the ``tracked`` variables, and then those that the ``graphs`` use besides, except ``others``.
 
-        ``record`` has the variables that the author's methods have created for this program. Variables that an earlier
-        trial of another trainable has changed are restored first.
-        Raises: UnmanagedState, NotInScope or origins.StaleVariable: if a graph's state cannot be reset.
+        Their present values become the initial ones, to which `reset` goes back. Before that, variables that only the
+        graphs use are reset if an earlier trial has changed them; tracked ones are not. ``record`` has the variables
+        that the author's methods have created for this program; of a variable on several replicas, a graph knows only
+        one component, and the record knows the rest.
+        Raises: UnmanagedState: if a graph writes to a lookup table, or draws random numbers that do not follow the
+        trial's seed. NotInScope: if a variable that only the graphs use lacks components on replicas.
+        origins.StaleVariable: if an earlier trial has created such a variable.
         """
         _refuse_operations(graphs)
         self.owner: weakref.ref[object] | None = None  # the trainable whose trials use this state
