@@ -216,14 +216,16 @@ def _list_names_returned(method: ast.stmt | None) -> list[str | None]:
 def _returns_plain_model(function: Function) -> bool:
     """Return whether a method certainly builds and returns a model of one of Keras's own classes."""
     made: dict[str, set[str]] = {}
-    for node in _walk_own(function.body):
+    simple_targets: set[ast.expr] = set()
+    for node in _walk_own(function.body):  # a statement comes before its parts
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            case ast.Assign(targets=[ast.Name(id=name) as target], value=value):
+                simple_targets.add(target)
                 made.setdefault(name, set()).add(_get_called_name(value))
-            case ast.Name(
-                id=name, ctx=ast.Store()
-            ):  # such as the variable of a loop: what it holds is unknown
-                made.setdefault(name, set())
+            case ast.Name(id=name, ctx=ast.Store()) if node not in simple_targets:
+                made.setdefault(name, set()).add(
+                    ""
+                )  # such as a loop's variable: it may hold anything
     returned = list(_list_returned(function))
     for value in returned:
         if isinstance(value, ast.Name):

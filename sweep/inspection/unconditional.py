@@ -413,7 +413,7 @@ def _walk_evaluated(node: ast.AST) -> Iterator[ast.AST]:
         return
     yield node
     match node:
-        case ast.IfExp(test=test):
+        case ast.IfExp(test=test) | ast.Assert(test=test):  # the message only if the test fails
             yield from _walk_evaluated(test)
         case ast.BoolOp(values=[first, *_]):
             yield from _walk_evaluated(first)

@@ -74,6 +74,11 @@ class Own(KerasTrainable):
     def model(self, hp): return Net()
 class Elsewhere(KerasTrainable):
     def model(self, hp): return make_model(hp)
+class Wrapped(KerasTrainable):
+    def model(self, hp):
+        model = keras.Model(1, 2)
+        model, extra = elsewhere.wrap(model)
+        return model
 class Layer(keras.layers.Layer):
     def call(self, x):
         self.add_metric(x, name="rate")
@@ -127,6 +132,7 @@ def find_refused(source: Source, name: str, metric: str) -> list[str]:
         ("Steps", "other"),
         ("Own", "own"),
         ("Elsewhere", "val_acuracy"),
+        ("Wrapped", "val_own"),
         ("Layered", "rate"),
     ],
 )

@@ -108,6 +108,7 @@ def required(folder: Path, body: str, hp: str = "hp") -> set[str]:
         ("try:\n    hp.a\nexcept* AttributeError:\n    pass\nhp.b", set()),
         ("return hp.a if 'a' in hp else hp.b", set()),
         ("return 'a' in hp and hp.a", set()),
+        ("assert hp.a > 0, f'{hp.b} is wrong'\nreturn hp.c", {"a", "c"}),
         ("return [hp.a for _ in range(hp.b)], lambda: hp.c", set()),
         (
             "hp.get('a', 1), hp.number('b', 2), hp.integer('c', default=3), hp.choice('d', ('x',), 'x')",
