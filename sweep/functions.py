@@ -185,6 +185,8 @@ class Reporter:
             values[str(name)] = _convert_to_float(name, value)
         if not values:
             raise TypeError("report() got no metric, expected some by name, as in report(loss=0.5)")
+        rate = _convert_if_given("learning_rate", learning_rate)
+        speed = _convert_if_given("examples_per_s", examples_per_s)
         if not self._looked:
             raise RuntimeError(
                 f"trial {self.trial} goes on after epoch {self.epoch}, and its function has not read report.restored, "
@@ -205,12 +207,8 @@ class Reporter:
                 metrics=values,
                 time=time.time(),
                 time_s=time_s,
-                learning_rate=None
-                if learning_rate is None
-                else _convert_to_float("learning_rate", learning_rate),
-                examples_per_s=None
-                if examples_per_s is None
-                else _convert_to_float("examples_per_s", examples_per_s),
+                learning_rate=rate,
+                examples_per_s=speed,
             )
         )
         self._over = not self._answers.get()  # waits for the decision
@@ -513,6 +511,13 @@ def takes_report(function: Callable[..., object]) -> bool:
     raise TrainableError(f"{name}({taken}) cannot be called as {name}(hp, report)")
 
 
+def _convert_if_given(name: str, value: Any) -> float | None:
+    """Return ``value`` as a float; None if it is None. Raises the errors of `_convert_to_float`."""
+    if value is None:
+        return None
+    return _convert_to_float(name, value)
+
+
 def _convert_to_float(name: object, value: Any) -> float:
     """Convert a number of any library to a float; NaN is accepted, a text is not.
 
@@ -607,18 +612,21 @@ def list_missing_methods(kind: type) -> list[str]:
 
 
 def offers_method(
-    method: str, trainable: str, folders: Iterable[Path], given: object = None
+    method: str, trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
 ) -> bool:
     """Return whether trainables have the optional method ``method`` of the contract, without creating a trainable.
 
-    Also returns True if only an instance could show it. The other arguments are those of `load_trainable`. Raises
-    whatever the import raises.
+    Also returns True if only an instance could show it. The other arguments are those of `load_trainable`, which finds
+    the module imported later, so that its random numbers must be those of the same seed. Raises whatever the import
+    raises.
     """
     make_importable(folders)
-    if given is None:
-        loaded = _import_target(trainable)
-    else:
-        loaded = given
+    imports.treat_as_author_package(trainable.partition(":")[0])
+    with imports.seed_imports(seed):
+        if given is None:
+            loaded = _import_target(trainable)
+        else:
+            loaded = given
     kind = getattr(loaded, "__trainable__", loaded)
     # `__trainable__` is a function: what it returns is not known without calling it
     only_an_object_tells = kind is not loaded and not isinstance(kind, type)

@@ -624,8 +624,10 @@ class Hyperparameters(Declaring):
         """
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
-        if meaning is not None and default is not None and self.peek(name) is ReadMark.ABSENT:
-            return float(self.get(name, default))  # the default is a number, not one of the choices
+        if default is not None and self.peek(name) is ReadMark.ABSENT:
+            return float(
+                self.get(name, default)
+            )  # a number, not one of the choices; it has no bounds
         return table.convert_to_number(
             name,
             self._get_or_default(name, default),

@@ -68,7 +68,7 @@ _SPACE = frozenset({"parameters", "constraints", "prior"})
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A sweep and its trials, in the order of their start."""
+    """A sweep and its trials, in the order of their numbers."""
 
     folder: ResultsFolder
     name: str  # the `sweep` of its trials, unique among sweeps that are compared

@@ -462,6 +462,15 @@ class Saver:
             self._took_s = writing.result()
         self.blocked_s += time.monotonic() - began
 
+    def settle_uploads(self) -> None:
+        """Wait until all complete checkpoints are uploaded; do nothing without an object store. Raises DiskFault."""
+        if self.sender is None:
+            return
+        began = time.monotonic()
+        with raising_disk_faults():
+            self.sender.settle()
+        self.blocked_s += time.monotonic() - began
+
     def finish(self, *, kept: bool = True) -> None:
         """Wait until the last checkpoint is complete and, if it will be ``kept``, uploaded; then end the uploads.
 
@@ -470,11 +479,8 @@ class Saver:
         """
         try:
             self.settle()
-            if self.sender is not None and kept:
-                began = time.monotonic()
-                with raising_disk_faults():
-                    self.sender.settle()
-                self.blocked_s += time.monotonic() - began
+            if kept:
+                self.settle_uploads()
         finally:
             if self.sender is not None:
                 self.sender.close()

@@ -737,6 +737,8 @@ class Worker:
         )  # it may be pruned, and its checkpoints deleted, which must not be half written then
         if decided and trial.order.waits:
             self._save(trial)
+            trial.saver.settle()
+            trial.saver.settle_uploads()  # if it pauses now, any worker may continue it at once
         elif trial.saver.is_due([*map(self._loss, trial.epochs)]):
             self._save(trial, beside=not decided)
         elif decided:

@@ -5,7 +5,7 @@ Some settings are known to fail in every trial, even if the trainable reads all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,6 +89,7 @@ def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -
         missing = [
             *find_uninstalled_modules(source),
             *without_effect.find_other_backend(where, source),
+            *_name_places(where, features.find_tpu_problems(spec)),
         ]
     else:
         missing = []
@@ -186,17 +187,18 @@ def find_certain_failures(spec: Spec, where: str, source: Source) -> Iterator[Pr
     """Yield a problem for everything that would fail in every trial, with ``where`` as the name of the sweep file.
 
     These are invalid values of standard hyperparameters, missing parameters, several workers or fused trials of a
-    trainable that cannot have them, TPUs that TensorFlow cannot use, and the settings of `without_effect.ignored`. If
-    the sweep uses TPUs, another process looks for them here, which may take minutes.
+    trainable that cannot have them, and the settings of `without_effect.ignored`.
     """
     yield from _find_wrong_values(spec, where, source)
     yield from _find_missing_parameters(spec, where, source)
-    for one in (
-        *_check_workers(spec, source),
-        *_check_fused(spec, source),
-        *features.find_tpu_problems(spec),
-        *without_effect.ignored(spec, source),
-    ):
+    yield from _name_places(where, _check_workers(spec, source))
+    yield from _name_places(where, _check_fused(spec, source))
+    yield from _name_places(where, without_effect.ignored(spec, source))
+
+
+def _name_places(where: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield each problem with the name of the sweep file, ``where``, before its key."""
+    for one in problems:
         yield Problem(f"{where}: {one.where}", one.what, one.hint)
 
 

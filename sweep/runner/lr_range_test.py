@@ -77,7 +77,9 @@ def find_learning_rates(
     for params in sample:
         distinct.setdefault(configuration_key(_drop_rate(params)), params)
     chosen = list(distinct.values())[:CONFIGURATIONS]
-    if not offers_method("try_rates", spec.trainable, folders):
+    with _raising_trainable_error():
+        offers = offers_method("try_rates", spec.trainable, folders, seed=spec.data_seed)
+    if not offers:
         raise TrainableError(
             f"{spec.trainable} has no try_rates(), which --find-lr needs; derive it from "
             "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"

@@ -411,7 +411,8 @@ def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
     """Return whether the trainable may have a `test` method; True if its import fails, which restoring then reports."""
     try:
-        return offers_method("test", spec.trainable, folder.read_info().import_folders or (), given)
+        folders = folder.read_info().import_folders or ()
+        return offers_method("test", spec.trainable, folders, given, seed=spec.data_seed)
     except Exception:  # any error of the user's code
         return True
 

@@ -321,7 +321,7 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
     """
     writer = Writer(folder, store)
     with (
-        suppress(InputError, StoreAway),
+        suppress(InputError, StoreError),
         writer.held(),
     ):  # for a running sweep, it raises `RefusedError`
         segments = store.get_all([entry.key for entry in store.entries("log")])

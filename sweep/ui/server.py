@@ -522,7 +522,7 @@ def _list_compared(request: web.Request) -> list[ResultsFolder]:
 
     Raises `InputError` unless 2 to 20 are named, and `UnknownNameError` if there is no such sweep.
     """
-    names = request.query.getall("sweep", [])
+    names = [*dict.fromkeys(request.query.getall("sweep", []))]
     if not 1 < len(names) <= MOST_COMPARED:
         raise InputError.one("sweep", f"names {len(names)} sweeps, expected 2 to {MOST_COMPARED}")
     return [*name_uniquely(_open_folder(request, name) for name in names).values()]

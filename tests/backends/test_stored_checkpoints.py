@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from counting import Counting
 from object_stores import Server
 from waiting import until
 
-from sweep.backends import Ends, Job, Order, checkpoints, stored_checkpoints
+from sweep.backends import Continues, Ends, Job, Order, checkpoints, stored_checkpoints
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import EpochReported, Status
@@ -66,6 +69,28 @@ def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(
     assert progress.end.facts.checkpoint == "checkpoints/00003/epoch-000006"
     assert there(store)[0] == "epoch-000006"
     assert not list((tmp_path / "one").rglob("epoch-*"))
+    worker.close()
+
+
+def test_a_trial_that_may_pause_is_there_before_it_is_told(
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker may continue it at once, and this one drops it without waiting for uploads."""
+    upload = ObjectStore.upload
+
+    def upload_slowly(store: ObjectStore, *given: Any) -> Any:
+        time.sleep(0.1)
+        return upload(store, *given)
+
+    monkeypatch.setattr(ObjectStore, "upload", upload_slowly)
+    worker = Worker(job(tmp_path, store))
+    worker.take(replace(order(decisions=(2,)), waits=True))
+    progress = worker.step()
+    assert isinstance(progress, Continues)
+    assert progress.epochs[-1].epoch == 2
+    assert there(store)[0] == "epoch-000002"
+    worker.release()
+    assert there(store)[0] == "epoch-000002"
     worker.close()
 
 

@@ -467,7 +467,7 @@ def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[st
 
     They are those of `keras_corrections.get_compile_arguments`. If the model defines its own `compile`, there is only
     ``optimizer``: the first one among the model's attributes, or None. For other models, raises Refused if the author
-    also overrides `optimizer`, `loss`, `metrics` or `weighted_metrics`.
+    also overrides `optimizer`, `loss`, `loss_weights`, `metrics` or `weighted_metrics`.
     """
     if not model.compiled:
         return None
@@ -479,7 +479,7 @@ def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[st
         }
     kind = type(author)
     both = []
-    for name in ("optimizer", "loss", "metrics", "weighted_metrics"):
+    for name in ("optimizer", "loss", "loss_weights", "metrics", "weighted_metrics"):
         if getattr(kind, name) is not getattr(Author, name):
             both.append(name)
     if both:

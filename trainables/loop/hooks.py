@@ -348,7 +348,7 @@ class Callbacks:
         for callback, made in zip(self, self._made, strict=True):
             changed = {}
             for name, value in _copy_attributes(callback).items():
-                if not _are_equal_attributes(made.get(name), value):
+                if name not in made or not _are_equal_attributes(made[name], value):
                     changed[name] = value
             if not all(_may_be_kept(value) for value in changed.values()):
                 return None
