@@ -37,8 +37,8 @@ trainable_packages: dict[str, tuple[str, ...]] = {}
 def note_trainable(module: str) -> None:
     """Mark the top-level package of the module named ``module`` as the author's code, even if it is installed.
 
-    From then on, `is_author_file` is True for its files. Nothing happens if the package is not imported, has no file,
-    or is ``__main__``, sweep's own or one of `FOUNDATIONS`.
+    From then on, `is_author_file` is True for its files. Nothing happens if the package is not imported, has neither
+    a folder nor a file, or is ``__main__``, one of `OWN_PACKAGES` or one of `FOUNDATIONS`.
     """
     name = module.partition(".")[0]
     if name in (*OWN_PACKAGES, *FOUNDATIONS, "__main__"):
@@ -73,10 +73,10 @@ def _is_installed(file: str, search_path: tuple[str, ...]) -> bool:
 def is_author_file(file: str) -> bool:
     """Return whether a file, as named by a frame or a module, is the author's.
 
-    Files of a package marked by `note_trainable` are; others of Python, installed packages, `FOUNDATIONS` and sweep are
-    not. Cells of notebooks are the author's; code that is compiled from a string or by AutoGraph is not. A relative
-    name is that of a script if the file exists; otherwise the code was compiled elsewhere, as in extension modules, and
-    is not the author's.
+    Files of a package marked by `note_trainable` are; others of Python, installed packages, `FOUNDATIONS` and sweep
+    (`is_own_file`) are not. Cells of notebooks and what is typed at a prompt are the author's; code that is compiled
+    from a string or by AutoGraph is not. A relative name is that of a script if the file exists; otherwise the code was
+    compiled elsewhere, as in extension modules, and is not the author's.
     """
     return _is_author_file(file, tuple(sys.path), tuple(trainable_packages.values()))
 

@@ -19,10 +19,10 @@ def run_command(
 ) -> int:
     """Run a command line, by default the one that started this process, and return its exit code.
 
-    ``arguments`` does not include the program's name; ``program`` is that name in messages. With ``forks_workers``, a
-    fork server runs meanwhile. Standard output and error are replaced (`output.prepare_streams`), and from this call on
-    `interruption` handles the signals. The code is 2, with a line on standard error, if the command succeeded but its
-    output could not be written, except to a closed pipe.
+    Call it in the main thread. ``arguments`` does not include the program's name; ``program`` is that name in messages.
+    With ``forks_workers``, a fork server runs meanwhile, if one can be started. Standard output and error are replaced
+    (`output.prepare_streams`), and from this call on `interruption` handles the signals. The code is 2, with a line on
+    standard error, if the command succeeded but its output could not be written, except to a closed pipe.
     """
     output.prepare_streams()  # first, because the signal handling copies standard error, which may be closed
     interruption.start_handling_signals()

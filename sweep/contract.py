@@ -151,7 +151,7 @@ class Devices:
         """Return the bytes of memory that a process may use on one GPU with ``total`` bytes.
 
         That is its share of the GPU, all of it with one or more GPUs, minus 0.75 GiB for CUDA unless the GPU is
-        simulated. It is negative for a very small share, and for a process without GPUs.
+        simulated. The result is negative if the share is smaller than that, as for a process without GPUs.
         """
         return min(self.gpus, 1.0) * total - (0.0 if self.simulated else CUDA_BYTES)
 
@@ -199,7 +199,7 @@ class Assignment:
 
     @property
     def length(self) -> int:
-        """The length of the trial in the units of its rungs: its epochs, or 100 (percent) if its minutes end it."""
+        """The length of the trial in the units of its rungs: its epochs, or 100 (percent) if only minutes end it."""
         return count_length(self.epochs)
 
     def share_used(self, epoch: int, trained_s: float) -> float:

@@ -134,8 +134,8 @@ TRIED_AGAIN = "tried again"
 def describe_status(status: Status, reason: str) -> str:
     """Return the status of a trial in words; ``reason`` is that of its end (`TrialEnded.reason`).
 
-    It is ``stopped by hand`` for a trial that a user has stopped, ``failed, tried again`` for an interrupted trial that
-    is retried after a failure, and otherwise the status itself.
+    It is ``stopped by hand`` for a pruned trial that a user has stopped, ``failed, tried again`` for an interrupted
+    trial that is retried after a failure, and otherwise the status itself.
     """
     if status is Status.PRUNED and reason == ON_REQUEST:
         return "stopped by hand"
@@ -419,7 +419,7 @@ def encode(event: Event) -> bytes:
     """Return an event as a line of the log, including the line feed.
 
     Raises:
-        StoreError: if the event could not be read back exactly.
+        StoreError: if JSON would lose or change a value, or if the line could not be read back.
     """
     name = str(event.__struct_config__.tag)
     record: dict[str, object] = {"event": name}
@@ -439,8 +439,8 @@ def decode(line: bytes) -> Event:
 
     Raises:
         NotJson: if the line is damaged.
-        StoreError: if the line is valid JSON but no event that this version knows, or begins a session in a later
-            format.
+        StoreError: if the line is valid JSON but no event that this version knows, or begins a session in a format
+            that this version cannot read.
     """
     # nearly all lines: no text in them has to be converted back
     if b'nan"' not in line and b'inf"' not in line and line.isascii():
@@ -564,7 +564,7 @@ def _check_text(value: object) -> str:
 
 
 def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
-    """Return the fields of an event that differ from their default, by name, as JSON types.
+    """Return the fields of an event, or of its facts or inputs, that differ from their default, by name, as JSON types.
 
     Raises TypeError naming a field whose value JSON would lose or change.
     """

@@ -112,8 +112,8 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
     """Start a fork server now for the local Ray that starts inside the block, and end it after the block.
 
     ``cpus`` and ``gpus`` are those of a trial. No server is started if workers cannot be forked, or if its start fails.
-    Inside another such block with a server, that server stays if it suits these trials; otherwise it is replaced until
-    the end of the outer block.
+    Inside another such block with a server, that server stays if it suits these trials. Otherwise it is ended, and a
+    server that suits them replaces it until the end of the outer block, if one can be started.
     """
     if _early_servers:
         with suppress(
@@ -167,8 +167,9 @@ def serving(
     """Yield a fork server that imports ``modules`` and then starts workers: the one started early, or a new one.
 
     ``cpus`` and ``gpus`` are those of a trial. Yields None if workers cannot be forked. A server started early is
-    replaced if it does not suit the trials; a new one ends with the block. If the server has failed by the end of the
-    block, ``say`` is called with a line for the user. Raises OSError if a server cannot be started.
+    replaced if it does not suit the trials; it, or its replacement, stays until the end of the `starting_early` block.
+    Without a server started early, a new one is started, which ends with this block. If the server has failed by the
+    end of the block, ``say`` is called with a line for the user. Raises OSError if a server cannot be started.
     """
     if not can_fork(gpus):
         yield None

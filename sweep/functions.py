@@ -268,7 +268,7 @@ class FunctionTrainable:
 
     @property
     def depends_on(self) -> object:
-        """The function's attribute ``depends_on``: files other than its code that its results depend on; else None."""
+        """The function's attribute ``depends_on``, files besides its code that its results depend on, or None."""
         return getattr(self._function, "depends_on", None)
 
     @property
@@ -299,9 +299,9 @@ class FunctionTrainable:
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
-        """End the previous trial, undo its changes to the author's modules, and begin a new trial.
+        """End the previous trial, undo its changes to the author's modules as far as possible, and begin a new trial.
 
-        The first call of `train` calls the function.
+        The function is not called yet; the first call of `train` does so.
         """
         self.end_trial()
         self._starting_values.begin_trial(
@@ -557,8 +557,9 @@ def load_trainable(
     """Import the class or function ``module:Name``; return a callable without arguments that creates trainables of it.
 
     ``folders`` are put on the import path. ``seed`` determines the random numbers that modules draw while they are
-    imported. ``given`` is the class or function itself if no module contains it; then ``trainable`` only names it. Its
-    package counts as the author's from then on. Raises TrainableError, or whatever the import raises.
+    imported. ``given`` is the class or function itself if no module contains it; then ``trainable`` only names it. The
+    package of the class or function counts as the author's from then on. Raises TrainableError as
+    `make_trainable_factory` does, or whatever the import raises.
     """
     garbage.collect_as_usual()  # models are about to be made in this process
     make_importable(folders)
@@ -672,7 +673,7 @@ def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
 
 
 def make_importable(folders: Iterable[Path]) -> None:
-    """Put ``folders`` at the front of ``sys.path``, in their order, each once, also if they are already further behind.
+    """Put ``folders`` at the front of ``sys.path``, in their order and each once; those further behind are moved.
 
     `inspection` searches them in the same order.
     """

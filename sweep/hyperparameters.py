@@ -64,11 +64,12 @@ class Declaring:
         """Return an integer: the trial's value, otherwise ``default``, otherwise ``min_value``.
 
         The bounds, ``step`` and ``sampling`` only describe the parameter; the value is not checked against them. With
-        ``parent_name``, the parameter applies only if that parameter has one of ``parent_values``, a value or a list.
-        Return None if it does not apply and the trial has no value.
+        ``parent_name``, the parameter applies only if that parameter has one of ``parent_values``, a value or a list,
+        or has no known value. Return None if it does not apply and the trial has no value.
 
-        Raises ValueError if ``sampling`` is neither "linear" nor "log" or does not go with ``step`` and the bounds, and
-        TypeError if the value is not a whole number.
+        Raises TypeError if the value is not a whole number, and ValueError if a ``sampling`` is neither "linear" nor
+        "log", or if a ``step`` is not positive. With "log", a ``step`` must be above 1 and start at a ``min_value``
+        above 0.
         """
         keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
         # a range, because a list of all values may be long
@@ -96,7 +97,8 @@ class Declaring:
     ) -> Any:
         """Return a float: the trial's value, otherwise ``default``, otherwise ``min_value``.
 
-        The arguments, the result for a parameter that does not apply, and the errors are those of `Int`.
+        The arguments, the result for a parameter that does not apply, and the ValueErrors are those of `Int`. Raises
+        TypeError if the value is not a number.
         """
         keys = _describe_range(
             name, float(min_value), float(max_value), step, sampling, whole=False
@@ -532,8 +534,8 @@ class Hyperparameters(Declaring):
     def get(self, name: str, default: Any = None) -> Any:
         """Return the parameter's value, or ``default`` if the trial does not have it; the read is recorded.
 
-        The trial's lengths (`set_lengths`) are values, too. While declarations are collected, a declared default comes
-        first.
+        The trial's lengths (`set_lengths`) are values, too. While declarations are collected, a declared default
+        takes precedence over ``default``.
         """
         value = self._read(name)
         if isinstance(value, ReadMark):
@@ -565,7 +567,7 @@ class Hyperparameters(Declaring):
         return _check_number(name, self._get_or_default(name, default, standard=standard))
 
     def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
-        """Return the parameter as an int, also 2.0. Raises TypeError if it is not a whole number; else as `number`."""
+        """Return the parameter as an int: 2 for 2.0. Raises TypeError if it is not a whole number; else as `number`."""
         return _check_whole_number(name, self._get_or_default(name, default, standard=standard))
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
@@ -587,7 +589,10 @@ class Hyperparameters(Declaring):
         return tuple(key.removeprefix(f"{name}.") for key in names)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
-        """Return the parameter as a bool, or ``default``. Raises TypeError if it is none, KeyError as in `number`."""
+        """Return the parameter's value, or ``default`` if it is absent; either must be a bool.
+
+        Raises TypeError for any other value, and KeyError if the parameter is absent and ``default`` is None.
+        """
         return _require_bool(name, self._get_or_default(name, default))
 
     def choice(self, name: str, choices: Sequence[Any], default: Any = ReadMark.ABSENT) -> Any:
@@ -617,10 +622,11 @@ class Hyperparameters(Declaring):
         differ only in such parameters share a program, whereas `number` would compile one for each value. In `data`,
         and outside a trial, it is a plain float.
 
-        ``meaning`` maps the choices of a text parameter to numbers. ``default`` is such a number, and ``bounds``, a
-        pair of the lowest and the highest value, do not count. Raises KeyError if the parameter is absent and has no
-        default, TypeError if the value is not a number, and ValueError if it has no meaning or lies outside ``bounds``
-        (with ``standard``, outside the bounds of the standard hyperparameter of this name; KeyError if there is none).
+        ``bounds`` is a pair of the lowest and the highest value. ``meaning`` maps the choices of a text parameter to
+        numbers; with it, ``default`` is a number rather than a choice, and no bounds are checked. Raises KeyError if
+        the parameter is absent and has no default, TypeError if the value is not a number, and ValueError if it has no
+        meaning or lies outside ``bounds`` (with ``standard``, outside the bounds of the standard hyperparameter of this
+        name; KeyError if there is none).
         """
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
@@ -653,9 +659,10 @@ class Hyperparameters(Declaring):
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:
-        """Add the reads in the block to ``record``, by name; later reads of a parameter replace earlier ones.
+        """Add the reads in the block to ``record``, by name.
 
-        `peek`, and `live` while a source is served, add nothing.
+        Later reads of a parameter replace earlier ones; tests with ``in`` replace nothing. `peek`, and `live` while a
+        source is served, add nothing.
         """
         self._records.append(record)
         try:

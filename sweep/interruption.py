@@ -91,7 +91,7 @@ class Interruption:
                 signal.signal(number, self._handle)
 
     def remove(self) -> None:
-        """Stop handling signals and restore the earlier handlers, after waiting up to about 2 s for actions under way.
+        """Stop handling signals and restore the earlier handlers, after waiting for actions under way as `finish` does.
 
         Call it in the main thread.
         """
@@ -112,7 +112,7 @@ class Interruption:
     ) -> Iterator[None]:
         """Replace the actions inside the block: ``first`` is for the first signal, ``second`` for each later one.
 
-        They are called in a thread, and the end of the block waits for them for about 2 s at most. Signals that came
+        They are called in a thread, and the end of the block waits for them as `finish` does. Signals that came
         before the block count, so ``second`` may be called without ``first``.
         """
         with self._lock:  # the action for an earlier signal is finished, or has ended this process
@@ -144,7 +144,7 @@ class Interruption:
             raise StoppedAtOnce("stopped at once")
 
     def _read_signals(self, heard: int) -> None:
-        """Read the signals from the pipe until it is closed, and act on each; runs in a thread."""
+        """Read the signals from the pipe's end ``heard`` until handling ends, and act on each; runs in a thread."""
         while (number := os.read(heard, 1)) not in (_OVER, b""):
             if number[0] in _SIGNALS and self._own_signals:  # sent by `_resend_missed_signal`
                 self._own_signals -= 1
@@ -172,7 +172,7 @@ class Interruption:
     def _resend_missed_signal(self) -> None:
         """Send a signal to the main thread if its handler was called less often than signals came.
 
-        Python calls a handler once for several pending signals.
+        Python calls a handler once for several pending signals. Does nothing outside a `breakable` block.
         """
         deadline = time.monotonic() + _HANDLER_WAIT_S
         while self._flagged < self._heard and time.monotonic() < deadline:
@@ -183,7 +183,10 @@ class Interruption:
                 signal.pthread_kill(self._main, signal.SIGINT)
 
     def finish(self) -> None:
-        """Wait until the actions of all signals that the handler has counted are done, for about 2 s at most."""
+        """Wait until the actions of all signals that the handler has counted are done.
+
+        Waits for about 2 s at most, or 4 s after several signals.
+        """
         deadline = time.monotonic() + _PATIENCE_S
         while self._heard < self._flagged and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -221,7 +224,7 @@ def stop_handling_signals() -> None:
 
 
 def finish() -> None:
-    """Wait until the actions of all signals so far are done, for about 2 s at most; called before the process ends."""
+    """Wait until the actions of all signals so far are done, as `Interruption.finish` does, before the process ends."""
     if _active is not None:
         _active.finish()
 

@@ -135,7 +135,7 @@ class KeeperServer:
     def _clean_up(self) -> None:
         """Forget the author's modules after a command, and set until when the keeper waits for the next one.
 
-        If TensorFlow was imported here, the keeper ends instead.
+        If TensorFlow was imported here, the keeper does not wait, but ends.
         """
         _forget_author_modules()
         self._until = time.monotonic() + self._kept.keep_s
@@ -166,8 +166,8 @@ class KeeperServer:
     def _end_if_not_needed(self) -> bool:
         """Return True if the keeper must end now; from then on it refuses commands.
 
-        It must if no command runs and its time is over with no page open, its Ray has ended, memory is short, or it
-        was asked to.
+        It must if no command runs, and at least one of these holds: its time is over and no page is open; its Ray has
+        ended; memory is short; it was asked to.
         """
         is_lost = (
             self._has_run and not self._kept.is_running
@@ -202,8 +202,8 @@ class KeeperServer:
     def _answer_request(self, connection: socket.socket) -> None:
         """Receive a request and answer its question, refuse its command, or queue the command for the main thread.
 
-        A command that cannot use the present processes is refused, and the keeper then ends. Other users are not
-        answered.
+        A command is refused while another one runs, or if the keeper is about to end. It is also refused if it cannot
+        use the present processes, and the keeper then ends. Other users are not answered.
         """
         if not messages.is_own(connection):
             connection.close()
@@ -259,7 +259,7 @@ class KeeperServer:
         """Return why a command cannot use the processes that are kept running; "" if it can or is the first.
 
         ``content`` is its request; that of the first command is kept. A command can if its environment, the settings of
-        its process (`describe_process`) and the packages are those of the first command.
+        its process (`describe_process`) and the packages are those of the first command. Call it with the lock held.
         """
         if self._first is None:
             self._first = content
@@ -275,7 +275,7 @@ class KeeperServer:
         return ""
 
     def _refuse(self, connection: socket.socket, reason: str) -> None:
-        """Send the command the reason why it cannot run here, and the keeper's process id."""
+        """Send the command the reason why it cannot run here, and the keeper's process id; call with the lock held."""
         messages.send_answer(connection, reason=reason, is_busy=self._is_busy, process=os.getpid())
 
     def _answer_question(self, connection: socket.socket, question: str) -> None:

@@ -258,7 +258,7 @@ def _note_hdf5(arguments: Sequence[Any], paths: Sequence[object], reader: Native
 
 
 def _list_beginning_with(prefix: str) -> list[Path]:
-    """Return the files whose paths begin with the text ``prefix``, sorted, such as those of a TensorFlow checkpoint."""
+    """Return the files and folders whose paths begin with ``prefix``, sorted, such as a TensorFlow checkpoint's."""
     folder, name = os.path.split(prefix)
     if not Path(folder).is_dir():
         return []

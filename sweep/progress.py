@@ -129,9 +129,10 @@ class UnitReports:
         return share
 
     def _translate_end(self, event: TrialEnded) -> Iterator[Event]:
-        """Yield the end of a trial; if the trial is complete, after its last report, if that has reached no new unit.
+        """Yield the end of a trial, and before it the last report of a complete trial if that has reached no new unit.
 
-        An interrupted trial is remembered as one that may continue.
+        That report counts as the next unit; it is not yielded if the trial has reached all units. An interrupted trial
+        is remembered as one that may continue.
         """
         if event.status is not Status.INTERRUPTED:
             hidden = self._hidden.pop(event.trial, None)

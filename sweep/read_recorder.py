@@ -322,7 +322,10 @@ class ReadRecorder:
             self._busy.on = False
 
     def _on_open(self, args: tuple[Any, ...]) -> None:
-        """Record the opening of a file, as read or as written."""
+        """Record a file that is opened as read or, if it is new or emptied, as created by this process.
+
+        Opening an existing file only to append to it is not recorded.
+        """
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
@@ -357,7 +360,11 @@ class ReadRecorder:
             add(path, place)
 
     def _add_file(self, path: object, place: AuthorLine) -> None:
-        """Add a file with its fingerprint; if the file has changed since its first read, add an unknown read."""
+        """Add a file with its fingerprint, unless this process has created it.
+
+        If the file has changed since its first read, add an unknown read instead. Above `MOST_FILES` files, add one as
+        well.
+        """
         resolved = self._resolve(path)
         if resolved is None or self._was_written(resolved):
             return
@@ -467,7 +474,7 @@ class ReadRecorder:
     def _on_exec(self, args: tuple[Any, ...]) -> None:
         """Record the digest of an author's module when it is executed.
 
-        If a line of the author's caused that, its file is recorded as read, too.
+        If a line of the author's code caused that, the file of the module is also recorded as read.
         """
         code = args[0]
         if (
@@ -570,8 +577,8 @@ class ReadRecorder:
 
         File access by the import system while finding modules does not count, except with ``importing``.
 
-        In a thread, events without a line of the author's count too, unless the thread belongs to sweep or Ray, because
-        thread pools call functions of libraries directly.
+        While a trial runs, events in threads other than the main one count even without a line of the author's, because
+        thread pools call functions of libraries directly. Threads of sweep and Ray are excepted.
         """
         frame: FrameType | None = sys._getframe(1)
         # whether a frame of sweep or Ray was seen, and whether all so far were of Python's own library

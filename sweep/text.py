@@ -60,7 +60,7 @@ def join_words(words: Sequence[str], last: str) -> str:
 
 
 def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> str:
-    """Format numbers in ascending order: ``3, 5``; three or more that are all consecutive as ``3 to 6``.
+    """Format distinct numbers in ascending order: ``3, 5``; three or more that are all consecutive as ``3 to 6``.
 
     ``between`` and ``to`` replace the comma and the word. Return "" for no numbers.
     """
@@ -153,7 +153,10 @@ def moment(time: float) -> str:
 
 
 def shortened(text: str, length: int = 300) -> str:
-    """Shorten a text to ``length`` characters; a longer one is cut after a word and ends in ``...``."""
+    """Shorten a text to at most ``length`` characters; a longer one is cut and ends in ``...``.
+
+    It is cut after a word, or within a very long one.
+    """
     if len(text) <= length:
         return text
     room = length - len("...")

@@ -59,7 +59,7 @@ class CifarResNet(KerasTrainable):
         )
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Flip half of the images, chosen at random, and shift all of them by a few pixels.
+        """Flip about half of the images, chosen at random, and shift all of them at random by a few pixels.
 
         They are unchanged if ``augmentation`` is "none" or missing.
         """

@@ -57,8 +57,8 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
 def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
     """Return ``plain``, a model that was built again, with the frozen model of `features` in front of it.
 
-    ``plain`` is returned unchanged if there is no frozen model or, because its outputs were not cached, it is already a
-    part of ``plain``. Otherwise, `data` runs once more.
+    ``plain`` is returned unchanged if there is no frozen model. The same holds if the outputs of the frozen model were
+    not cached, because ``plain`` then contains it already. Otherwise, `data` runs once more.
     """
     from trainables.export import plain_model
 

@@ -152,7 +152,10 @@ def set_mask(tensor: Any, mask: Any) -> None:
 
 
 def layer_losses(layer: Any) -> Iterable[Any]:
-    """Return the losses that a layer itself (not the layers inside it) added in its last call."""
+    """Return the losses that a layer itself (not the layers inside it) has added since Keras last cleared them.
+
+    Keras clears the losses of a model and of all its layers whenever the model is called.
+    """
     losses: Iterable[Any] = layer._losses
     return losses
 
@@ -220,9 +223,10 @@ class ChosenByKeras(int):
 
 @contextmanager
 def marking_unasked_jit() -> Iterator[None]:
-    """Make models that are compiled inside the block without ``jit_compile``, or loaded, have `ChosenByKeras` as it.
+    """Make `ChosenByKeras` the ``jit_compile`` of models that are compiled inside the block without a choice of it.
 
-    Otherwise nobody could tell what Keras has chosen, or the file of another machine, from what an author wrote.
+    The value "auto", Keras's default, is no choice. Nor is the value in the file of a model that is loaded, which may
+    come from another machine. Outside the block, such values cannot be told from those that an author wrote.
     """
     from_config = keras.Model.compile_from_config
 
@@ -305,9 +309,10 @@ def strategy_of(optimizer: Any) -> Any:
 
 
 def fix_variable_keys(optimizer: Any) -> None:
-    """Make an optimizer find the key of a variable also by its plain TensorFlow variable.
+    """Make an optimizer know the keys of its Keras variables even where a `keras.StatelessScope` replaces their values.
 
-    It then knows only the variables that it has now; any other raises KeyError.
+    It then knows only the variables that it has now. Any other object raises KeyError, and so does the TensorFlow
+    variable within one of them.
     """
     variables = (*optimizer._trainable_variables, *optimizer.variables)
     keys = {}
@@ -330,7 +335,10 @@ def cast_seed(seed: Any) -> Any:
 
 
 def draw_seed(generator: Any) -> Any:
-    """Return the next seed of a generator, by the function that Keras has at present, which may be replaced."""
+    """Return the next seed of a generator, by the function that Keras's module has at present.
+
+    It may be the one with which `random_layers.replace_random_functions` has replaced Keras's own.
+    """
     return random_module.draw_seed(generator)
 
 
@@ -344,7 +352,10 @@ def noise_shape(inputs: Any, shape: Any) -> Any:
 
 @contextmanager
 def random_replaced(generator: Any) -> Iterator[None]:
-    """Use ``generator`` for Python's `random` inside the block where Keras draws seeds of initializers and layers."""
+    """Let Keras draw the seeds of initializers and layers from ``generator`` inside the block.
+
+    It takes the place of Python's module `random`, of which Keras calls `randint`.
+    """
     before = _seed_generator.python_random
     _seed_generator.python_random = generator
     try:

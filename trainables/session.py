@@ -156,9 +156,11 @@ class TrialSession(RankJoining):
         """Prepare a trial for `train`: choose devices, load the data, and build a program or reset a kept one.
 
         Random numbers follow from the seeds in ``assignment``. The state of the previous trial is discarded.
-        Raises: DataError, DeviceError or Incompatible, such as Refused: if the trial cannot be trained as asked.
-        NewProcessNeeded: if it needs other devices than this process has. NotBegun: if the trial is stopped while its
-        data is counted. Any error of the author's code.
+        Raises: DataError: if the data cannot be used. DeviceError: if the devices cannot be used as asked.
+        Incompatible, such as Refused: if the author's code cannot do what is asked. TypeError: if a hyperparameter has
+        a wrong type. ValueError: if a hyperparameter has a wrong value. NewProcessNeeded: if the trial needs other
+        devices than this process has. NotBegun: if the trial is stopped while its data is counted. NotPutBack: if
+        the author's code changes a value in place that is too large to be restored. Any error of the author's code.
         """
         with imports.seed_imports(assignment.data_seed):
             self._begin(assignment)
@@ -303,8 +305,8 @@ class TrialSession(RankJoining):
         """Build or reset the program of the next phase, copy weights and progress to it, and return the trial.
 
         The result becomes the present trial. Optimizers start in their initial state.
-        Raises: Refused: if the model of the next phase has weights of other names or shapes. IndexError: if there is no
-        next phase.
+        Raises: Refused: if the model of the next phase has weights of other names or shapes, or nothing reads a
+        hyperparameter that the phase changes. IndexError: if there is no next phase.
         """
         trial = self.trial
         carried = CarriedWeights(
@@ -320,8 +322,8 @@ class TrialSession(RankJoining):
     def train(self, report: Report) -> None:
         """Train epoch by epoch, through all phases, and call ``report`` after each epoch.
 
-        Returns when the trial is finished (by its epochs, minutes or patience) or ``report`` returns False; a further
-        call then continues.
+        Returns when the trial is finished (by its epochs, minutes or patience). Also returns when ``report`` returns
+        False; a further call then continues the trial.
         Raises: Diverged: if a loss, a gradient or a weight becomes NaN or infinite. Stopped: if the author's code has
         ended the trial. Refused: if the next phase does not fit.
         """
@@ -354,7 +356,8 @@ class TrialSession(RankJoining):
         """Restore the present trial from a checkpoint, in the checkpoint's phase; return the number of epochs trained.
 
         Also restores the author's ``memory``.
-        Raises: CheckpointError: if the checkpoint does not fit. OtherData: if the trial was trained on other data.
+        Raises: CheckpointError: if the checkpoint is damaged or does not fit the trial. OtherData: if the checkpoint
+        was made with data of another fingerprint.
         """
         trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
         self.data.check_fingerprint(data, folder.name)
@@ -429,8 +432,9 @@ class TrialSession(RankJoining):
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial that has not begun would use the program and the data of ``other``.
 
-        It would if its devices, fold, micro-batches and the hyperparameters that were read are the same and, if the
-        author's methods have drawn numbers, also its seed.
+        It would if its devices, fold, micro-batches and the hyperparameters that were read are the same. If the
+        author's methods have drawn numbers, its seed must be the same, too. Of what `data`, `phases` and `callbacks`
+        read, the records of the present trial are used, so ``other`` must be that trial or one with the same records.
         """
         trained = other.assignment
         if (assignment.devices, assignment.fold) != (trained.devices, trained.fold):
@@ -515,7 +519,8 @@ class TrialSession(RankJoining):
 
         Names have no ``val_`` in front. Test data are the third part of what the author's `data` returns, which is
         called again for them.
-        Raises: DataError: if the test data cannot be used.
+        Raises: DataError: if the test data cannot be used. OtherData: if `data` no longer returns the training and
+        validation data of the trial.
         """
         trial = self.trial
         data = self.data.test(self._author, trial.hp, trial.placement, trial.assignment)
@@ -689,7 +694,7 @@ class TrialSession(RankJoining):
 
         `reset_changed_state` has already reset the program to the start of its first trial. With another seed, the
         author's methods are called again and the program takes over their initial values. A new program is needed if
-        these methods have drawn numbers, which may be constants of the graph.
+        these methods have drawn numbers, which may be constants of the graph, or if `Program.begin_as` returns False.
         """
         if program.parts.record.seed == seed:
             return True

@@ -106,7 +106,7 @@ def seed_tensorflow(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bo
 
 
 def call_before_start(function: Callable[[], None]) -> None:
-    """Make TensorFlow call ``function`` once before it initializes its devices; do nothing if that has happened."""
+    """Make TensorFlow call ``function`` once before it initializes its devices; do nothing if they are initialized."""
     original = _context.Context.ensure_initialized
 
     def ensure_initialized(self: Any) -> None:
@@ -121,7 +121,10 @@ def call_before_start(function: Callable[[], None]) -> None:
 
 
 def collective_all_reduce(devices: list[str], options: Any) -> Any:
-    """Return a reduction that sums over these devices by NCCL or a ring; the public class takes no list of devices."""
+    """Return a reduction that sums over these devices by NCCL or a ring, as ``options`` say.
+
+    TensorFlow's public class takes no list of devices.
+    """
     return _cross_device_ops.CollectiveAllReduce(
         devices=devices, group_size=len(devices), options=options
     )
@@ -160,10 +163,10 @@ def share_ports() -> None:
 
 
 def serve_heartbeats(count: int, *, register_s: float, heartbeat_s: float) -> None:
-    """Make ``count`` processes notice when one of them is gone; the first keeps the list.
+    """Let this process and the others of a trial, ``count`` in all, notice when one of them is gone.
 
-    All must join within ``register_s`` seconds; one that is silent for ``heartbeat_s`` seconds is gone. Call it before
-    TensorFlow starts.
+    Each of them calls this before TensorFlow starts; the process of rank 0 keeps the list. All must join within
+    ``register_s`` seconds. One that is silent for ``heartbeat_s`` seconds counts as gone.
     """
     eager_context().configure_coordination_service(
         service_type="standalone",
@@ -189,9 +192,10 @@ def abort_collective_ops(code: int, message: str) -> None:
 
 
 def draw_words(shape: Any, **arguments: Any) -> Any:
-    """Draw full-range integers by the stateless kernel that TensorFlow has at present, which may be replaced.
+    """Draw full-range integers by the stateless kernel that TensorFlow's module has at present.
 
-    ``arguments`` are the kernel's ``key``, ``counter``, ``dtype`` and ``alg``.
+    It may be the one with which `draws.install_draws` has replaced TensorFlow's own. ``arguments`` are the kernel's
+    ``key``, ``counter``, ``dtype`` and ``alg``.
     """
     return gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(shape, **arguments)
 
@@ -206,7 +210,10 @@ def dataset_inputs(dataset: Any) -> Sequence[Any]:
 
 
 def order_of(dataset: Any) -> str | None:
-    """Return "true", "false" or "default", whether a dataset keeps the order; None if it has no such setting."""
+    """Return "true" or "false", whether a dataset keeps the order of its elements; "default" if its options decide.
+
+    Returns None if its operation has no such setting.
+    """
     order: str | None = getattr(dataset, "_deterministic", None)
     return order
 
@@ -240,7 +247,8 @@ def type_spec(value: Any) -> Any:
 def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
     """Replace, for the process, TensorFlow's batched form of operations of type ``kind``.
 
-    The new one is ``convert(kind, converter, call)``; ``converter`` is the one before, or None if there was none.
+    The new one is ``convert(kind, converter, call)``. ``converter`` is the one before, or None if there was none.
+    ``call`` is the object that TensorFlow passes to converters, with the inputs and outputs of the operation.
     """
     before = _pfor._pfor_converter_registry.pop(
         kind, None
@@ -268,15 +276,19 @@ def create_operation(kind: str, inputs: list[Any], dtypes: list[Any], attributes
 
 
 def while_loop_of(call: Any) -> tuple[Any, Any, Any]:
-    """Return condition and body of the `tf.while_loop` that a converter is called for, and its output shapes."""
+    """Return condition and body of the loop that a converter is called for, and a function that returns output shapes.
+
+    ``call`` is that of the converter, see `replace_converter`.
+    """
     loop = _pfor.WhileV2(call)
     return loop._cond_func, loop._body_func, loop._output_shapes
 
 
 def convert_function(function: Any, call: Any, trials: Any, inputs: list[Any]) -> Any:
-    """Call a function of a graph for all ``trials`` at once and return its outputs; ``call`` is that of the converter.
+    """Call a function of a graph for all trials at once, and return its outputs.
 
-    ``inputs`` and outputs are wrapped, see `wrap_tensor`.
+    ``trials`` is the number of trials, and ``call`` that of the converter, see `replace_converter`. ``inputs`` and
+    outputs are wrapped, see `wrap_tensor`.
     """
     count = tf.constant(trials)
     operations = function.graph.get_operations()

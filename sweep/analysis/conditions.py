@@ -59,7 +59,7 @@ def parse_condition(text: str, where: str) -> Condition:
 def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], Ranking]) -> bool:
     """Return whether a sweep in the state ``standing`` meets a condition.
 
-    ``read_ranking`` is only called for a verdict.
+    ``read_ranking`` is only called for the condition ``verdict``.
     """
     match condition.kind:
         case "finished":
@@ -73,7 +73,10 @@ def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], 
 
 
 def _is_good_enough(condition: Condition, best: Best | None) -> bool:
-    """Return whether the best score so far reaches the bound of a condition or is beyond it; False without a score."""
+    """Return whether the best score so far is at most the bound of a condition, or at least if it is not `below`.
+
+    False without a score.
+    """
     if best is None:
         return False
     if condition.below:
@@ -95,5 +98,8 @@ def has_verdict(ranking: Ranking) -> bool:
 
 
 def read_ranking(folder: ResultsFolder) -> Ranking:
-    """Read a sweep as it is now and return its ranking. Raises `StoreError` if it cannot be read."""
+    """Read a sweep as it is now and return its ranking.
+
+    Raises `StoreError` if it cannot be read, and `InputError` as `rank` does.
+    """
     return rank([read_sweep(folder)])

@@ -174,7 +174,8 @@ def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
 def list_leader_trials(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
     """Return the completed trials of the race's leader; None if there is no finalist or no such trial.
 
-    These are its trials with fresh seeds or, before one of them has completed, those of the search.
+    These are its trials with fresh seeds or, before one of them has completed, those of the search or the baseline.
+    Trials without a finite loss do not count.
     """
     race = run_race(runs, rules)
     if not race.racers:
@@ -195,7 +196,8 @@ Candidates: TypeAlias = list[tuple[Racer, list[float]]]
 def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     """Return the configurations that completed all repeats of the search, best first, with their loss in each repeat.
 
-    A loss is the mean over the folds, if there are any. Trials of the confirmation do not count.
+    A loss is the mean over the folds, if there are any. The baseline is a candidate like any other; trials of the
+    confirmation do not count.
     """
     completed: Candidates = []
     for key, group in group_by_configuration(
@@ -218,7 +220,8 @@ def finalists(
     """Choose the finalists among the candidates: the best ones of the search, in their order, and then the baseline.
 
     If the search had repeats, configurations that are shown to be worse than the best are left out. If the budget
-    allows too few seeds for each, there are fewer finalists. The baseline is never left out, except by ``without``.
+    does not allow `AFFORDED` seeds for each, there are fewer, but not fewer than `count_affordable` grants in any case.
+    The baseline is never left out, except by ``without``.
 
     Arguments:
         found: the candidates, best first.
@@ -265,9 +268,10 @@ def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: flo
 
 
 def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
-    """Return a configuration's loss for each repeat, averaged over folds; None unless all its trials completed.
+    """Return a configuration's loss for each repeat, averaged over folds; None unless each trial has a finite loss.
 
-    The repeats are in ascending order: those that the sweep asks for, and more if it once asked for more.
+    Only completed trials have one. The repeats are in ascending order: those that the sweep asks for, and more if it
+    once asked for more.
     """
     losses = {}
     for one in group:
@@ -398,7 +402,7 @@ def _run_seeds(
 
     All remaining finalists train with a seed; then those that are shown to be worse than the leader drop out. The race
     stops at the first seed that lacks results, whose trials become `Race.wanted`, or that exceeds ``allowed`` epochs.
-    ``scores`` and ``begun`` are those of `_score_fresh_seeds`.
+    It is over once fewer than two finalists are left. ``scores`` and ``begun`` are those of `_score_fresh_seeds`.
     """
     left = list(racers)
     out: list[Racer] = []
@@ -530,12 +534,12 @@ class Confirmation:
 
     @property
     def best(self) -> Confirmed:
-        """The leader, or the winner once the race is decided."""
+        """The leader, the winner once the race is decided, or one that dropped out if no finalist is left."""
         return self.rows[0]
 
     @property
     def baseline(self) -> Confirmed | None:
-        """The baseline's result; None if the sweep has no baseline."""
+        """The baseline's result; None if the baseline is not among the finalists, or if there is none."""
         return next((row for row in self.rows if row.is_baseline), None)
 
 

@@ -295,7 +295,10 @@ class Standing:
         return self._confirmed_best or self.searched_best
 
     def _find_confirmed_best(self) -> Best | None:
-        """Return the leader of the confirmation with its completed trials; None if there is no confirmation yet."""
+        """Return the leader of the confirmation with its completed trials; None if it has none.
+
+        Also None if the sweep file is not known or has no ``confirm``.
+        """
         from sweep.analysis import confirmation  # imports numpy, for few sweeps
 
         spec = self.outline.spec
@@ -422,7 +425,8 @@ class Standing:
     def active_s(self, now: float) -> float:
         """Return the seconds of all sessions up to ``now``, without the time between them; 0 before the first session.
 
-        Times are in seconds since 1970. If the last session has ended, it counts up to its last event.
+        Times are in seconds since 1970. If the last session has ended, it counts up to its last event. If its driver
+        was killed, the log has no end of it, and it counts up to ``now``.
         """
         if self.session is None:
             return 0.0
@@ -530,7 +534,7 @@ class Standing:
         """Return the seconds to add to the time that a running trial's remaining epochs take.
 
         Before the trial's first epoch, it is the rest of the start-up time, at least 0. Later, it is the time since the
-        last report as a negative number, limited to the time of the longest epoch.
+        last report as a negative number, limited to the time of the longest epoch, or to `STEP_S` if that is longer.
         """
         if trial.heard is None:
             return max(overhead_s - max(now - trial.state.started, 0.0), 0.0)
@@ -548,7 +552,11 @@ class Standing:
 
     @property
     def _unit_s(self) -> float:
-        """Mean seconds of an epoch, or of a hundredth of a trial's minutes. Requires that an epoch was reported."""
+        """Mean seconds of one unit of a trial: of an epoch, or of a hundredth of its minutes if only these end it.
+
+        With both limits, it is that of an epoch, but at most the trial's minutes divided by its epochs. Requires that
+        an epoch was trained.
+        """
         epoch_s = fmean(self._epoch_s)
         if self.outline.minutes is None:
             return epoch_s
@@ -566,8 +574,9 @@ class Standing:
     def cost_in_all(self, now: float) -> float | None:
         """Estimate the total cost of the sweep's GPUs; None if no cost was measured yet or nothing limits the sweep.
 
-        It is the cost so far, plus the mean cost of an epoch times the epochs expected of open and future trials. It
-        does not exceed the budget in money. If the last session has ended, it is the cost so far, which may be 0.
+        It is the cost so far, plus the mean cost of an epoch times the epochs expected of open and future trials. If
+        the number of trials is unknown, the time left (`left_s`) takes the place of these epochs. The estimate does not
+        exceed the budget in money. If the last session has ended, it is the cost so far, which may be 0.
         """
         if self.over is not None:
             return self.cost
@@ -783,7 +792,7 @@ class Standing:
         self._seconds.clear()
 
     def _compare(self, ended: FinishedTrial) -> None:
-        """Compare a completed trial's configuration with the best one.
+        """Compare a completed trial's configuration with the best one of the search, which it replaces if it is better.
 
         Does nothing if the trial has no finite score or is of the confirmation.
         """
@@ -809,7 +818,7 @@ class Standing:
         return self._present is not None and self._present.repeats_changed
 
     def _find_best_again(self) -> None:
-        """Find the best configuration again, after the number of repeats has changed."""
+        """Find the best configuration of the search again, after the number of repeats has changed."""
         self.searched_best = None
         for key, trials in self._scores.items():
             self._compare_with_best(trials, self._params[key])
@@ -817,7 +826,7 @@ class Standing:
     def _compare_with_best(self, trials: Mapping[int, float], params: Params) -> None:
         """Replace the best configuration of the search by this one, with the scores ``trials``, if it is better.
 
-        More trials are better than fewer; with as many, the better mean counts.
+        `_make_sort_key` decides: more trials are better than fewer; with as many, the better mean counts.
         """
         best = Best(fmean(trials.values()), tuple(sorted(trials)), params)
         if self.searched_best is None or self._make_sort_key(best) > self._make_sort_key(

@@ -56,7 +56,7 @@ class NoticeWatch:
         """Observe an event of an earlier session without making notices.
 
         What it would have announced, such as a best configuration or a budget that is nearly spent, counts as
-        announced.
+        announced. A verdict does not: once another trial has ended, it is looked up again, and announced.
         """
         for _ in self._make_notices(event):  # it observes the event only while it is iterated over
             pass
@@ -103,7 +103,10 @@ class NoticeWatch:
         return notices
 
     def _make_notices(self, event: Event) -> Iterator[Notice]:
-        """Observe an event and yield its notices: the end of a session, a failed trial, or a lost worker."""
+        """Observe an event and yield its notices: the end of a session, a failed trial, or a lost worker.
+
+        The event is observed only when the result is iterated over.
+        """
         ended = self._standing.observe(event)
         if isinstance(
             event, SessionStarted

@@ -446,11 +446,12 @@ def _set_verdict_of_finalist(row: RankedConfiguration, finalist: Confirmed) -> R
 def _keep_verdicts_of_finalists(
     ranking: Ranking, confirmations: Mapping[str, Confirmation]
 ) -> Ranking:
-    """Return the ranking of several sweeps in which finalists keep the verdicts of their own confirmation.
+    """Return the ranking of several sweeps in which the finalists of one sweep keep the verdicts of its confirmation.
 
-    This holds if the best configuration is the best finalist of a confirmed sweep: a comparison with the other
-    finalists is then the one that was already made, as seeds were added, and testing it again would give it a second
-    chance.
+    That is the sweep of the best configuration, if this is also the best finalist there: its comparison with the other
+    finalists was already made, as seeds were added, and testing it again would give it a second chance. Otherwise, and
+    with several objectives, the ranking is returned as it is. The best configuration itself keeps the verdict of the
+    ranking if it is not shown to be best in the confirmation.
     """
     if not ranking.best or len(ranking.objectives) > 1:
         return ranking
@@ -763,7 +764,8 @@ def count_needed_examples(difference: float, deviation: float) -> int:
 def find_sampling_error(ranking: Ranking, read: Tables) -> SamplingError | None:
     """Return the sampling error of the first objective of a ranking's best configuration; None if it is unknown.
 
-    ``read`` must have the columns `COLUMNS` of the metrics.
+    The number of validation examples is the smallest of any trial in ``read``, which must have the columns `COLUMNS` of
+    the metrics.
     """
     if not ranking.best:
         return None

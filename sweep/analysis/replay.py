@@ -49,7 +49,10 @@ class Curve:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the trial ended before its last epoch, so that the rest of its curve is unknown."""
+        """Whether the trial was pruned or interrupted before its last epoch, so that the rest of its curve is unknown.
+
+        A trial that is still running counts as interrupted; one that ended by itself, as by an error, does not.
+        """
         return self.status in CUT and len(self.reports) < self.length
 
 
@@ -379,7 +382,7 @@ class _Simulation:
                 return True
 
     def _choose_next(self) -> tuple[Curve, int] | None:
-        """Return the next trial to train, with the epochs it has already trained; None if no trial is left.
+        """Remove the next trial to train and return it with the epochs it has already trained; None if there is none.
 
         Resumable trials come first, then new ones, then one that pauses while nothing else trains.
         """

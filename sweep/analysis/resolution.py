@@ -36,8 +36,9 @@ class DetectionLimits:
 def compute_detection_limits(ranking: Ranking, read: Tables, seeds: int) -> DetectionLimits:
     """Return the smallest detectable differences to the best configuration, if both train with ``seeds`` seeds.
 
-    The spread over seeds is that of all configurations with repeats; the held-out examples are those of the best one,
-    from the tables ``read``. With fewer than six seeds there is no verdict, and ``by_seeds`` is None.
+    The spread over seeds is that of all configurations with repeats; the sampling error is that of the best one, from
+    the tables ``read``, as in `find_sampling_error`. With fewer than six seeds there is no verdict, and ``by_seeds`` is
+    None.
     """
     scores = []
     for row in ranking.rows:

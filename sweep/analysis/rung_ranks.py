@@ -92,7 +92,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
 
 
 def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
-    """Read the sweep in a folder and return the result of `measure_rungs` for it. Raises `StoreError`."""
+    """Read a sweep and return the result of `measure_rungs` for it. Raises `StoreError` if it cannot be read."""
     from sweep.analysis.sweep_rows import make_sweep
     from sweep.store import reading
 

@@ -55,8 +55,9 @@ def find_best_by_budget(
 ) -> BestByBudget:
     """Return the best score by the budget spent, in the given order and on average over 200 random orders.
 
-    A configuration with a NaN loss costs budget and finds nothing. The mean over orders is what a random search among
-    the same configurations would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
+    A configuration with a NaN loss costs budget and finds nothing. At each budget, the mean and the interval are over
+    the orders in which something was found by then. The mean is what a random search among the same configurations
+    would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
 
     Arguments:
         unit: name of the unit of the costs.
@@ -369,8 +370,8 @@ def _measure_control(
     """Return the result of training only the configuration to its end that is best after one epoch.
 
     ``first`` has the losses after one epoch; ``done`` the places of the completed configurations, best first. Returns
-    None if too few of these have a score after one epoch, or if the configuration that is best then did not train to
-    its end, so that nobody knows how it would have ended.
+    None if fewer than `LEAST` of these have a score after one epoch, or if the configuration that is best then did not
+    train to its end, so that nobody knows how it would have ended.
     """
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:

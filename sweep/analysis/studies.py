@@ -187,9 +187,10 @@ class FollowedSweep:
 
     @property
     def notes(self) -> Mapping[str, Value]:
-        """A description of the sweep: its trainable, method, place and the like, and whether it runs (``state``).
+        """A description of the sweep: its trainable, method, results folder and the like, and its ``state``.
 
-        Keys that the sweep file does not have are missing.
+        The state says whether a process ran the sweep when the trials were last read. Keys that the sweep file does not
+        have are missing.
         """
         spec = self._folder.read_info().spec
         keys = ("description", "trainable", "method", "epochs", "repeats")
@@ -241,7 +242,10 @@ class FollowedSweep:
         self._convert_all()
 
     def _follow(self) -> None:
-        """Read the new events of the log and convert the trials that have changed."""
+        """Read the new events of the log and convert the trials that have changed.
+
+        If the log was replaced, read the whole sweep again.
+        """
         follower = self._follower
         changed: set[int] = set()
         while (events := follower.more() if follower else None) != []:

@@ -74,9 +74,9 @@ def describe_to_come(trials: int | None, added: int) -> str:
 def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
     """Return a warning that configurations were chosen from different spaces; "" if all were from the same.
 
-    ``rows`` are the configurations of all ``sweeps``. A sweep that was changed but has tried nothing since counts as
-    changed, too. Configurations had no chance of new values only if a later change has brought any: one that narrows
-    the space brings none. Raises `InputError` if a sweep's file is not valid in this version.
+    ``rows`` are the configurations of all ``sweeps``. There is a warning about each sweep whose space was changed, even
+    if nothing was tried since. It says how many configurations had no chance of new values if a change has brought any;
+    one that only narrows the space brings none. Raises `InputError` if a sweep's file is not valid in this version.
     """
     warnings = []
     for sweep in sweeps:

@@ -162,7 +162,8 @@ def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
     """Return a warning that trials have loaded different data, and what to do; "" if none is known to have.
 
     Data that depend on the trials' own parameters differ intentionally, so only trials with equal ``data_reads`` are
-    compared. Trials whose data or ``data_reads`` are unknown are left out.
+    compared; the warning is about those among which there are the most different data. Trials whose data or
+    ``data_reads`` are unknown are left out.
     """
     seen: dict[str, dict[str, list[TrialData | Trial]]] = {}
     for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
@@ -397,7 +398,10 @@ def _compare_with_others(
 
 
 def _explain_missing_verdict(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
-    """Return a sentence on why there is no verdict on the best configuration, and what would help."""
+    """Return sentences on why the best configuration is not shown to be best, and what would help.
+
+    ``others`` are the other configurations that completed, at least one, best first.
+    """
     best, follower = ranking.best[0], others[0]
     top = best.scores[0]
     equal = sum(row.scores[0].mean == top.mean for row in others)
@@ -532,7 +536,7 @@ class SweepSummary:
 def list_summaries(results_dir: Path) -> list[SweepSummary]:
     """Return a summary of each sweep in the folder ``results_dir``, also of damaged ones, by the time of their start.
 
-    Those that never began are last, by name.
+    Damaged ones and those that never began are last, by name.
     """
     found = []
     for folder in folders(results_dir):

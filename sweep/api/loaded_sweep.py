@@ -178,11 +178,11 @@ class LoadedSweep:
         return curves_frame(self.trials, self.metrics, metric)
 
     def lineage(self, trial: int) -> Frame:
-        """Return the ancestry of a trial of a population-based search: one row per trial whose epochs it inherited.
+        """Return the ancestry of a trial of a population-based search: one row per trial that trained its epochs.
 
-        The trial itself is the last row, and the only one if it is no copy. The columns are ``trial``, ``first_epoch``,
-        ``last_epoch`` and the parameters, as ``param.NAME``. Raises `InputError` if the trial does not exist, or if
-        several sweeps are loaded.
+        The trial itself is the last row, and the only one if it is no copy; it has no row if it has trained no epoch
+        itself. The columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters, as ``param.NAME``. Raises
+        `InputError` if the trial does not exist, or if several sweeps are loaded.
         """
         folder, trials = self._get_only_folder("lineage()"), self.sweeps[0].trials
         if trial not in (there := {one.trial for one in trials}):

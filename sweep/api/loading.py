@@ -25,9 +25,9 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     """Load the results of one sweep, or of several together; also while they run.
 
     ``name`` is a name in the folder ``results`` or the path of a sweep's folder, or a list of these; ``*``, ``?`` and
-    ``[...]`` in the last part are wildcards. A pattern without a folder is looked up in ``results``, then in the
-    current folder. The object shows the sweep as it is now; load it again to get newer results. Nothing is written to
-    the sweeps. Raises `InputError` if there is no such sweep, and `StoreError` if one is damaged.
+    ``[...]`` in the last part are wildcards. A pattern without a folder is looked up in ``results`` and, if nothing
+    matches there, in the current folder. The object shows the sweep as it is now; load it again to get newer results.
+    Nothing is written to the sweeps. Raises `InputError` if there is no such sweep, and `StoreError` if one is damaged.
     """
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:

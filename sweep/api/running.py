@@ -70,7 +70,10 @@ def is_here() -> bool:
 
 
 def display() -> Callable[[str], None]:
-    """Add an output area to the present cell; return a function that replaces its content by HTML."""
+    """Add an output area to the present cell; return a function that replaces its content by HTML.
+
+    This process must be the kernel of a notebook (`is_here`).
+    """
     from IPython.display import HTML
     from IPython.display import display as show
 
@@ -118,9 +121,10 @@ class NotebookView:
             self._show()
 
     def step(self, text: str) -> None:
-        """Show ``text`` as the state of the session, such as what it is starting, until the first epoch is reported.
+        """Show ``text`` as the state of the session, such as what it is starting.
 
-        Redrawing starts if it has not started yet.
+        It is shown until an epoch is reported or a trial or the session ends. Redrawing starts if it has not started
+        yet.
         """
         self._watching.state = text
         self._start()
@@ -242,9 +246,9 @@ def run(
     ``quiet``, ``verbose`` and ``tensorboard``. A mapping without a name gets that of the trainable, with a number
     appended if it is taken.
 
-    Raises `InputError` with all mistakes before anything starts, also if another sweep is running in this process,
-    KeyboardInterrupt if the sweep was interrupted (its message says how to resume), `StoreError` if results could not
-    be stored, and `SweepError` if no trial has completed.
+    Raises `InputError` with all mistakes before anything starts, or if another sweep is running in this process. Raises
+    KeyboardInterrupt if the sweep was interrupted; its message says how to resume. Raises `StoreError` if results could
+    not be stored, and `SweepError` if no trial has completed.
     """
     options = replace(_make_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
@@ -321,11 +325,12 @@ def confirm(
     results: str | Path = "results",
     **how: Unpack[How],
 ) -> LoadedSweep:
-    """Train the best configurations of a sweep with fresh seeds until they can be told apart; return the results.
+    """Train the best configurations of a sweep with fresh seeds to tell them apart; return the results.
 
-    The trials are added to the sweep. Without ``seeds``, ``finalists`` and ``budget`` (``"20%"`` of the search's
-    epochs, or ``"none"`` for no limit), the ``confirm`` block of the sweep's file applies, or else the defaults. The
-    other options are those of `resume`. Raises the errors of `run`.
+    The trials are added to the sweep. Training ends when the configurations can be told apart, or at the limits:
+    ``seeds`` for each of ``finalists`` configurations, within ``budget`` (``"20%"`` of the search's epochs, or
+    ``"none"`` for no limit). Each of the three that is None is as in the ``confirm`` block of the sweep's file, or else
+    the default. The other arguments are as in `resume`. Raises the errors of `run`.
     """
     options = replace(_make_options("confirm", how), confirming=True)
     require_locks()
@@ -356,10 +361,10 @@ def retrain(
 ) -> LoadedSweep:
     """Train the winner of a sweep again at full length, as a new sweep; return its results.
 
-    ``trial`` selects another trial than the winner, and ``into`` names the new sweep (by default ``NAME-retrain``). It
-    is trained for ``epochs`` epochs, by default as many as the trial, with ``seeds`` seeds, of which the first is the
-    trial's. With ``all_data``, nothing is held out. ``set`` changes the new sweep's file as in `run`; ``trainable`` is
-    as in `resume`, and ``how`` as in `run`. Raises the errors of `run`.
+    ``trial`` selects another trial than the winner, and ``into`` names the new sweep (by default ``NAME-retrain``). The
+    configuration is trained for ``epochs`` epochs, by default as many as the trial, with ``seeds`` seeds, of which the
+    first is the trial's. With ``all_data``, nothing is held out. ``set`` changes the new sweep's file as in `run`;
+    ``trainable`` is as in `resume`, and ``how`` as in `run`. Raises the errors of `run`.
     """
     options = _make_options("retrain", how)
     require_locks()

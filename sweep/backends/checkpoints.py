@@ -81,9 +81,9 @@ def list_newest_first(results_folder: Path, trial: int) -> list[Path]:
 def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
     """Yield the folders of a trial's checkpoints, unverified, that of the latest epoch first.
 
-    If results are in an object store, each one is copied into ``results_folder`` before it is yielded; one that was
-    deleted meanwhile is left out. While iterating, `StoreError` is raised if the store is unavailable for longer than
-    ``patience_s`` seconds, and OSError if this machine's disk cannot be written.
+    If results are in an object store, only the checkpoints there count. Each one is copied into ``results_folder``
+    before it is yielded; one that was deleted meanwhile is left out. While iterating, `StoreError` is raised if the
+    store is unavailable for longer than ``patience_s`` seconds, and OSError if this machine's disk cannot be written.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is None:
@@ -94,8 +94,9 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
 def ensure_local(results_folder: Path, checkpoint: Path) -> None:
     """Copy the folder ``checkpoint`` from the object store if this machine lacks it, as when rank 0 runs elsewhere.
 
-    Later checkpoints of its trial are copied too. If there is no store, or the store lacks it, nothing is raised.
-    Raises `StoreError` at once if the store is unavailable.
+    ``checkpoint`` is the path of a trial's checkpoint in ``results_folder``. Later checkpoints of the trial are copied
+    too. If there is no store, or the store lacks the checkpoint, nothing is raised. Raises `StoreError` at once if the
+    store is unavailable, and OSError if this machine's disk cannot be written.
     """
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)
@@ -149,7 +150,8 @@ def list_trials_with_files(results_folder: Path) -> set[int]:
 def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str | None:
     """Return the path of the checkpoint of a trial's epoch, relative to the results folder; None if there is none.
 
-    In an object store it may exist only there. Raises `StoreAway` if the store is unavailable.
+    If results are in an object store, it may exist only there, and not on this machine. Raises `StoreAway` if the store
+    is unavailable.
     """
     name = f"epoch-{epoch:06d}"
     if name not in list_names(results_folder, trial):
@@ -165,7 +167,8 @@ def begin_checkpoint(
     The returned function may be called once, in any thread. It calls what ``save`` returned, unless that is None,
     writes the manifest, and renames the folder, which replaces an earlier checkpoint of the same epoch. Then it deletes
     all but the best and the ``keep`` newest checkpoints of ``folder``, the trial's folder, and returns the checkpoint's
-    folder. If ``save`` or the returned function raises, the temporary folder is deleted.
+    folder. If ``save`` or the returned function raises, the temporary folder is deleted. This process must begin no
+    other checkpoint in ``folder`` before the returned function has ended.
     """
     final = folder / f"epoch-{manifest.epoch:06d}"
     aside = folder / f"writing-{get_process_name()}"
@@ -210,8 +213,8 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
 def trim(folder: Path, keep: int) -> None:
     """Delete the checkpoints in a trial's local folder except the one with the smallest loss and the ``keep`` newest.
 
-    The loss is that in the manifest, infinity if it is damaged. Incomplete checkpoints of interrupted writes are
-    deleted too. What cannot be deleted is left.
+    The loss is that in the manifest, infinity if it is damaged. Incomplete checkpoints are deleted too, so none may be
+    being written. What cannot be deleted is left.
     """
     newest = _sort_newest_first(folder)
     spared = select_kept(
@@ -225,7 +228,8 @@ def trim(folder: Path, keep: int) -> None:
 def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
     """Return the names of the checkpoint with the smallest loss and of the first ``keep`` in ``newest``.
 
-    ``newest`` has all names, the latest epoch first; of equal losses, the first in this order counts as the smallest.
+    ``newest`` has all names, the latest epoch first, and ``losses`` has the loss of each. Of equal losses, the first in
+    this order counts as the smallest.
     """
     spared = set(newest[:keep])
     if newest:
@@ -282,7 +286,7 @@ def measure_folder(folder: Path) -> int:
 def upload(results_folder: Path, trial: int) -> None:
     """Upload a trial's checkpoints to the object store and delete the local files; do nothing without a store.
 
-    An unavailable store is tried again for up to 300 s. Raises `StoreError`, and then deletes nothing.
+    An unavailable store is tried again for up to 300 s. If that fails, `StoreError` is raised and nothing is deleted.
     """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
@@ -332,8 +336,9 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 def _parse_manifest(about: dict[str, object]) -> Manifest:
     """Convert the parsed JSON of a manifest's file to a `Manifest`.
 
-    A loss that is null becomes infinity. Raises KeyError if a part is missing or of another type, and `StoreError` or
-    ValueError if a report or the inputs are unreadable.
+    A loss that is no float, such as null, becomes infinity. Raises KeyError if the epoch, the number of micro-batches,
+    the reports or the loss are missing, or one of the first three has another type. Raises `StoreError` or ValueError
+    if a report is unreadable, and ValueError if the inputs are.
     """
     match about:
         case {
@@ -410,8 +415,9 @@ class Saver:
         """Return whether a checkpoint is due, and update `best` from ``losses``.
 
         ``losses`` are those of the epochs in this step, at least one. A checkpoint is due `every_s` seconds after the
-        last one was saved or this object was created. It is due earlier if the step's last epoch is the best yet, and
-        since then `pause_s` seconds and ten times the duration of the last saving have passed.
+        last one was begun or, before the first, after this object was created. After a shorter time, it is due only if
+        the last epoch has the smallest loss so far; the time must then be at least `pause_s` seconds and ten times as
+        long as the last saving took.
         """
         since_s = time.monotonic() - self._at
         before = self.best
@@ -451,7 +457,8 @@ class Saver:
     def settle(self) -> None:
         """Wait until the checkpoint that is being written is complete; do nothing if none is.
 
-        Raises DiskFault if it could not be written, and any exception of the trainable's own ``save``.
+        Raises DiskFault if it could not be written or an earlier upload has failed, and any exception of the
+        trainable's own ``save``.
         """
         if self._writing is None:
             return
@@ -474,8 +481,8 @@ class Saver:
     def finish(self, *, kept: bool = True) -> None:
         """Wait until the last checkpoint is complete and, if it will be ``kept``, uploaded; then end the uploads.
 
-        The uploads are ended even if an error is raised: those that have not begun are dropped. Raises DiskFault, and
-        any exception of the trainable's own ``save``.
+        The uploads are ended even if an error is raised: those that have not begun are dropped. With a `sender`, no
+        checkpoint can be saved afterwards. Raises DiskFault, and any exception of the trainable's own ``save``.
         """
         try:
             self.settle()
@@ -486,7 +493,10 @@ class Saver:
                 self.sender.close()
 
     def _make_uploading_write(self, write: Callable[[], Path]) -> Callable[[], Path]:
-        """Return a function that calls ``write``, starts the upload if there is a sender, and returns its result."""
+        """Return a function that calls ``write``, then starts the upload if there is a sender.
+
+        It returns the result of ``write``.
+        """
 
         def written() -> Path:
             path = write()
@@ -518,7 +528,10 @@ def _time_writing(write: Callable[[], Path], began: float) -> float:
 
 
 def is_disk_fault(error: BaseException) -> bool:
-    """Return whether an error says that a disk is full, broken or read-only, by its code or its message."""
+    """Return whether an error says that a disk is full, broken or read-only.
+
+    That is decided by the code of an OSError or, for a full disk only, by the message of any error.
+    """
     known = isinstance(error, OSError) and error.errno in _DISK_ERRORS
     return known or "No space left on device" in str(error)
 
@@ -559,7 +572,10 @@ class CheckpointKeeper:
         self._full = False  # whether a further trial is kept only in place of a worse one
 
     def to_beat(self) -> float | None:
-        """Return the loss below which a completed trial's checkpoints are kept; None if there is still room for any."""
+        """Return the loss below which a completing trial must be for its checkpoints to be kept; None if there is room.
+
+        Checkpoints of a trial below it may still be too large to be kept.
+        """
         if not self._full:
             return None
         return self._kept[-1].loss
@@ -597,8 +613,9 @@ class CheckpointKeeper:
     def on(self, change: Change) -> None:
         """Keep or delete the checkpoints of a trial when it ends permanently; other changes delete none.
 
-        The last and best checkpoints of a trial that has completed and was saved are kept, unless enough others are
-        better. Those of any other trial are deleted. Keeping a trial may delete the checkpoints of worse ones.
+        The last and best checkpoints of a trial that has completed with a finite loss and was saved are kept. If there
+        are then too many trials or bytes, those of the trials with the highest losses are deleted, perhaps of this one.
+        The checkpoints of a trial that has ended otherwise are deleted.
         """
         if isinstance(
             change, Reopened

@@ -21,12 +21,12 @@ def write_shares(job: Job, shares: Mapping[int, float]) -> None:
     """Write the new GPU shares of running trials, by trial number, in place of all that were written before.
 
     Their workers read the file; a trial that is left out keeps the share that it has. If writing fails, as on a full
-    disk, nothing is raised, and all trials keep their shares.
+    disk, nothing is raised, and the shares that were written before still apply.
     """
     with (
         suppress(StoreError),
         replacing(job.share_file) as aside,
-    ):  # a full disk: the trials keep their shares
+    ):  # a full disk: what was written before stays
         aside.write_text(json.dumps(shares))
 
 

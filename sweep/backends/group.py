@@ -42,7 +42,7 @@ class WorkerGroup:
     def take(self, orders: Iterable[Order]) -> None:
         """Accept trials from the driver; nothing is trained before the next step.
 
-        If trials may be trained together, the first call imports the trainable, and raises what that import raises.
+        If trials may be trained together, the first call imports and creates the trainable. Raises what that raises.
         """
         for order in orders:
             if self._free:
@@ -70,11 +70,12 @@ class WorkerGroup:
             self._free.append(worker)
 
     def step(self) -> Steps:
-        """Train one step of all trials, at least one, and return its results, with the progress by trial number.
+        """Train one step of all trials, and return its results, with the progress by trial number.
 
-        Trials that end in this step, or that another worker must continue, are released. If there are several trials,
-        the reason why the process must not be used again is only in the result's `spoilt`, because it still trains the
-        others. An exception of the trainable ends its trial; `StoppedAtOnce` and `WorkerLost` are raised.
+        There must be at least one trial. Trials that end in this step, or that another worker must continue, are
+        released. If there are several trials, the reason why the process must not be used again is only in the result's
+        `spoilt`, because it still trains the others. Only `StoppedAtOnce` and `WorkerLost` are raised:
+        any other exception of the trainable ends trials or moves them to other workers.
         """
         progress = self._train_step()
         self._note_spoilt(progress)  # before the next lines remove the reason
@@ -95,9 +96,9 @@ class WorkerGroup:
         return not self._workers
 
     def _remove_repeated_notices(self, progress: Progress) -> Progress:
-        """Return ``progress`` with the group's notices added, which are then removed from the group.
+        """Return a copy of ``progress`` with this object's own notices in front, which are then forgotten.
 
-        If there is a `Group`, notices that were sent before are left out.
+        If there is a `Group`, notices that were sent before are left out, of whichever trial.
         """
         new = []
         for text in (*self._notices, *progress.notices):
@@ -163,7 +164,7 @@ class WorkerGroup:
         """Train one step of all trials together; return their progress by number, in the order in which steps ended.
 
         Each worker does what it does in `Worker.step`, except that the group trains the trials. This repeats while
-        trials must be trained once more.
+        trials must be trained once more. The caller must be inside a worker's surroundings.
         """
         ended: dict[int, Progress] = {}
         waiting = []
@@ -185,7 +186,10 @@ class WorkerGroup:
         return ended
 
     def _end_training(self, worker: Worker, error: BaseException | None) -> Progress | None:
-        """Call `Worker.end_training` after the group has trained, and return its result."""
+        """Call `Worker.end_training` after the group has trained, and return its result.
+
+        Without an ``error``, call `Worker.pause` before.
+        """
         if (
             error is None
         ):  # the report of one trial pauses all; one that trains no further has raised `Stopped`
@@ -195,8 +199,8 @@ class WorkerGroup:
     def _train(self, group: Group, trials: Sequence[int]) -> dict[int, BaseException | None]:
         """Train ``trials`` together; return, by trial number, the exception that each raised, or None.
 
-        If training several raises an exception itself, the result of `_train_apart` is returned. `StoppedAtOnce` and
-        `WorkerLost` are raised.
+        An exception that `Group.train` raises itself is that of a single trial; for several trials, the result of
+        `_train_apart` is returned. `StoppedAtOnce` and `WorkerLost` are raised.
         """
         reports = {}
         for trial in trials:
@@ -250,7 +254,7 @@ class WorkerGroup:
                 self._spoilt = step.spoilt
 
     def _note_apart_trials(self, progress: Mapping[int, Progress]) -> None:
-        """Record whether a trial has moved because it did not fit with the others; reset this once no trial is left."""
+        """Record whether any trial has moved to another worker; reset this once no trial is left."""
         if not self._workers:
             self._has_apart_trial = False
         elif any(isinstance(step, Moves) for step in progress.values()):

@@ -27,7 +27,7 @@ QUIET = ("tensorflow", "absl")
 
 @contextmanager
 def _hiding_logs() -> Iterator[None]:
-    """Hide log records of TensorFlow and Abseil below the level ERROR inside the block.
+    """Hide records below the level ERROR of the loggers in `QUIET` inside the block.
 
     Ray's workers do not need this, because their records go into files.
     """
@@ -77,7 +77,7 @@ class Inline:
     def _train(
         self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int
     ) -> int:
-        """Train the trials in ``given``, and new ones in place of those that end, until none is left.
+        """Train the trials in ``given``, and new ones that may join while others are training, until none is left.
 
         Return how many trials to train together from now on: ``together``, or fewer if not so many fit into memory or
         can be trained as one program.

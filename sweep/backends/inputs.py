@@ -23,8 +23,9 @@ _RELATIVE = "./"
 def record_reads(job: Job, *, is_own_process: bool) -> None:
     """Start to record which files, folders and variables the trials of ``job`` read in this process.
 
-    What was recorded for an earlier session is discarded, except what the trainable's modules have read. With
-    ``is_own_process``, the process only trains trials, so that everything it reads belongs to them.
+    What was recorded for an earlier session is discarded, except what the trainable's modules or the cells of a
+    notebook have read. With ``is_own_process``, the process only trains trials, so that everything it reads belongs to
+    them.
     """
     recorder.install()
     native_readers.install()
@@ -35,7 +36,10 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
 
 
 def continue_record(job: Job) -> None:
-    """Use all that this process has read so far also for the session of ``job``, because it reuses the loaded data."""
+    """Keep what this process has read so far for the session of ``job``, which reuses the data that is loaded here.
+
+    Call it before `record_reads` of that session, which would discard the reads.
+    """
     recorder.continue_session(_name_session(job))
 
 
@@ -47,9 +51,10 @@ def _name_session(job: Job) -> str:
 def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files, folders and variables that this process has read for trials so far.
 
-    The trainable's own modules are left out. ``declared`` are the paths that the trainable names in ``depends_on``, or
-    None. The present fingerprints of these files are added, and the reasons why other reads are unknown are left out,
-    because the author vouches for these paths.
+    The files of the trainable's own modules and what was read to load the data are left out. ``declared`` are the paths
+    that the trainable names in ``depends_on``, or None. Declared files that were not read are added with their present
+    fingerprints. The reasons why reads are unknown are left out unless ``declared`` is None, because the author vouches
+    for these paths.
     """
     reads = recorder.reads
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -208,8 +213,8 @@ def _make_absolute(path: str, folders: Sequence[str]) -> str:
 def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return the files that the paths and patterns in ``declared`` name; a folder names all files below it.
 
-    Relative paths begin in the first of ``folders``, or in the working folder if there is none. Links are resolved, and
-    paths that do not exist are kept.
+    Relative paths begin in the first of ``folders``, or in the working folder if there are no folders. Links are
+    resolved, and a path or pattern that matches nothing is returned like a file.
     """
     found: list[str] = []
     for named in declared:
@@ -244,7 +249,7 @@ def list_module_files(job: Job) -> dict[str, str]:
 
 
 def list_changed_modules(job: Job) -> tuple[str, ...]:
-    """Return the names of the author's imported modules whose source has changed since the session began.
+    """Return the names of the author's modules that were imported here in another version than the session began with.
 
     Modules that were imported before reads were recorded are left out.
     """

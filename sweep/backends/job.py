@@ -92,7 +92,10 @@ class Job:
         return Path(tempfile.gettempdir()) / self.stand_in
 
     def prepare(self) -> None:
-        """Create the empty local copy of the results folder if results are in an object store; else do nothing."""
+        """Create the folder for the local copy of the results, if they are in an object store; else do nothing.
+
+        A folder that exists keeps its content.
+        """
         mark_copy(self.folder, self.store)
 
     @property

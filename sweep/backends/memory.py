@@ -37,7 +37,8 @@ def measure_memory() -> int:
 def divide_memory(workers: int) -> int:
     """Return the bytes of memory that each of ``workers`` worker processes, at least 1, on this machine may use.
 
-    Together they may use 0.8 of the machine's memory, or of its container's limit; without limit if that is unknown.
+    Together they may use 0.8 of the machine's memory, or of its container's limit. If neither is known, the result is
+    so large that it limits nothing.
     """
     return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 

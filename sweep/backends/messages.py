@@ -19,7 +19,8 @@ _SEND_S, _HEAR_S = 0.5, 2.0
 def sending_messages(job: Job, url: str) -> Iterator[None]:
     """Copy the driver's stop and share files into the object store at ``url`` for the workers, while the block runs.
 
-    A thread does this every 0.5 s if they have changed, and ignores failures. The copy is deleted at the end.
+    A thread does this every 0.5 s if they have changed. At the end, the copy in the store is deleted. Failures are
+    ignored, so the copy may stay.
     """
     store, key, last = ObjectStore(url), _make_message_key(job), ""
 

@@ -118,24 +118,28 @@ class Driver(Protocol):
 
     @property
     def running(self) -> int:
-        """Number of trials that are with a worker, or wait for `lose` because their last one must be replaced."""
+        """Number of trials that have a worker, or wait until `lose` is called for one that must not be used again."""
 
     @property
     def room(self) -> int | None:
-        """Number of trials that may run at once if trials share GPUs; otherwise None, and as many run as fit."""
+        """Number of trials that may run at once if the driver chooses their GPU shares; else None: as many as fit."""
 
     @property
     def left(self) -> int | None:
-        """Number of trials that may still be handed out, for the first time or again; None if unknown."""
+        """Number of trials that are still to be handed out, for the first time or again; None if unknown.
+
+        It is what is known now: even if it is 0, `next` may return a trial, such as one that has lost its worker.
+        """
 
     @property
     def stopping(self) -> str | None:
-        """Why no more trials are handed out and running ones end early; None while trials go on."""
+        """Why no more trials are handed out and running ones end early; None if the sweep is not being stopped."""
 
     def next(self, worker: str = "") -> Order | None:
-        """Return the next trial for the worker named ``worker``, ``""`` if new; None if there is none to start now.
+        """Return the order to train the next trial, for the worker ``worker``; None if there is none to start now.
 
-        There may be one later while trials are running, as one may pause or lose its worker.
+        ``worker`` is a name, ``""`` for a new worker. After None, there may be a trial later as long as others are
+        running, because one of them may pause or lose its worker.
         """
 
     def begun(self, trial: int) -> None:
@@ -150,15 +154,18 @@ class Driver(Protocol):
     def take(self, trial: int, progress: Progress) -> bool:
         """Process the progress of a trial's step; return whether the same worker is to train the trial further.
 
-        It is not if the trial has ended, pauses, continues elsewhere, or is no longer this worker's.
+        It is not if the trial has ended, pauses, continues elsewhere, or is no longer this worker's. After `Outgrown`
+        and `Crowded`, True only means that the trial has not ended: this worker has given it up, and `lose` must be
+        called.
         """
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
-        """Handle that a trial's worker is gone or must not be used again; must be called for each such worker.
+        """Handle that a trial's worker is gone or must not be used again; call it for each trial of such a worker.
 
-        ``lost`` says what was lost, ``reason`` why, and ``output`` is what the worker had printed since its last step.
-        Returns whether the user must be told that another worker retries the trial. It is False if the trial has ended
-        or ends now, and if the worker is not lost but only must not be used again.
+        It must also be called after `Outgrown` and `Crowded` if the worker stays for other trials. ``lost`` says what
+        was lost, ``reason`` why, and ``output`` is what the worker had printed since its last step. Returns whether the
+        user must be told that another worker retries the trial. It is False if the trial has ended or ends now, and if
+        the worker is not lost but only must not be used again.
         """
 
 
@@ -180,11 +187,11 @@ def request_orders(driver: Driver, worker: str, most: int, idle: int) -> list[Or
 
 
 def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) -> list[Order]:
-    """Return new trials for a worker that trains several together, if at least a quarter of its places are free.
+    """Request new trials for a worker that trains several, if a quarter of its places or more are free; return them.
 
-    ``steps`` are the results of its last step, and ``going`` is the number of its trials that continue. If few trials
-    are left to hand out, they are divided among ``workers`` workers. The list may be empty, as when none of the trials
-    continues or no trials may join them.
+    ``steps`` are the results of its last step, in which `Steps.together` is the number of its places. ``going`` is the
+    number of its trials that continue. If few trials are left to hand out, they are divided among ``workers`` workers.
+    The list may be empty, as when none of the trials continues or no trials may join them.
     """
     room = steps.together - going
     # A quarter at a time, because trials that join at other epochs cost another trace of the program.

@@ -235,7 +235,10 @@ class Sender:
             raise _NoLongerNeeded
 
     def _upload(self) -> None:
-        """Upload the checkpoints that the store lacks, oldest first, and delete superseded ones there."""
+        """Upload the checkpoints that the store lacks, oldest first, and delete superseded ones there.
+
+        If the sender is closed meanwhile, return after the present checkpoint, and delete none.
+        """
         here = {}
         for path in self.folder.glob("epoch-*"):
             here[path.name] = path

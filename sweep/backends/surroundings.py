@@ -60,9 +60,10 @@ class Surroundings:
     def inside(self, *, anyhow: bool = False) -> Iterator[None]:
         """Use the trial's working folder, streams and settings inside the block; restore the caller's afterwards.
 
-        If the process is only for trials, the folder and settings are kept. Reads inside the block are recorded as the
-        trial's. Raises FileNotFoundError if the trial's folder and the one in which trials begin are gone. With
-        ``anyhow``, the block runs in the present folder instead, and the caller must call `check`.
+        In a process that only trains trials, the trial's folder and settings stay after the block. Reads inside the
+        block are recorded as the trial's. If the trial's folder and the one in which trials begin are both gone,
+        FileNotFoundError is raised or, with ``anyhow``, the block runs in the present folder. With ``anyhow``, the
+        caller must therefore call `check`.
         """
         back = None if self._alone else _get_current_folder()  # the caller's folder
         before = (sys.stdout, sys.stderr)  # the caller's streams

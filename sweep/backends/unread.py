@@ -23,22 +23,22 @@ class UnreadParameters:
         self.now: set[str] = set()  # names read by the present trial
 
     def wrap_params(self, params: Params) -> Params:
-        """Empty `now`, and return the parameters of the next trial as a dict that adds those that are read to it."""
+        """Empty `now`, and return the next trial's parameters as a dict that adds each name that is read to `now`."""
         self.now = set()
         self._present = frozenset(params)
         return RecordedParams(params, self.now)
 
     @property
     def varying(self) -> set[str]:
-        """Names that the present trial has read, of ``epochs`` and of parameters that differ between trials."""
+        """Names that the present trial has read among ``epochs`` and the parameters that differ between trials."""
         return self.now & {"epochs", *self._job.varying}
 
     def depends_on_file_alone(self, error: Incompatible) -> bool:
         """Return whether every trial would be refused with this error, whatever values its parameters have.
 
         If the error names what it is about, those names that are parameters must be the same in all trials, and the
-        trial must not have read a varying text, boolean or list, by which code can choose. If it names nothing, the
-        trial must not have read any parameter that differs between trials.
+        present trial must not have read a varying text, boolean or list, by which code can choose. If it names nothing,
+        the present trial must not have read ``epochs`` or any parameter that differs between trials.
         """
         if not error.about:
             return not self.varying
@@ -46,10 +46,10 @@ class UnreadParameters:
         return named_params <= {*self._job.constant} and not self.now & {*self._job.choosing}
 
     def report_unread_settings(self, read: Container[str]) -> list[str]:
-        """Return a line for each changed key of `training` that is not in ``read``; later calls return an empty list.
+        """Return a line for each key of ``training`` that is not in ``read``; later calls return an empty list.
 
-        ``read`` has the keys that a function has read in its first epoch. Keys with their default value are not
-        reported.
+        ``read`` has the keys that a training function has read by the end of its first epoch. Keys with their default
+        value are not reported.
         """
         unread = []
         for key in self._unreported_settings:
@@ -65,8 +65,9 @@ class UnreadParameters:
         """Return a line for each parameter in ``params``, those of the present trial, that no trial has read so far.
 
         Call it after the trial has trained an epoch. Only parameters whose reads were not found in the source are
-        reported, each in one call at most. A parameter that only some values of others need is not judged by a trial
-        that has read such another one.
+        reported, each in one call at most. A parameter that is read only with some values of others (`Job.sometimes`)
+        is left to the calls for later trials if this trial has read a parameter by which code may choose
+        (`Job.choosing`).
         """
         self._seen |= self.now
         due = sorted(self._unreported & set(params))

@@ -235,7 +235,7 @@ class Worker:
     def take(self, order: Order) -> None:
         """Release the present trial, if any, and accept ``order``; nothing is trained before the next step.
 
-        If the worker does not reuse its trainable, it is discarded.
+        If the worker does not reuse its trainable, the present trainable is discarded.
         """
         self.release()
         self.surroundings.reset()
@@ -252,8 +252,8 @@ class Worker:
     def find_hindrance(self, job: Job) -> str | None:
         """Return why trials of another session, ``job``, must not use this process's trainable and data, or None.
 
-        They must not if the code, or a file or variable that was read here, has changed. Raises TrainableError for an
-        invalid ``depends_on``.
+        They must not if the code has changed, if a file, folder or variable that was read here has changed, or if it is
+        not known what was read. Raises TrainableError for an invalid ``depends_on``.
         """
         if inputs.list_changed_modules(job):
             return "the code has changed"
@@ -273,7 +273,8 @@ class Worker:
     def take_over(self, earlier: Worker) -> None:
         """Use the trainable of ``earlier``, a closed worker of another session in this process, instead of a new one.
 
-        Its working folder, settings and number of trials are taken over too, but not its standard streams.
+        Its working folder, settings and number of trials are taken over too, but not its standard streams. Call it
+        before the first trial.
         """
         self._trainable = earlier._trainable
         self.surroundings = earlier.surroundings
@@ -288,7 +289,10 @@ class Worker:
         self._stop_seeding()
 
     def release(self) -> None:
-        """Release the present trial, because the driver has ended it; do nothing if there is none."""
+        """Release the present trial, because the driver wants it here no longer; do nothing if there is none.
+
+        Uploads of its checkpoints that have not begun are dropped.
+        """
         trial = self._trial
         self._trial = None
         if trial is not None:
@@ -301,15 +305,16 @@ class Worker:
             return self._get_trainable()
 
     def step(self) -> Progress:
-        """Train one step and return its progress; an error of the trainable becomes the end of its trial.
+        """Train one step and return its progress.
 
-        Raises RuntimeError without a trial, and passes `StoppedAtOnce` and `WorkerLost` on.
+        An error of the trainable is not raised: the trial ends with it, or continues in another process. Raises
+        RuntimeError if there is no trial, and passes `StoppedAtOnce` and `WorkerLost` on.
         """
         with self.surroundings.inside(anyhow=True):
             return self._step()
 
     def _step(self) -> Progress:
-        """Train one step and return its progress; the caller must be inside the trial's surroundings."""
+        """Train one step as `step` does, and return its progress; the caller must be inside the surroundings."""
         progress = self.begin_step()
         while progress is None:
             progress = self.end_training(self._train())
@@ -410,7 +415,7 @@ class Worker:
     def _end(self, trial: _Trial, outcome: _Outcome, facts: Facts) -> Ends:
         """Clean up after a trial that has ended or was interrupted; return the progress with its end.
 
-        If it ended with an error, the trainable is discarded, and its facts have only the number of micro-batches.
+        If it ended with an error, the trainable is discarded, and the facts have only the number of micro-batches.
         """
         self._clean_up(trial)
         status = outcome.status
@@ -505,7 +510,7 @@ class Worker:
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _collect_inputs(self) -> Inputs:
-        """Return what the trials of this process have read so far, in its other ranks and in earlier processes too."""
+        """Return what the trials of this process have read so far: here, on other ranks and in earlier processes."""
         absorb_reads = getattr(
             self._trainable, "absorb_reads", None
         )  # of a `Gang`, which needs Ray to be imported
@@ -545,8 +550,9 @@ class Worker:
     def _clean_up(self, trial: _Trial, *, kept: bool = True) -> None:
         """Wait for the trial's checkpoints, tell its code that it has ended, and undo its changes to the process.
 
-        Unless ``kept``, uploads are not waited for. Local files of checkpoints in an object store are deleted. In a
-        process that does more than train trials, changes to modules are only recorded. Errors of saving become notices.
+        Unless ``kept``, uploads are not waited for, and those that have not begun are dropped. Local files of
+        checkpoints in an object store are deleted. In a process that does more than train trials, changes to modules
+        are only recorded. Errors of saving become notices.
         """
         try:
             trial.saver.finish(kept=kept)
@@ -566,7 +572,7 @@ class Worker:
         self.surroundings.reset()
 
     def _run_within_memory(self, trial: _Trial, part: _Part) -> _Outcome | None:
-        """Run a part of a step; if memory runs out, let the trial begin again with less, as `_choose_retry` says.
+        """Run a part of a step; if memory runs out, let the trial begin again in the way that `_choose_retry` says.
 
         Return what the part returns: the outcome of the step, or None if the trial must be trained now. If the part
         raises `Diverged`, that is the outcome.
@@ -594,8 +600,8 @@ class Worker:
     def _choose_retry(self, trial: _Trial) -> _Retry | None:
         """Return how to train a trial again after it ran out of memory; None if nothing is left to try.
 
-        Tried in this order: without what earlier trials left, with a larger share of the GPU (raises _Crowded), with
-        smaller micro-batches, in a fresh process.
+        The first of these that is possible is chosen: without what earlier trials left, with a larger share of the GPU
+        (raises _Crowded), with smaller micro-batches, in a fresh process.
         """
         asked = trial.order.assignment
         # With `make`, the trainable belongs to several processes or trials, and this worker alone cannot make another.
@@ -701,7 +707,8 @@ class Worker:
         """Return the outcome of a step that trains no more epochs, after saving the trial if necessary.
 
         ``stop_reason`` is the message with which the trainable has raised `Stopped`, or ``""``. Raises RuntimeError if
-        the trial has never reported an epoch, and DiskFault.
+        the trial has never reported an epoch, DiskFault if the checkpoint cannot be written, and any exception of the
+        trainable's own ``save``.
         """
         if trial.epochs:
             self._note_unread_parameters(trial)
@@ -876,7 +883,8 @@ class Worker:
     def _complete(self, trial: _Trial, reason: str) -> _Outcome:
         """Save a completed trial if its loss is below `Order.to_beat` or that is None; return the trial's outcome.
 
-        Otherwise its checkpoint would not be kept, because enough other trials are better.
+        Otherwise its checkpoint would not be kept, because enough other trials are better. ``reason`` is that of the
+        outcome, ``""`` for a trial that is trained whole.
         """
         to_beat = trial.order.to_beat
         if to_beat is None or (trial.epochs and self._loss(trial.epochs[-1]) < to_beat):
@@ -888,7 +896,10 @@ class Worker:
         return trial.is_whole or self._describe_target(trial) is not None
 
     def _describe_target(self, trial: _Trial) -> str | None:
-        """Return a text if the last epoch of the step has reached the sweep's target; None if not, or without one."""
+        """Return a text if the last epoch of the step has reached the sweep's target; otherwise None.
+
+        It has not if the step has no epochs, the sweep has no target, or the order is to train the trial `whole`.
+        """
         if trial.order.whole or not trial.epochs:
             return None
         return self.job.objective.describe_reached(self.job.target, trial.epochs[-1].metrics)

@@ -65,7 +65,7 @@ def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list
     They are the arguments of ``python -m sweep``. A value of None sets nothing. The options ``--json``, if the command
     has it, and ``--detach``, for the commands in `DETACHED`, are added.
 
-    Raises: InputError: naming all parameters that the command does not have.
+    Raises `InputError`, which names all parameters that the command does not have.
     """
     offered = list_parameters(command)
     unknown = [name for name in given if name not in offered]

@@ -194,9 +194,9 @@ def init(
 
 
 def _check_module_name(name: str, to: Path) -> str:
-    """Return ``name``. Raises `InputError` if it is no identifier, or if an installed module has this name.
+    """Return ``name``. Raises `InputError` if it is no identifier, or if a module of this name can be imported.
 
-    A file ``name.py`` in the folder ``to`` is no reason to refuse the name.
+    If there is a file ``name.py`` in the folder ``to``, other modules are not looked for.
     """
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")

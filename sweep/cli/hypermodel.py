@@ -58,9 +58,9 @@ def make_files(target: str, name: str, folder: Path) -> WrittenFiles:
     """Return the texts of a sweep file for ``module:Name``, and of a module with a trainable that wraps it.
 
     ``target`` is ``module:Name``, which is imported and built here, ``folder`` is where it is searched first, and
-    ``name`` is that of the sweep and of both files. If the target is a trainable, there is no such module. Raises
-    `InputError` if it cannot be imported, builds no model or declares nothing, or if a sweep file cannot express what
-    it declares.
+    ``name`` is that of the sweep and of both files. If the target is itself a trainable, only the sweep file is
+    returned. Raises `InputError` if the target cannot be imported, builds no model or declares nothing, or if a sweep
+    file cannot express what it declares.
     """
     with runner.silence_libraries():
         hypermodel = _load_hypermodel(target, folder)
@@ -113,8 +113,8 @@ class _Builds:
         """Build a model with ``values`` and the defaults of the others; return what it declares, or None if that fails.
 
         What it declares is kept in `all` and `space`, and a failure in `failed`. Raises `InputError` if building fails
-        and no earlier build has succeeded, if a build returns no Keras model or declares a parameter in two ways, or if
-        too many models were built.
+        and no earlier build has succeeded, if it returns something other than a Keras model or None, if it declares a
+        parameter in two ways, or if too many models were built.
         """
         if not self.left:
             raise InputError.one(
@@ -177,7 +177,7 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
 
     ``where`` is the ``module:Name`` that messages name. Of a long range only the ends are tried, unless an end changes
     what is declared. Returned are the parameters by name, each with the condition that was found. Raises `InputError`
-    if building fails with the defaults, or if there are too many combinations.
+    as `_Builds.run` does, such as for a failure with the defaults or for too many combinations.
     """
     builds = _Builds(build, where)
     base = builds.run({}) or {}
@@ -381,7 +381,10 @@ def _list_required_arguments(kind: type) -> list[str]:
 
 
 def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
-    """Return a note if a class defines ``fit``, which KerasTuner calls and sweep does not."""
+    """Return a note in a tuple if a class has a ``fit``: KerasTuner would call it, and sweep does not.
+
+    Returns () for a trainable, and for a class that has only the ``fit`` of KerasTuner's base class.
+    """
     owner = next(
         (base for base in kind.__mro__ if "fit" in vars(base)), None
     )  # the class whose ``fit`` it has

@@ -122,7 +122,7 @@ def make_manifests(
 
 
 def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
-    """Return the group of worker pods, which begins with none.
+    """Return the group of worker pods, which begins without any pod.
 
     Each pod requests resources for one worker of a trial, or for all trials that share its GPU by a fixed share.
     """

@@ -200,8 +200,8 @@ def resume(
 def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
     """Start this command in a background process, and print how to watch it, wait for it and stop it.
 
-    ``folder`` is that of the sweep. Returns the process id once the session has begun. Raises `InputError` with
-    ``--events``.
+    ``folder`` is that of the sweep. Returns the id of the background process once its session has begun. Raises
+    `InputError` with ``--events``.
     """
     from sweep.documents.shapes import DetachedDocument
     from sweep.render import document
@@ -245,8 +245,9 @@ def _find_command_process() -> int:
 def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
     """Start to import the libraries of workers in the background, while this process checks the code and starts Ray.
 
-    Does nothing with ``inline`` or a cluster's address. The command has already started a fork server, for trials with
-    the usual number of CPU cores; a process that keeps Ray running has not.
+    Does nothing with ``inline`` or a cluster's address. The fork server that this command has started imports them if
+    it suits the CPU cores of these trials; otherwise another one replaces it. A process that keeps Ray running starts a
+    fork server here, unless Ray is running already.
     """
     if how.inline or how.address is not None:
         return
@@ -269,8 +270,9 @@ def go_on(
 ) -> None:
     """Check the trainable of a sweep, run one more session of it, and print its result.
 
-    ``work`` describes what the session will train; by default, it is described from the sweep file. Ends the process
-    with the exit code of the session unless that is 0.
+    GPUs are simulated as in the earlier sessions, whatever ``how`` says. ``work`` describes what the session will
+    train; by default, it is described from the sweep file. Ends the process with the exit code of the session unless
+    that is 0.
     """
     from sweep.runner import checking, session
 

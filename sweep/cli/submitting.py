@@ -305,7 +305,10 @@ class CheckedFile:
     root: Path  # the project: the current folder, or the file's folder if the file is outside it
 
     def command(self, results: str) -> list[str]:
-        """Return the arguments of ``python -m sweep`` that run or resume the sweep there and write to ``results``."""
+        """Return the arguments of ``python -m sweep`` by which the other machine runs or resumes the sweep.
+
+        They name the file relative to `root`, which must be the current folder there. ``results`` is where it writes.
+        """
         file = self.file.resolve().relative_to(self.root).as_posix()
         return ["run", file, "--or-resume", "--results", results, *_format_options(self.changes)]
 
@@ -480,7 +483,7 @@ def resume_submitted_sweep(
     """Submit a job that resumes a submitted sweep on its cluster, with the code in the current folder.
 
     ``address`` is that of the cluster's dashboard. Prints what was sent, and the job. Raises `InputError` if no such
-    sweep was submitted, or the cluster does not answer.
+    sweep was submitted, its job is still running, the files cannot be sent, or the cluster does not answer.
     """
     jobs, job = _find_job(sweep, address)
     command = [

@@ -47,8 +47,8 @@ def print_output(folder: ResultsFolder, trial: int, *, as_json: bool) -> None:
 def follow_output(folder: ResultsFolder, trial: int) -> None:
     """Print what a trial has printed and what it prints from now on, until it or the sweep ends.
 
-    A trial that has not started yet is waited for.
-    Raises: UnknownNameError: if the sweep ends, or does not run, and has no such trial.
+    A trial that has not started yet is waited for. Raises `UnknownNameError` if the sweep has ended, or does not run,
+    and has no such trial.
     """
     for text in _iterate_output(folder, trial):
         click.echo(printable(text), nl=False)

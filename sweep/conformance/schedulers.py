@@ -27,7 +27,8 @@ def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS)
     """Simulate trials that train concurrently, and return the scheduler's verdict on each reported epoch.
 
     ``values`` maps the number of each trial to the value that it reports in every epoch until it is pruned, or until
-    ``epochs`` are over. The trials report in this order, all of them one epoch before any reports the next.
+    ``epochs`` are over. The trials report in the order of ``values``, all of them one epoch before any reports the
+    next.
     """
     verdicts: Verdicts = {}
     going = list(values)
@@ -124,9 +125,10 @@ class SchedulerConformance(ABC):
 def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> list[Event]:
     """Simulate a search in which one worker trains ``trials`` trials and ``scheduler`` pauses some; return its events.
 
-    ``value(trial, epoch)`` returns the value of the metric ``m``. Trials have `EPOCHS` epochs, or end as diverged at a
-    value that is not finite. Those that are still paused at the end are pruned. The scheduler's reasons to prune are
-    ignored. Raises AssertionError if it is not `Pausing`, or leaves paused trials waiting for ever.
+    ``value(trial, epoch)`` returns the value of the metric ``m``. Trials complete after `EPOCHS` epochs; a value that
+    is not finite in an earlier epoch ends them as diverged. Those that are still paused at the end are pruned. The
+    scheduler's reasons to prune from `observe` are ignored. Raises AssertionError if ``scheduler`` is not `Pausing`, or
+    leaves paused trials waiting for ever.
     """
     return _Search(scheduler, trials, value).run()
 

@@ -164,7 +164,7 @@ class SearcherConformance(ABC):
 
     @abstractmethod
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
-        """Return a new searcher under test for ``space``, the first of ``objectives`` and any others, and ``seed``."""
+        """Return a new searcher under test for ``space`` that optimizes ``objectives``, at least one, with ``seed``."""
 
     def build(self, space: Space) -> Searcher:
         """Return a new searcher under test for ``space`` that minimizes the metric ``loss`` with seed 0."""

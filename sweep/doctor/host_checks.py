@@ -184,7 +184,7 @@ def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
 
 
 def check_disk(disk: Disk) -> Iterator[Finding]:
-    """Report in one finding whether results can be written, and whether a disk has too little space."""
+    """Report in one finding whether results can be written, and if so whether their disk has too little space."""
     found = f"{disk.folder}: {_format_size(disk.free_bytes)} free"
     if disk.failure:
         found = f"{disk.folder}: nothing can be written: {disk.failure}"

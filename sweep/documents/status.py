@@ -13,7 +13,10 @@ from sweep.store.log import is_steered
 
 
 def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> StatusDocument:
-    """Return the state of a sweep as it is now, and with ``with_trials`` the list of all its trials."""
+    """Return the state of a sweep as it is now, and with ``with_trials`` the list of all its trials.
+
+    If the log is damaged, the document has neither trials nor rungs nor an expected gain.
+    """
     folder = sweep.folder
     summary = summarize_sweep(folder)
     is_damaged = summary.state == "damaged"

@@ -109,9 +109,10 @@ class _Export:
         self._metrics = make_mlflow_names([*runs.name_scalars(sweep.tables.metrics).values()])
 
     def export_all(self) -> ExportResult:
-        """Write the run of the sweep, and the run of each trial that is new or has changed; return their numbers.
+        """Write the run of the sweep and those of trials that are new or have changed; return the numbers of trials.
 
-        The old run of a changed trial is deleted first. If only the trial's note has changed, the run gets the new one.
+        The result says how many trials were written and how many were left unchanged. The old run of a changed trial is
+        deleted first. If only the trial's note has changed, the run stays and gets the new note.
         """
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def import_extra(module: str, package: str, extra: str) -> ModuleType:
     """Import and return ``module``, which sweep's extra ``extra`` installs.
 
-    Raises `InputError`, which names ``package``, if it or a module that it imports is missing.
+    Raises `InputError`, which names ``package``, if ``module`` or another module that it imports is missing.
     """
     try:
         return import_module(module)

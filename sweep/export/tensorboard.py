@@ -148,7 +148,8 @@ class EventFiles:
     def _save_state(self) -> None:
         """Write to written.json how far the event files follow the log, so that `_restore_state` can continue there.
 
-        Nothing is written if the log has not grown.
+        Call it after `_write_pending`, because the sizes of files that it records count what is pending. Nothing is
+        written if the log has not grown.
         """
         mark = log.mark(self._sweep.log, self._log_bytes)
         if mark == self._mark:

@@ -35,7 +35,7 @@ _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 def write_wandb_runs(sweep: SweepState, target: Path) -> int:
     """Write an offline W&B run for each trial into the folder ``target``, in place of the runs of an earlier export.
 
-    Returns the number of all trials. Identical runs are left as they are, and runs of other sweeps too. Raises
+    Returns the number of all trials. Runs that would be identical and runs of other sweeps are left as they are. Raises
     `StoreError` if the disk cannot be written, and `InputError` if wandb is not installed. Sets an environment variable
     of wandb in this process.
     """

@@ -373,9 +373,10 @@ def export_winner(
 
     ``epoch`` selects its checkpoint, by default the last one. The folder also gets a model card and sweep.yaml. The
     trial's model must have the logged metrics, unless it was trained on other devices. Each format is loaded in a fresh
-    process, and its predictions must equal those of the trial's model. A failed export leaves nothing behind. Raises
-    `InputError` if a check fails, ``target`` exists, a format is unknown, or there is nothing to export, and
-    `StoreError` if the log is missing or damaged.
+    process, and its predictions must equal those of the trial's model; ``checkpoint`` is only copied. A failed export
+    leaves nothing behind but folders above ``target`` that did not exist. Raises `InputError` if a check fails,
+    ``target`` exists, a format is unknown, or there is nothing to export, and `StoreError` if the log is missing or
+    damaged.
     """
     check_export(target, formats)
     kept = restoring.find_checkpoint(folder, trial, epoch)

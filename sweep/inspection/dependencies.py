@@ -113,7 +113,7 @@ class Search:
 
 
 def _get_source_file(spec: ModuleSpec) -> Path | None:
-    """Return the existing file of a module's spec; None if it has none."""
+    """Return the file of a module's spec, which may be an extension module; None if there is no such file."""
     if not spec.has_location or not spec.origin:
         return None
     file = Path(spec.origin)
@@ -203,9 +203,9 @@ class Distributions:
     def find_owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
         """Return the distribution that has installed a file below the search path folder ``entry``; None if none has.
 
-        A file of a namespace package may be below another folder of the search path, which is used then. If no file
-        list contains the file, a distribution without a file list is found that has the name of the file's top-level
-        package.
+        A file of a namespace package may be below another folder of the search path; the distributions of that folder
+        are searched then. If no file list contains the file, a distribution that has no file list, but the name of the
+        file's top-level package, is returned instead.
         """
         for other in self._by_entry:
             if not file.is_relative_to(entry) and file.is_relative_to(other):
@@ -264,8 +264,8 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
     """Yield the full names of all modules that code may import: ``a`` and ``a.b`` for ``from a import b``.
 
     Thus a name may be no module, and may come twice. Imports in functions and calls of ``import_module`` with a literal
-    name are included. ``module`` is the full name of the module with the syntax tree ``tree``; ``is_package`` says
-    whether it is a package's ``__init__``.
+    name are included; of a relative name in such a call, the dots are dropped. ``module`` is the full name of the
+    module with the syntax tree ``tree``; ``is_package`` says whether it is a package's ``__init__``.
     """
     for node in list_nodes(tree):
         match node:
@@ -464,7 +464,7 @@ class _Collector:
     def _add_value(self, name: str, value: object) -> None:
         """Add a plain value, or note that it cannot be compared between runs.
 
-        If such a value is callable, its class is visited, too.
+        If a value that cannot be compared is callable, its class is visited.
         """
         try:
             self.values[name] = json.loads(json.dumps(value, default=_convert_for_json))
@@ -561,7 +561,10 @@ def _get_closure_value(cell: types.CellType) -> object:
 
 
 def _convert_for_json(value: object) -> object:
-    """Convert a path, bytes or a set to a string or a list of strings. Raises TypeError for other types."""
+    """Convert a path to a string, bytes to hexadecimal digits, or a set to the sorted `repr` strings of its elements.
+
+    Raises TypeError for other types.
+    """
     match value:
         case PurePath():
             return str(value)

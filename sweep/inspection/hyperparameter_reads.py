@@ -28,8 +28,8 @@ NAMES = frozenset(
 def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
     """Return the parameters that a module of sweep reads, and whether it also reads parameters by computed names.
 
-    Names may be patterns, as in `FoundReads.names`. The second value is False if the module has a constant ``READS``,
-    which declares computed names.
+    Names may be patterns, as in `FoundReads.names`. If the module has a constant ``READS``, which declares the computed
+    names, its strings are included, and the second value is False.
     """
     names = find_declared_reads(tree) or set()
     computed = False
@@ -297,7 +297,8 @@ class _Flow:
     def _mark_arguments(self, ours: Mapping[str, ast.Module]) -> None:
         """Mark the arguments that hold hyperparameters.
 
-        An argument holds them by its name or its annotation, or in a method that overrides one of a class in ``ours``.
+        An argument holds them if its name or annotation says so. In a class that derives from one of sweep's, an
+        argument also holds them if it is at the index of ``hp`` in the method of ``ours`` with the same name.
         """
         positions = _find_hp_positions(ours)
         for functions in self._functions.values():
@@ -335,7 +336,10 @@ class _Flow:
         return False
 
     def _record_reads(self, module: str, tree: ast.Module) -> None:
-        """Record the reads in one module, and a doubt for each use that cannot be followed."""
+        """Record the reads in one module, and a doubt for each use of hyperparameters that cannot be followed.
+
+        If the module declares ``READS``, the names in it are recorded as read, and no doubts are recorded.
+        """
         declared = find_declared_reads(tree)
         self.names |= declared or set()
         for node in list_nodes(tree):
@@ -375,7 +379,11 @@ class _Flow:
                 yield node
 
     def _record_use(self, node: ast.expr) -> bool:
-        """Record the reads through an expression with the hyperparameters; return False if it cannot be followed."""
+        """Record what is read from ``node``, an expression whose value is the hyperparameters.
+
+        If the expression is assigned or passed to a call, the variable or parameter that receives it is marked. Returns
+        False if the use cannot be followed.
+        """
         parent = self._parents[node]
         followed = False
         match parent:
@@ -409,7 +417,7 @@ class _Flow:
         return followed
 
     def _record_key(self, key: ast.expr) -> bool:
-        """Record a read by a key; return False if the key is computed."""
+        """Record a read by a key; return False if no part of the key is known."""
         self.names |= find_text_patterns(key)
         return _is_partly_known(key)
 
@@ -453,8 +461,8 @@ class _Flow:
         """Mark the parameter that receives the hyperparameters in a call as holding them.
 
         ``position`` is the index or the keyword of the argument. All functions and classes of the user's modules that
-        have the called name count as called. Returns whether there is one, or whether the call is to sweep's own code
-        or to a harmless function such as `print`, where nothing needs to be marked.
+        have the called name count as called. Returns True if at least one of them has such a parameter, or if the call
+        is to sweep's own code or to a harmless function such as `print`, where nothing needs to be marked.
         """
         name = get_last_name(call.func)
         origins = self._imported.get(

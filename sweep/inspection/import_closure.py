@@ -37,8 +37,8 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 
     ``optimizers`` are the author's optimizers, as ``module:Name``, that the sweep file passes to a `KerasTrainable` as
     parameter ``optimizer``; other trainables ignore them. Raises InputError if the trainable or one of the optimizers
-    does not exist or was defined in a notebook, if a module in ``folders`` is not valid Python, or if one of the
-    author's packages has the name of one of sweep's.
+    does not exist or was defined in a notebook, if the module of one of them or any imported module in ``folders`` is
+    not valid Python, or if one of the author's packages has the name of one of sweep's.
     """
     module, _, name = trainable.partition(":")
     if module == HERE:
@@ -106,7 +106,7 @@ def inspect_object(
     """Return the source of a class or function that no module contains: its own text, and that of all it uses.
 
     ``trainable`` is the name under which the source is kept, ``__main__:Name``. ``folders`` and ``optimizers`` are used
-    as in `inspect`, which raises InputError in the same cases.
+    as in `inspect`. Raises InputError as `inspect` does for optimizers, invalid Python and names of packages.
     """
     search = Search(tuple(folders))
     pieces = dependencies.find_definitions(target)
@@ -121,8 +121,8 @@ def _add_optimizers(
 ) -> Source:
     """Return the source with the modules of the author's optimizers added, if its trainable takes optimizers by name.
 
-    Other sources are returned unchanged. ``optimizers`` are given as ``module:Name``. Raises InputError if one of them
-    does not exist.
+    Other sources are returned unchanged. ``optimizers`` are given as ``module:Name``. ``closure`` must be the one that
+    has collected ``source``. Raises InputError if an optimizer does not exist or its module is not valid Python.
     """
     # The module is among the files of each `KerasTrainable`, which takes optimizers by name.
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
@@ -207,7 +207,10 @@ class _Closure:
         )
 
     def follow_queue(self, trainable: str, queue: list[str]) -> Source:
-        """Follow the imports of the modules in ``queue`` until it is empty; return the source of all added so far."""
+        """Follow the imports of the modules in ``queue``, and theirs in turn; return the source of all added so far.
+
+        The modules in ``queue`` must have been added before. The list is emptied.
+        """
         seen = set(queue)
         while queue:
             for name in self._follow_imports(queue.pop()):

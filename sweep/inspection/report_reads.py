@@ -27,8 +27,8 @@ def list_surely_unread(
     """Return those of ``names`` that no code of a trainable can read.
 
     A name is read as an attribute of any object or, with ``group``, as a key of the attribute ``group``, in any code
-    that the trainable may use. Returns all names for a function without a second argument, and [] if the function
-    passes its report on to other code or if it is uncertain which keys are read.
+    that the trainable may use. Returns all names for a function without a second argument. Returns [] if the function
+    stores its report or passes it to code outside of ``author_trees``, or if it is uncertain which keys are read.
     """
     if isinstance(trainable, Function):
         if len(list_positional(trainable)) < 2 and not trainable.args.vararg:

@@ -171,9 +171,9 @@ def list_possible_metrics_of_class(
 ) -> PossibleMetrics | None:
     """Return the metrics that a `KerasTrainable` can report; None if its source does not show all names.
 
-    ``theirs`` are the author's modules. The author's own methods that may report under other names, such as
-    ``train_step`` or ``callbacks``, make the result None. Keras may put names of outputs before those of metrics; they
-    are not included.
+    ``trees`` are the syntax trees of all modules by name, ``theirs`` those of the author's modules. The author's own
+    methods that may report under other names, such as ``train_step`` or ``callbacks``, make the result None. Keras may
+    put names of outputs before those of metrics; they are not included.
     """
     # `KerasTrainable` has each of these methods; None means that it is uncertain which definition applies.
     for method in _MAY_ADD:

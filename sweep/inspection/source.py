@@ -159,8 +159,8 @@ class Source:
     def environment_value(self, name: str) -> str | None:
         """Return the text that the trainable's module assigns to an environment variable; None if it assigns none.
 
-        Only the first assignment at the top level of the module counts. Raises ValueError if the value is not a literal
-        string, or if ``os.environ.setdefault`` or ``update`` sets the variable.
+        Only the first statement at the top level of the module that sets the variable counts. Raises ValueError if its
+        value is not a literal string, or if it is a call of ``os.environ.setdefault`` or ``update``.
         """
         return unconditional.find_environment_value(
             self.trainable.partition(":")[0], name, self.trees

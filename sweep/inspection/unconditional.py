@@ -270,7 +270,7 @@ def list_certain_reads(
 
 
 def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
-    """Yield the modules that importing a module certainly imports, also indirectly through the modules in ``trees``.
+    """Yield the modules that importing a module certainly imports, directly or through other modules in ``trees``.
 
     Relative imports are left out, and so are imports within functions, ``if`` and ``try``. ``from a import b`` yields
     ``a``. A module comes once for each statement that imports it.
@@ -408,7 +408,10 @@ def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _walk_evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and those nodes in it that are evaluated in any case."""
+    """Yield an expression or a simple statement, and those nodes in it that are evaluated in any case.
+
+    Nothing is yielded for functions, classes and comprehensions.
+    """
     if isinstance(node, (*_LATER, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return
     yield node

@@ -302,7 +302,7 @@ class Keeper:
     def _read_answer(self) -> dict[str, Any] | None:
         """Wait for the next answer of the keeper and return it; None if the keeper has ended.
 
-        Raises OSError if the connection has a timeout, which is then over.
+        Raises OSError if the connection is lost, or has a timeout that is over.
         """
         line = self._answers.readline()
         if not line.endswith(b"\n"):  # the connection was closed before or within the answer

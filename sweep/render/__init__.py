@@ -58,8 +58,8 @@ def has_blocks(encoding: str) -> bool:
 def document(*values: object) -> str:
     """Format records, enumerations, paths and plain values as indented JSON; NaN and infinities become texts.
 
-    Of several values, the records and mappings are merged into one object with all of their fields, of which later ones
-    replace earlier ones; other values are left out. Raises TypeError for a value that JSON does not have.
+    Several values become one object with the fields of all records and mappings among them; a later field replaces an
+    earlier one of the same name, and other values are left out. Raises TypeError for a value that JSON does not have.
     """
     told = [as_plain(value) for value in values]
     merged = {name: item for one in told if isinstance(one, dict) for name, item in one.items()}
@@ -69,7 +69,7 @@ def document(*values: object) -> str:
 def as_plain(value: object) -> object:
     """Convert records, enumerations and paths in ``value`` to types of JSON, at any depth.
 
-    Names of mappings become texts, tuples become lists, and all other values stay as they are, even if JSON does not
+    Keys of mappings become texts, tuples become lists, and all other values stay as they are, even if JSON does not
     have them; `convert_to_json_types` refuses these.
     """
     if isinstance(value, Struct):

@@ -125,7 +125,7 @@ class Above(io.TextIOBase):
         return str(getattr(self.rich_proxied_file, "encoding", "utf-8"))
 
     def take_over(self) -> None:
-        """Replace standard output by this file, if it is the file that frames are drawn on."""
+        """Put this file in the place of `sys.stdout`, if that is the file on which frames are drawn."""
         if sys.stdout is self.rich_proxied_file:
             sys.stdout = self
 
@@ -200,9 +200,10 @@ class LiveView(Closing):
             self._write(text)
 
     def step(self, text: str) -> None:
-        """Show what the session is doing: in the picture until the first epoch is reported, or as a line.
+        """Show what the session is doing: in the picture, or as a line if the view prints lines.
 
-        In the first case, drawing starts if it has not started yet. With ``quiet``, nothing is shown.
+        The picture shows it until an epoch is reported or a trial or the session ends; drawing starts if it has not
+        started yet. With ``quiet``, nothing is shown.
         """
         if self._lines:
             self._write(text)
@@ -230,7 +231,7 @@ class LiveView(Closing):
         """Update the state by an event; start to draw at the first one that is not of a session's start or end.
 
         For a trial that has ended, print a line if the view prints lines instead of a picture, or if the trial failed.
-        Of failures of one kind, only the first `ALIKE` are shown above a picture.
+        Above a picture, only the first `ALIKE` failures with the same type of error are shown.
         """
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()
@@ -268,8 +269,8 @@ class LiveView(Closing):
     def start(self) -> None:
         """Start the drawing thread, and replace standard output if the picture is drawn on it.
 
-        The first event also does this. Nothing happens if the output is no terminal, or if the view draws already, is
-        closed or was created with ``quiet``.
+        `on` does this at the first event that is not of a session's start or end. Nothing happens if the output is no
+        terminal, or if the view draws already, is closed or was created with ``quiet``.
         """
         if self._screen is None or self._thread is not None or self._over.is_set():
             return

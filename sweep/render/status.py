@@ -298,9 +298,9 @@ def _arrange_parts(label: str, parts: Sequence[_Part], frame: Frame) -> list[lis
 def _format_lower_lines(
     standing: Standing, frame: Frame, room: int, *, running: bool
 ) -> list[list[_Part]]:
-    """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room`` lines.
+    """Return lines for running trials, failures and the latest trials that ended otherwise, as many as fit in ``room``.
 
-    An empty line comes first. If the sweep is not ``running``, it has no running trials.
+    An empty line comes before them. If the sweep is not ``running``, it has no running trials.
     """
     failures = _format_failures(standing.failures)
     ended = []

@@ -33,9 +33,9 @@ def check_trainable(
     """Check the sweep file against the source of its trainable, without importing it, and return the source.
 
     ``where`` names the sweep file in messages. The trainable is searched in ``folders``, then among the installed
-    modules. ``here`` says whether the trials run on this machine; if so, it is an error if a module is not installed
-    here, or if Keras would not use TensorFlow. Raises `InputError` if the source is missing, or with all that certainly
-    fails.
+    modules. ``here`` says whether the trials run on this machine; if so, it is an error if a module that the source
+    imports is not installed here, or if Keras would not use TensorFlow for a `KerasTrainable`. Raises `InputError` if
+    the source is missing, or with all that certainly fails or has no effect.
     """
     try:
         source = inspect(spec.trainable, folders, list_own_optimizers(spec))
@@ -242,8 +242,8 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
 def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem for each parameter that every trial reads without a default and that the sweep file lacks.
 
-    ``epochs`` and ``updates`` are never missing. A parameter such as ``group.name`` counts as ``group`` too. ``where``
-    names the sweep file in messages.
+    ``epochs`` and ``updates`` are never missing. ``group`` is not missing if the sweep file has a parameter such as
+    ``group.name``. ``where`` names the sweep file in messages.
     """
     names = spec.space.names
     first_reads: dict[str, NameUse] = {}
@@ -265,9 +265,10 @@ def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
 
 
 def _is_bound(name: str, source: Source) -> bool:
-    """Return whether a parameter certainly has its standard meaning, so that its standard bounds apply.
+    """Return whether a parameter of a `KerasTrainable` certainly has its standard meaning, so that its bounds apply.
 
-    This holds for the parameters of `FRAME`, and for other standard ones that the author's own code does not read.
+    This holds for the parameters of `FRAME`, and for other standard ones that the author's own code does not read. The
+    caller must check that ``source`` is that of a `KerasTrainable`.
     """
     return name in standard_hyperparameters.FRAME or (
         standard_hyperparameters.is_standard(name) and not source.author_reads_parameter(name)

@@ -130,10 +130,11 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
 
 
 def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
-    """Return a budget for the confirmation that allows each finalist ``wanted`` seeds in total, at most `Rules.seeds`.
+    """Return a budget for the confirmation that allows each finalist ``wanted`` seeds in total.
 
-    It is a share of the search's epochs such as ``60%``, or ``none`` if there is no limit, nothing was searched, or no
-    share is found in `MOST_TRIES` tries. ``runs`` are all trials of the sweep.
+    If `Rules.seeds` is lower than ``wanted``, it allows that many. It is a share of the search's epochs such as
+    ``60%``, or ``none`` if there is no limit, nothing was searched, or no share is found in `MOST_TRIES` tries.
+    ``runs`` are all trials of the sweep.
     """
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     share = rules.share

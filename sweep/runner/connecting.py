@@ -156,7 +156,10 @@ def _join_cluster(
 
 
 def _make_job_metadata(job: Job, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the metadata with which Ray's dashboard shows the sweep as a job; {} if it cannot, as ``say`` is told."""
+    """Return the metadata with which Ray's dashboard shows the sweep as a job.
+
+    Return {} if this Ray cannot show it, and pass a line that says so to ``say``.
+    """
     from sweep.backends.ray_tune import dashboard
 
     return dashboard.make_job_metadata(job.sweep, job.session, say)

@@ -230,7 +230,7 @@ class Coordinator:
         """Number of trials of the search and the baseline that are still to start or to resume; None if unknown.
 
         Paused trials are included. Once `stop_when.gain` has ended the search, only trials that start or resume
-        nevertheless count.
+        nevertheless count; then, an added configuration that waits counts once, however many trials it is to have.
         """
         total = self._present.all_trials
         if self.enough:
@@ -245,7 +245,10 @@ class Coordinator:
         return sum(trial.has_worker for trial in self._open.values()) + len(self._to_resume_later)
 
     def recall(self, event: Event) -> Change:
-        """Replay a logged event of an earlier session, before `open`; return its change. Raises `OutOfOrder`."""
+        """Replay a logged event of an earlier session, before `open`; return its change.
+
+        Raises `OutOfOrder` if it cannot follow the events before it.
+        """
         self._resumed = True
         return self._update_state(event)
 
@@ -500,7 +503,7 @@ class Coordinator:
     def _change_numbering(self, trials_each: int) -> None:
         """Train each configuration ``trials_each`` times from now on; repeats that are missing start next.
 
-        The searcher is replaced by one whose number of repeats can change, if it cannot.
+        If the number of repeats of the present searcher cannot change, the searcher is replaced by one where it can.
         """
         self._numbering = self._numbering.change(self._ledger.trials.values(), trials_each)
         searcher = self._searcher
@@ -533,7 +536,8 @@ class Coordinator:
     def _change_rule(self, after: Spec) -> None:
         """Replace the scheduler by that of the changed stopping rule, after replaying all events into it.
 
-        Open trials of the search get the decision epochs of the new rule.
+        Open trials of the search get the decision epochs of the new rule, except those that have failed and were opened
+        again, about which no rule decides.
         """
         self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
         for event in self._iterate_search():
@@ -680,8 +684,9 @@ class Coordinator:
     def take(self, trial: int, progress: Progress) -> bool:
         """Log and process the progress of a trial from its worker; return whether the worker trains it further.
 
-        Return False too if the trial has ended or is no longer this worker's. After `Outgrown` and `Crowded`, True only
-        means that the trial has not ended: the worker gives it up, and `lose` must be called.
+        Log nothing and return False if the trial has ended, or has no worker any more because this one was considered
+        lost. After `Outgrown` and `Crowded`, True only means that the trial has not ended: the worker gives it up, and
+        `lose` must be called.
         """
         self._hooks.look(self)
         open_trial = self._open.get(trial)
@@ -769,7 +774,10 @@ class Coordinator:
         return False
 
     def _stop_after_step(self, trial: OpenTrial, facts: Facts, *, has_new_epochs: bool) -> bool:
-        """End or pause a trial after a step, for the first reason that applies; return whether there was one."""
+        """End or pause a trial after a step, for the first reason that applies; return whether there was one.
+
+        It pauses only if the step has brought new epochs.
+        """
         overdue = trial.make_due_end()
         if overdue is not None:
             self._emit([structs.replace(overdue, facts=facts)])
@@ -789,7 +797,8 @@ class Coordinator:
     def _use_earlier_result_in_training(self, open_trial: OpenTrial) -> None:
         """Give a running trial the result of an earlier sweep that was trained on the same data, if there is one.
 
-        If the trial must be trained on from there, it is queued for a worker that begins with the checkpoint.
+        Call it once the trial's worker has reported that it has loaded these data. If the trial must be trained on from
+        there, it is queued for a worker that begins with the checkpoint.
         """
         answer = self._find_earlier_result(open_trial)
         if answer is None:
@@ -989,7 +998,7 @@ class Coordinator:
         """Copy an earlier result's checkpoint to a trial and log its epochs, up to where the trial stops or pauses.
 
         If the result is whole, also log the trial's end. Return False if the result is not used: it is not whole and
-        its checkpoint cannot be copied, or the log cannot be written.
+        its checkpoint cannot be copied, or the sweep stops here, as when the log cannot be written.
         """
         if self._hooks.memo:
             kept = self._hooks.memo.hand_over(answer, trial.started.trial)
@@ -1055,7 +1064,10 @@ class Coordinator:
         return parts
 
     def _ends_trial(self, epoch: EpochReported) -> bool:
-        """Return whether a trial ends at an epoch, because it diverged or reached the target."""
+        """Return whether a trial may end at an epoch, because it diverged or reached the target.
+
+        At the target, only a trial of the search ends; that is not checked here.
+        """
         if self._objective.explain_divergence(epoch):
             return True
         return self._objective.describe_reached(self._target, epoch.metrics) is not None

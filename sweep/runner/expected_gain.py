@@ -91,8 +91,9 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
 def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> ExpectedGain | None:
     """Return the expected gain of a sweep's next configurations, computed from its log.
 
-    Return None if the sweep file does not ask for a gain, if too few configurations have ended, or if none is left to
-    try. ``spec`` is the sweep as it is now, and ``first`` as it was before the changes in the log.
+    Return None if the sweep file does not ask for a gain, if too few configurations have ended, if none is left to try,
+    or if the model cannot predict. ``spec`` is the sweep as it is now, and ``first`` as it was before the changes in
+    the log.
 
     Raises:
         StoreError: if the log is damaged.
@@ -240,7 +241,7 @@ class _Configurations:
 
     @property
     def ended(self) -> int:
-        """Number of configurations that have ended or pause."""
+        """Number of configurations that have ended or have paused; one that has resumed since still counts."""
         return len(self._over)
 
     def learn(self, past: object) -> int:
@@ -252,7 +253,7 @@ class _Configurations:
         return None
 
     def observe(self, event: Event) -> None:
-        """Let the model observe an event of a configuration, and count the configuration if it has ended or pauses."""
+        """Let the model observe an event of a configuration; if it ends or pauses for the first time, count it."""
         self._model.observe(event)
         if isinstance(event, TrialEnded) and (
             event.status is not Status.INTERRUPTED or event.waits
@@ -275,7 +276,10 @@ class _Records:
         self._trained: set[int] = set()  # configurations
 
     def observe(self, event: Event) -> None:
-        """Record the time of a reported epoch, or the score of a trial that has ended; ignore other events."""
+        """Record the time of a reported epoch, or the score of a trial that was trained to its end.
+
+        Other events are ignored.
+        """
         if isinstance(event, EpochReported):
             self._last[event.trial] = event
             # only the first epoch of a trial reports this number
@@ -286,7 +290,7 @@ class _Records:
             self._end(event, self._last.pop(event.trial, None))
 
     def _end(self, event: TrialEnded, last: EpochReported | None) -> None:
-        """Record the loss of a trial in its last epoch ``last``, if it ended with a whole result."""
+        """Record the loss of a trial in its last epoch ``last``, if it was trained to its end (`WHOLE`)."""
         if last is None or event.status not in WHOLE:
             loss = None
         else:
@@ -302,7 +306,8 @@ class _Records:
     def list_bounds(self, count: int, noise: float) -> list[tuple[float, str]]:
         """Return the smallest gains for which the next ``count`` configurations are worthwhile, each as (gain, reason).
 
-        ``noise`` is the standard deviation of the scores of one configuration, as the model estimates it.
+        There are one or more, one for each reason; the search goes on only if the expected gain reaches all. ``noise``
+        is the standard deviation of the scores of one configuration, as the model estimates it.
         """
         wanted = self._setting.stop_when
         bounds = []

@@ -120,7 +120,10 @@ class DeviceShares(Protocol):
         """Update the measurements with a change of the log, new or replayed."""
 
     def record_step(self, trial: int, progress: Progress) -> None:
-        """Update the measurements with the parts of a worker's step that are not in its events; called before those."""
+        """Update the measurements with the parts of a worker's step that are not in its events.
+
+        Called before `observe` is called with the changes of these events.
+        """
 
     def set_remaining_trials(self, left: int | None) -> None:
         """Set how many trials have not ended, after the sweep was changed; None if unknown."""
@@ -205,7 +208,8 @@ class EarlierResults(Protocol):
     def hand_over(self, answer: Answer, trial: int) -> str | None:
         """Copy the checkpoints of a result to a trial of this sweep; return the path of the last one.
 
-        Return None if the result has no checkpoint or it cannot be copied.
+        The path is relative to the folder of this sweep. Return None if the result has no checkpoint or it cannot be
+        copied.
         """
 
 
@@ -311,6 +315,7 @@ def evaluate_tests(
 ) -> None:
     """Evaluate the models of the confirmation on the test data, each once, and log the results.
 
+    They are those of the finalists that are left and of the baseline (`restoring.list_due_tests`).
     ``given`` is the trainable itself if no module contains it, else None. ``is_over`` returns whether no further
     evaluation may begin. Do nothing if the sweep file has no ``confirm``, or while the confirmation is not over.
     """
@@ -376,7 +381,8 @@ def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
     """Send the notice that the search has ended, if it was kept back for a confirmation that has not begun.
 
-    Return once it is sent, after half a minute at the latest. Do nothing if the sweep file has no ``notify``.
+    Return once it is sent or given up, after about half a minute at the latest. Do nothing if the sweep file has no
+    ``notify``.
     """
     if not spec.notify:
         return
@@ -402,7 +408,7 @@ class SteeringRequest(Protocol):
 def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
     """Return a list with the event, not logged yet, that changes a sweep to ``after``; [] if it is like that already.
 
-    Raises RefusedError with all keys that cannot change.
+    Raises RefusedError, as `steering.make_change` does, if the sweep cannot be changed so.
     """
     if after == sweep.present.spec:
         return []
@@ -412,10 +418,10 @@ def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
 
 
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[SteeringRequest], bool]) -> None:
-    """Call ``steer``, such as `Coordinator.steer`, for each pending request of a person, and delete the request.
+    """Call ``steer``, such as `Coordinator.steer`, for each pending request of `steering`, and delete the request.
 
-    If ``steer`` raises an error, the request is answered with it. If it returns False, that request and later ones
-    stay.
+    If ``steer`` raises a `SweepError`, the request is answered with it. If it returns False, that request and later
+    ones stay. Requests to stop are not among them (`stop_requests`).
     """
     if not folder.requests.is_dir():  # nobody has ever made one
         return

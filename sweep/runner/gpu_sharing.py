@@ -61,10 +61,11 @@ class Decision:
 def decide(levels: Sequence[Level]) -> Decision:
     """Decide how many trials per GPU to use next.
 
-    It is the first number that was not measured. If a level has less than `GAIN` times the total throughput of the one
-    before it, the decision is final: the number of the one before. If all are measured and better, it is the last one,
-    and a single level is final at once. ``levels`` are those that fit into memory, the fewest trials first; there must
-    be at least one.
+    The levels are looked at in order. If one was not measured, its number is used next. If one has less than `GAIN`
+    times the total throughput of the one before it, the number of the one before is used, and the decision is final. If
+    all are measured and better, the last number is used, and the decision is final. With a single level, it is final
+    even before that is measured. ``levels`` are those that fit into memory, the fewest trials first; there must be at
+    least one.
     """
     if not levels[0].speeds:
         return Decision(levels[0].trials, len(levels) == 1)
@@ -148,9 +149,10 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
 def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
     """Return the examples per second of one trial, by structure, while all GPUs train ``trials`` trials each.
 
-    ``at_once`` is the number of trials that then run on all GPUs together. Only epochs during which at least 90 % of
-    the GPUs were in use on average are counted. Return {} until there are ``at_once`` of them that took ``at_once``
-    times `MEASURED_S` seconds in total. The caller must leave out warm-up epochs.
+    ``at_once`` is the number of trials that then run on all GPUs together. An epoch counts only if it was trained on a
+    share of 1/``trials`` of a GPU, and at least 90 % of the GPUs were in use on average during it. Return {} until
+    there are ``at_once`` such epochs that took ``at_once`` times `MEASURED_S` seconds in total. The caller must leave
+    out warm-up epochs.
     """
     own = []  # those on the share of a GPU that each of ``trials`` trials gets
     for epoch in epochs:
@@ -292,9 +294,10 @@ class Sharing:
             self._left += more
 
     def record_step(self, trial: int, progress: Progress) -> None:
-        """Update the measurements with the parts of a worker's step that are not in its events; called before those.
+        """Update the measurements with the parts of a worker's step that are not in its events.
 
-        A trial that ran out of memory on its share gets twice the share, up to a whole GPU, when it continues.
+        Called before `observe` is called with the changes of these events. A trial that ran out of memory on its share
+        gets twice the share, up to a whole GPU, when it continues.
         """
         self._learn_structure(trial, progress.facts)
         match progress:
@@ -364,7 +367,8 @@ class Sharing:
         """Compute the speed with the present number of trials per GPU, and decide which number to use next.
 
         Nothing happens once the decision is settled, or while no memory size or peak is known. A new decision is told
-        to the user, and running trials are sent their new shares.
+        to the user, unless only one number is possible. If the number changes, running trials are sent their new
+        shares.
         """
         before = self._decision
         now = self._decision.trials

@@ -37,14 +37,18 @@ class Options:
     embedded: bool = False  # the process belongs to the user and must survive the sweep
 
     def limit_concurrent(self, spec: Spec) -> int | None:
-        """Return the lower of the limits on concurrent trials in the sweep file and the options; None if unlimited."""
+        """Return the lower of the limits on concurrent trials in the sweep file and the options.
+
+        Return None if neither sets a number; ``auto`` in the sweep file is none.
+        """
         bounds = (spec.resources.max_concurrent, self.max_concurrent)
         return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 
     def opening(self, folder: ResultsFolder) -> list[str]:
-        """Return the lines that a session prints at its beginning; [] without ``verbose`` and ``simulated_gpus``.
+        """Return the lines that a session prints at its beginning.
 
-        ``folder`` is the sweep's, whose debug log is named.
+        There is one if ``verbose`` is set, and one if there are ``simulated_gpus``. ``folder`` is the
+        sweep's, whose debug log the first one names.
         """
         lines = []
         if self.verbose:

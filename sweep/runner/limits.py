@@ -111,7 +111,10 @@ class Limits:
 
     @property
     def reached(self) -> str | None:
-        """Which limit is reached, in words; None if none is. The order: target, budget, plateau, failures."""
+        """Which limit is reached, in words; None if none is. The order: target, budget, plateau, failures.
+
+        The limit on configurations, `cap`, is not among them.
+        """
         return (
             self._describe_target()
             or self._describe_spent_budget()

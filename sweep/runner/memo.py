@@ -143,7 +143,7 @@ class Memo:
         objective: Objective,
         notice: Callable[[str], None],
     ) -> None:
-        """Index the completed trials of the other sweeps; ``folder`` is that of this sweep and must be absolute.
+        """Index the trials of ``others`` that can be reused; ``folder`` is that of this sweep and must be absolute.
 
         Sweeps with other code, settings or versions (`SweepInfo.identity`) are left out. ``notice`` prints a line for
         the user if a sweep is left out for another reason, such as a damaged log.
@@ -261,9 +261,10 @@ class Memo:
     def hand_over(self, answer: Answer, trial: int) -> str | None:
         """Copy the last and best checkpoints of a result to a trial; return the path of the last one.
 
-        The path is relative to the sweep's folder. Return None if the result has no checkpoint, or if it cannot be
-        copied; then the user gets a notice. A copy that the log does not record, because the driver died in between,
-        does no harm: a checkpoint contains all epochs up to it.
+        The path is relative to the sweep's folder. Return None if the result has no checkpoint, or if a checkpoint
+        cannot be copied. In the second case, the user gets a notice, and no other trial is continued from the last
+        checkpoint. A copy that the log does not record, because the driver died in between, does no harm: a checkpoint
+        contains all epochs up to it.
         """
         source = answer.checkpoint
         if source is None:
@@ -344,10 +345,12 @@ class Memo:
             self._notice(text)
 
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
-        """Add the completed trials of a sweep to the index, by `_make_memo_key`.
+        """Add the completed and infeasible trials of a sweep to the index, by `_make_memo_key`.
 
-        ``comparable`` says whether it has the same first objective as this sweep. If not, trials with the learning-rate
-        schedule ``plateau``, which depend on the objective, are left out. Raises `StoreError` if the log is damaged.
+        Trials that ended at the target, copies in a population, and trials of which the log lacks epochs are left out.
+        ``comparable`` says whether that sweep has the same first objective as this one. If not, trials with the
+        learning-rate schedule ``plateau``, which depend on the objective, are left out as well. Raises `StoreError` if
+        the log is damaged.
         """
         entries: dict[int, _TrialLocation] = {}
         ledger = Ledger(keep_epochs=False)

@@ -169,7 +169,7 @@ class _Result:
     places: list[int] = field(default_factory=list)  # where the events are in the history
 
     def record(self, trials: Sequence[TrialState], events: Sequence[Event]) -> None:
-        """Record the events that the searcher gets for a configuration; their metrics are means over ``trials``."""
+        """Record what the searcher gets for a configuration: ``events``, which stand for all of ``trials``."""
         self.trials = len(trials)
         self.has_ended = all(trial.ended is not None for trial in trials)
         for event in events:
@@ -240,7 +240,10 @@ class Repeated:
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Let the present inner searcher learn from past trials, each as a configuration; return how many it used."""
+        """Let the present inner searcher learn from past trials, each as a configuration; return how many it used.
+
+        If the inner searcher is made again, this is not repeated: ``make`` must return one that has learned.
+        """
         return self.inner.learn(past)
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
@@ -264,8 +267,8 @@ class Repeated:
     def change_numbering(self, numbering: Numbering) -> None:
         """Change the number of trials of each configuration; one that already has more gets no further ones.
 
-        The inner searcher observes the configurations that are complete only with the new number. Call it only if
-        `can_change_numbering`.
+        If fewer trials are asked for, some configurations become complete by that; the inner searcher observes their
+        results now. Call it only if `can_change_numbering`.
         """
         were_whole = {
             configuration for configuration in self._members if self._is_whole(configuration)
@@ -320,7 +323,7 @@ class Repeated:
 
         ``end`` is the last event of the trials. If the inner searcher has observed the configuration before, it now
         observes the epochs since then; if the configuration had fewer trials then, the means over all trials replace
-        what it has observed. Do nothing if it has observed the end already.
+        what it has observed. If it has as many trials as then and its end was observed, do nothing.
         """
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
         result = self._results.setdefault(configuration, _Result())
@@ -384,7 +387,8 @@ def _summarize_repeats(
 ) -> Iterator[Event]:
     """Yield the events of a configuration as those of one trial: the epochs later than ``after``, and its end or pause.
 
-    Metrics are averaged over its trials, none of which is running. ``last`` is the last event of these.
+    None of its ``trials`` is running, and ``last`` is the last event of these. Metrics are averaged over the completed,
+    infeasible, pruned and paused ones, or over all if there are none, for the epochs that all of them have.
     """
     # a failed repeat says nothing about the configuration, unless all have failed
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
@@ -508,7 +512,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) 
     """Return the searcher that a sweep file asks for, which has learned nothing yet; see `build_searcher`.
 
     A searcher of the user's own is searched in ``folders``. ``repeats`` is ignored for a population. Raises
-    `InputError`.
+    `InputError` if it cannot be built.
     """
     if spec.population is not None:
         first = complete_starting_points(spec.space, spec.start_with, spec.seed)

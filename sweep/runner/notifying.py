@@ -58,7 +58,7 @@ def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> 
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
     """Send the notice that the search has ended, if it was kept back for a confirmation that has not begun.
 
-    Waits until it is sent, for at most `CLOSING_S` seconds.
+    Waits until it is sent or given up, for at most `CLOSING_S` seconds.
     """
     watch = NoticeWatch(Outline.of(spec), is_confirmed_next=True)
     for event in log.read(folder.log):
@@ -115,7 +115,7 @@ class Notifier(Follower):
         """Do nothing: a notifier does not start over, since notices would then be sent twice."""
 
     def close(self) -> None:
-        """Make the last notices and wait until all are sent, for at most `CLOSING_S` seconds.
+        """Make the last notices and wait until all are sent or given up, for at most `CLOSING_S` seconds.
 
         Errors are only written to the debug log.
         """
@@ -149,7 +149,10 @@ class Receiver:
             _log(f"{self._name}: too many notices wait, dropped: {notice.text}")
 
     def close(self, timeout_s: float) -> None:
-        """Accept no more notices, and wait until the queued ones are sent, for about ``timeout_s`` seconds."""
+        """Wait until the queued notices are sent or given up, for about ``timeout_s`` seconds at most.
+
+        Do not call `put` afterwards: its notices would not be sent.
+        """
         deadline = time.monotonic() + timeout_s
         try:
             self._queue.put(None, timeout=timeout_s)  # ends `_work`, after the notices before it
@@ -171,7 +174,7 @@ class Receiver:
 
 
 def _close_receivers(receivers: Sequence[Receiver]) -> None:
-    """Close all receivers and wait until their notices are sent, for `CLOSING_S` seconds in total."""
+    """Close all receivers; wait until their notices are sent or given up, for at most `CLOSING_S` seconds in total."""
     deadline = time.monotonic() + CLOSING_S
     for receiver in receivers:
         receiver.close(max(deadline - time.monotonic(), 0.0))

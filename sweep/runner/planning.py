@@ -226,15 +226,15 @@ def rehearse_course(
 ) -> pricing.Course:
     """Simulate a sweep's method and stopping rule with made-up trials; return how many reach which epoch.
 
-    A method that does not learn, or is the user's own, is replaced by random losses.
+    A method that does not learn, or is the user's own, is replaced by random losses. If a user's own scheduler fails,
+    or decides by the seconds of an epoch without knowing them, all trials are expected to train all their epochs.
 
     Arguments:
         folders: where the user's own searcher or scheduler is searched.
         epochs: the length of a trial that is not pruned.
         trials: number of trials; None if their number or lengths are unknown: the rungs then have no numbers.
         workers: number of trials at once.
-        epoch_s: seconds of an epoch; None if unknown. If a user's own scheduler fails, or decides by these seconds
-            without knowing them, all trials are expected to train all their epochs.
+        epoch_s: seconds of an epoch; None if unknown.
     """
     rehearsed = replace(spec, constraints=())  # on metrics, which rehearsed epochs do not have
 
@@ -304,11 +304,11 @@ def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
 def _sample_configurations(
     spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool
 ) -> tuple[str, list[Params]]:
-    """Return a description of the configurations for a plan's histograms, and at least one of these, if there is any.
+    """Return (description, configurations) for a plan's histograms: at least one configuration, if there is any.
 
-    They are the first ones that the searcher suggests or, if its suggestions depend on results, random draws from the
-    space. ``configurations`` is the number of the sweep, None if unlimited. ``thin`` says that hardly any draw meets
-    the constraints; fewer are drawn then.
+    The configurations are the first ones that the searcher suggests or, if its suggestions depend on results, random
+    draws from the space. ``configurations`` is the number of the sweep, None if unlimited. ``thin`` says that hardly
+    any draw meets the constraints; fewer are looked at then, unless the method enumerates configurations.
     """
     enough = LOOKED_AT_THIN if thin else LOOKED_AT
     if spec.search_method.enumerates:
@@ -394,7 +394,8 @@ def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> H
 def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
     """Yield a bin for each value that occurs, choices first, then numbers in ascending order, then other values.
 
-    If there are at most `MOST_VALUES` values, choices that do not occur get a bin with the count 0.
+    If there are at most `MOST_VALUES` different values, unused choices included, these choices get a bin with the count
+    0.
     """
     counts: dict[str, int] = {}
     numbers = sorted(value for value in values if isinstance(value, int | float))

@@ -273,9 +273,9 @@ def price_units(
 
 
 def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
-    """Return the GPU-hours of all trials of a sweep; None if the times or the number of trials are unknown.
+    """Return the GPU-hours of all trials of a sweep.
 
-    Return None for trials without GPUs, too.
+    Return None if the times or the number of trials are unknown, or if trials use no GPU.
     """
     if timing is None or price.trials is None or price.trained_s is None or not spec.resources.gpus:
         return None

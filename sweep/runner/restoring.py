@@ -117,8 +117,9 @@ def find_checkpoint(
     Without ``epoch``, it is the last one. Unknown metrics are {}. Checkpoints in an object store are downloaded.
 
     Raises:
-        InputError: if there is no such trial or checkpoint, or the checkpoint is damaged.
-        StoreError: if the log is missing or damaged.
+        InputError: if there is no such trial or checkpoint, if the checkpoint is damaged, or, without ``trial``, if
+            there is no best trial (`winner`).
+        StoreError: if the log is missing or damaged, or the checkpoints cannot be downloaded.
     """
     if trial is None:
         trial = winner(folder)

@@ -111,7 +111,9 @@ def reopen_as(
 
     Raises:
         UnknownNameError: if there is no such sweep.
-        RefusedError: listing all changes that are not possible, also of ``simulated_gpus``.
+        RefusedError: listing all keys that differ but can never change, with ``simulated_gpus``; if there are none,
+            listing all other changes that this sweep cannot adopt.
+        InputError: if the changes of the file do not fit the values that were changed in another way.
         StoreError: if its sweep.json or its log is damaged.
     """
     reopened = reopen(results, spec.name)
@@ -193,15 +195,15 @@ def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
 
 
 def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a copy of a mapping without the keys whose value is None; nested mappings are not changed."""
+    """Return a shallow copy of a mapping without the keys whose value is None; nested mappings keep such keys."""
     return {key: value for key, value in content.items() if value is not None}
 
 
 def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> Value:
     """Return a copy of nested dicts and lists in which the value at a path of keys is replaced.
 
-    Mappings that are missing on the path are created, also in place of another value; a list index that is missing
-    changes nothing.
+    Only the dicts and lists on the path are copied, and ``content`` is not changed. Mappings that are missing on the
+    path are created, even in place of another value. A list index that is missing changes nothing.
     """
     if not keys:
         return value

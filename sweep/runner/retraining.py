@@ -47,8 +47,8 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     """Return a new sweep that trains the configuration of a trial, or the best one, again; nothing is written.
 
     Raises:
-        InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked, or if there
-            is no single best configuration.
+        InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked; without a
+            trial, if none has completed or there is no single best configuration.
         StoreError: if the log is missing or damaged.
     """
     sweep = reopen(folder.path.parent, str(folder.path))
@@ -140,9 +140,9 @@ def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> di
 
 
 def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence[str]) -> None:
-    """Raise `InputError` if `training.patience` or an ``lr_schedule`` of plateau needs validation data.
+    """Raise `InputError` if the sweep has `training.patience`, or the trial an ``lr_schedule`` of plateau.
 
-    `training.patience` is not refused if one of ``assignments`` sets it.
+    Both need validation data. `training.patience` is not refused if one of ``assignments`` sets it, to any value.
     """
     name = sweep.spec.objectives[0].name
     reason = f"it watches {name}, and with --all-data no data is held out"
@@ -168,7 +168,8 @@ def check_joins(source: Source) -> None:
 def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression]) -> None:
     """Change the keys of a sweep file so that its trials train on all data.
 
-    Metrics lose their prefix ``val_``, and constraints over metrics with that prefix are removed.
+    Metrics lose their prefix ``val_``, and constraints over metrics with that prefix are removed. ``constraints`` are
+    those of the file.
     """
     kept: list[Value] = []
     for constraint in constraints:

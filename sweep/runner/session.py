@@ -207,7 +207,7 @@ class Session:
             )  # if the confirmation could not begin
 
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
-        """Confirm the finalists if that is left to do, evaluate the best models on test data, return the outcome.
+        """Confirm the finalists if that is left to do, and evaluate the best models on test data; return the outcome.
 
         If a limit has ended the session of the search, the confirmation is left to do and is run in a second session.
         Otherwise, as after `stop_when.gain`, the session of the search has run it. ``outcome`` is the outcome of that
@@ -246,7 +246,8 @@ class Session:
     def _drive(self) -> Outcome:
         """Lock the folder, start the backend, train and clean up; return the outcome.
 
-        Raises `RefusedError` if another process runs the sweep, and `StoppedAtOnce` if the session was lost.
+        Raises `RefusedError` if another process runs the sweep. Raises `StoppedAtOnce` if the session had to end at
+        once (`Ending.leave`).
         """
         job = self._job()
         folder = self.folder
@@ -396,7 +397,10 @@ class Session:
     def _train(
         self, coordinator: Coordinator, backend: Backend, folder: ResultsFolder, view: View
     ) -> bool:
-        """Start the session, train all trials and end the session; return what `Coordinator.close` returns."""
+        """Start the session, train all trials and end the session; return what `Coordinator.close` returns.
+
+        If training raises an exception, it is logged as a crash, unless the session had to end at once, and raised.
+        """
         self._open(coordinator, folder, view)
         try:
             if not coordinator.stopping:
@@ -434,7 +438,11 @@ class Session:
         backend.limit(self.options.limit_concurrent(spec))
 
     def _list_followers(self) -> list[MakeFollower]:
-        """Return functions that make readers of the log: of the tables, of notices, and those in the options."""
+        """Return functions that make the readers of the log.
+
+        These are the writer of the tables, the sender of notices if the sweep file has ``notify``, and those in the
+        options.
+        """
         notifiers = features.list_notifiers(self.spec, confirming=self.options.confirming)
         return [TableWriter, *notifiers, *self.options.followers]
 
@@ -459,8 +467,8 @@ class Session:
     ) -> Outcome:
         """Tell the user why the session has ended, and return the outcome.
 
-        ``full`` is why the tables could not be written, and ``ended`` what `Coordinator.close` has returned. Raises the
-        error that has ended the sweep, if there was one.
+        ``full`` is why the tables could not be written, None if they were, and ``ended`` what `Coordinator.close` has
+        returned. Raises the error that has ended the sweep, if there was one.
         """
         spec = coordinator.spec
         if coordinator.error:
@@ -623,7 +631,7 @@ def describe_source(source: Source) -> dict[str, object]:
 
 
 def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
-    """Record in sweep.json, and tell the user, that the code or versions of packages have changed since the start.
+    """Record in sweep.json, and tell the user, that the code or versions of packages have changed since a sweep began.
 
     Do nothing if they have not. If sweep.json says so already, the user is not told again. The trials of such a sweep
     are not reused by other sweeps.

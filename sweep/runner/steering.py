@@ -143,7 +143,8 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
         by: name of the user.
 
     Raises:
-        RefusedError: with all keys that cannot change, or if nothing would change.
+        RefusedError: with all keys that cannot change or, if there are none, with those that cannot change while a
+            process runs the sweep; if more `repeats` would need seeds of the confirmation; or if nothing would change.
     """
     before = sweep.present.spec
     changes.check_change(before, after, where, searcher_changes=sweep.searcher_changes)
@@ -217,7 +218,7 @@ def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tup
 
     Raises:
         InputError: with all mistakes in them.
-        RefusedError: if they are known already, are too many, or the sweep trains a population.
+        RefusedError: if one of them is known already, if they are too many, or if the sweep trains a population.
     """
     spec = sweep.present.spec
     if spec.population is not None:

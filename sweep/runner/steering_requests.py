@@ -124,7 +124,10 @@ def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> St
 
 
 def check_act(folder: ResultsFolder, act: Act) -> None:
-    """Raise the error that `steer` would raise for an act, according to the log so far; change nothing."""
+    """Raise the error that `steer` would raise for an act, according to the log so far; change nothing.
+
+    It is checked as if no process ran the sweep, so a change that a running process refuses passes here.
+    """
     request = make_request(act)
     position, _ = _read_position(folder, request)
     make_event(request, position)
@@ -215,7 +218,10 @@ def _is_pending(folder: ResultsFolder, request: Request) -> bool:
 
 
 def withdraw_request(folder: ResultsFolder, request: Request) -> None:
-    """Delete the files of a request and its answer, in the folder and the object store; errors are ignored."""
+    """Delete the files of a request and its answer in the folder, and the request in the object store.
+
+    Errors are ignored.
+    """
     for name in (_file_name(request), f"{_ANSWERS}{request.id}.json"):
         with suppress(OSError):  # usually at least one of the two is not there
             (folder.requests / name).unlink()

@@ -135,10 +135,10 @@ class Ending:
     def obey(self, coordinator: Coordinator) -> None:
         """Carry out the requests of other processes: to stop the sweep or a trial, and the requests of `steering`.
 
-        A request to stop the sweep at once ends this process.
+        A request to stop the sweep at once ends this process, unless it is the user's own.
 
         Raises:
-            StoppedAtOnce: instead, if the process is the user's own and must survive.
+            StoppedAtOnce: in the user's own process, if such a request has come or `leave` was called before.
         """
         for request in take_requests(self._folder):
             if request.trial is not None:
@@ -292,9 +292,9 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:
-    """Return the pending requests in the folder to stop the sweep or a trial, by file name, and delete their files.
+    """Return the pending requests in the folder to stop the sweep or a trial, and delete their files.
 
-    Other requests in the folder stay.
+    They are in the order of the file names. Other requests in the folder stay.
     """
     found: list[StopRequest] = []
     try:

@@ -42,7 +42,10 @@ class SettingsCombination:
     replicas: int
 
     def params(self, others: Params) -> dict[str, Value]:
-        """Return the hyperparameters of a trial with the combination and short epochs; the rest is from ``others``."""
+        """Return the hyperparameters of a trial with this batch size, these micro-batches and short epochs.
+
+        The rest is from ``others``, except ``per_replica_batch_size``, which is left out.
+        """
         steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
         mine = {
             "batch_size": self.batch_size,

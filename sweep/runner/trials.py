@@ -215,7 +215,7 @@ class Terms:
     ) -> Assignment:
         """Return the assignment that a trial's trainable gets: its parameters, seed, length, devices and settings.
 
-        ``accumulate`` is the number of micro-batches for each batch, because the trial ran out of memory before.
+        ``accumulate`` is the number of micro-batches for each batch, above 1 if the trial ran out of memory before.
         """
         spec = self._spec
         return Assignment(
@@ -411,7 +411,10 @@ class AuxiliaryTrials:
             self._race = None
 
     def contains(self, trial: int) -> bool:
-        """Return whether a trial, once started, is of baseline or confirmation, which no rule or target ends early."""
+        """Return whether a trial, which must have started, is of the baseline or the confirmation.
+
+        No rule and no target ends such a trial early.
+        """
         return self._ledger.trials[trial].place is None
 
     def start_search_trial(
@@ -693,7 +696,8 @@ class Pauses:
     def explain_pause(self, trial: OpenTrial) -> str | None:
         """Return why a trial must pause after its last epoch, in words for users; None if it may continue.
 
-        It also may if it is not of the search, or if that epoch has reached none of its decision epochs.
+        A trial may continue, whatever its rule says, if it is not of the search, or if that epoch has reached none of
+        its decision epochs.
         """
         place = trial.state.place
         if self._rule is None or place is None or not trial.decided:
@@ -721,7 +725,7 @@ class Pauses:
         return self._positions.get(trial, 0)
 
     def find_ready(self, again: Iterable[int]) -> int | None:
-        """Return the first of the trials ``again`` that its rule does not hold any longer; None if it holds all."""
+        """Return the first of the open trials ``again`` that its rule lets train now; None if there is none."""
         return next((trial for trial in again if not self.explain_pause(self._trials[trial])), None)
 
     def find_last(self) -> int | None:

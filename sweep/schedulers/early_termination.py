@@ -301,8 +301,8 @@ def build_scheduler(
     """Return the scheduler of a rule, for trials of ``epochs`` epochs that are compared by an objective.
 
     The scheduler is a `Scheduler`, or a `Pausing` one if the rule pauses trials. ``own`` is the callable that a user's
-    own rule (`Own`) names; it is called with the objective and the epochs. Raises ValueError if it is missing, or if
-    there are several objectives and the rule compares trials by one only.
+    own rule (`Own`) names; it is called with the objective and the epochs. Raises ValueError if such a rule comes
+    without ``own``, or if there are several objectives and the rule compares trials by one only.
     """
     if isinstance(rule, Own):
         if own is None:

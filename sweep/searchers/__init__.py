@@ -64,7 +64,8 @@ class Queueing(Protocol):
         """Suggest ``configurations`` next, after those that were enqueued earlier.
 
         They must not have started, nor wait since an earlier call. Later points that equal one of them are left out.
-        When the space changes, enqueued configurations that have not started and lie outside of it are dropped.
+        When the space changes, enqueued configurations that have not started and lie outside of the new space are
+        dropped.
         """
 
 

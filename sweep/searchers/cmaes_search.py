@@ -55,9 +55,9 @@ class CmaesSearcher:
         self._reset_to_space(space)
 
     def _reset_to_space(self, space: Space) -> None:
-        """Forget all results and the distribution, and search ``space`` from now on.
+        """Forget what was learned and the distribution, and search ``space`` from now on.
 
-        Points that were tried are still not suggested again.
+        The records of trials stay, and can be learned again. Points that were tried are still not suggested again.
         """
         self._space = space
         self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
@@ -77,8 +77,9 @@ class CmaesSearcher:
     def change_space(self, space: Space) -> None:
         """Start a new distribution in another space, centered on the best of the earlier trials that lie in it.
 
-        If there are none, it is centered on the middle of the space. Trials of other sweeps count as earlier trials;
-        trials that are running now do not count for its generations.
+        If there are none, it is centered on the middle of the space. Earlier trials are those of this sweep that have
+        ended or are paused, and those of other sweeps; only ones with a finite loss count. Trials that are running now
+        never count for the generations of the new distribution.
         """
         self._reset_to_space(space)
         ended = []
@@ -192,8 +193,8 @@ class CmaesSearcher:
     def _create_distribution(self, population: int | None) -> cmaes.CMA:
         """Return a new distribution; ``population`` is the number of trials in a generation, or None for the default.
 
-        The first distribution is centered on the best trials of earlier sweeps or, if there are none, on the middle of
-        the space. Later ones are centered on a random point.
+        The first distribution in a space is centered on the best of the trials in `_past` or, if there are none, on the
+        middle of the space. Those after a restart are centered on a random point.
         """
         dimensions = len(self._adapted)
         seed = int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
@@ -228,8 +229,8 @@ class CmaesSearcher:
     def _get_loss(self, record: TrialState) -> float | None:
         """Return the loss of a trial; infinite if it counts as worse than all others, None if it does not count.
 
-        Only a failed trial does not count, unless the objective's ``impute`` is set. A completed, pruned or paused
-        trial without a finite loss counts as worse than all others.
+        The trial must have ended or be paused. Only a failed trial does not count, unless the objective's ``impute`` is
+        set. A completed, pruned or paused trial without a finite loss counts as worse than all others.
         """
         if record.status in JUDGED or record.paused:
             return self._objective.ranking_loss(record.last)

@@ -45,9 +45,9 @@ class RungResults:
 def limit_losses(results: RungResults) -> Array:
     """Return finite losses without outliers for a model to learn from, one for each result, in their order.
 
-    Losses far beyond the median are reduced to `FARTHEST` times its distance from the best. Trials that violate a
-    constraint get larger losses than all that meet the constraints, increasing with the violation. Trials without a
-    usable loss get the largest one.
+    The losses of trials that meet the constraints are limited to the lowest of them plus `FARTHEST` times the distance
+    of their median from it. A trial that violates the constraints gets a larger loss than all that meet them; the
+    larger the violation, the larger the loss. A trial without a usable loss gets the largest one.
     """
     meets = np.isfinite(results.losses) & (results.violations <= 0)
     violates = (
@@ -160,9 +160,9 @@ def fit_rungs(
 ) -> list[KernelParameters]:
     """Fit a Gaussian process to each rung that the model uses; return the kernel parameters, lowest rung first.
 
-    ``rungs`` are ascending; those from the first with fewer than `FEWEST` results above the lowest are left out.
-    ``features`` has a row for each trial, to which `RungResults.trials` are indices. ``owners`` has for each column the
-    index of its hyperparameter.
+    ``rungs`` are ascending. The first rung above the lowest that has fewer than `FEWEST` results is left out, with all
+    rungs above it. ``features`` has a row for each trial, to which `RungResults.trials` are indices. ``owners`` has for
+    each column the index of its hyperparameter.
     """
     found = []
     for level in _split_rungs(rungs):

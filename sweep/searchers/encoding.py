@@ -76,7 +76,8 @@ class Encoding:
     def decode(self, row: NDArray[np.float64]) -> Draw:
         """Return a function that returns each parameter's value in the configuration of a row.
 
-        It must not be called for parameters that do not apply, whose number is NaN, nor for tied ones.
+        The returned function must not be called for parameters that do not apply, whose number is NaN, nor for tied
+        ones.
         """
         units = row.tolist()
 
@@ -254,12 +255,18 @@ class _Axis:
         return np.where(np.isnan(numbers), 0.0, known)
 
     def _find_nearest(self, numbers: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return for each number the index of the value whose number is nearest."""
+        """Return for each number the index of the value whose number is nearest.
+
+        The parameter must not be continuous.
+        """
         return np.searchsorted(self.middles, numbers, side="right")
 
 
 def _are_ordered(values: Sequence[Value]) -> bool:
-    """Return whether values are at least three numbers that all differ, which are encoded as points on a line."""
+    """Return whether values are at least three numbers that all differ.
+
+    Such values are encoded as points on a line, all others as choices without an order.
+    """
     numbers = []
     for value in values:
         if is_number(value):

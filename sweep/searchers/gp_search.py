@@ -122,7 +122,7 @@ class GaussianProcessSearcher:
     def _reset_to_space(self, space: Space) -> None:
         """Forget all results, and search ``space`` from now on.
 
-        Points that were tried are still not suggested again.
+        The records of trials stay, and can be learned again. Points that were tried are still not suggested again.
         """
         self._space = space
         self._encoding = Encoding(space)
@@ -262,7 +262,8 @@ class GaussianProcessSearcher:
         """Return rows of configurations, sorted by expected improvement and by the author's beliefs, the best first.
 
         The search starts with random rows and neighbors of the best trials, and continues around the best of these rows
-        with smaller and smaller steps. ``number`` is the number of a trial, which seeds it.
+        with smaller and smaller steps. ``number`` is the number of a trial, which seeds the search. There must be
+        enough results for a model (not `_is_starting`).
         """
         encoding, model = self._encoding, self._build_model()
         rng = np.random.default_rng([self._seed, number])
@@ -359,9 +360,9 @@ class GaussianProcessSearcher:
     def _choose_rungs(self) -> None:
         """Use the epochs at which most trials stop or pause, and the end of the training, as rungs.
 
-        An epoch counts if at least `FEWEST_STOPS` trials stopped there and no other rung is within a factor of
-        `RUNG_DISTANCE`; at most `MOST_RUNGS` are used. If the rungs change, the results of all trials are collected
-        again.
+        An epoch counts if at least `FEWEST_STOPS` trials stopped there. Of epochs within a factor of `RUNG_DISTANCE`,
+        only the one with more stops counts. At most `MOST_RUNGS` epochs are used. If the rungs change, the results of
+        all trials are collected again.
         """
         chosen: list[int] = []
         # those with the most stops first; of equal ones, the earliest

@@ -274,7 +274,7 @@ class OptunaSearcher:
         self._reset_study()
 
     def _reset_study(self) -> None:
-        """Replace the study by an empty one; trials of other sweeps must be added again."""
+        """Replace the study by an empty one; all trials, of this sweep and of others, must be added again."""
         objectives = self._objectives
         self._storage = SearcherStorage(
             [StudyDirection[objective.goal.upper()] for objective in objectives]
@@ -347,8 +347,8 @@ class OptunaSearcher:
     def study(self) -> optuna.Study:
         """Return the searcher's Optuna study, brought up to date.
 
-        It has the trials of other sweeps, then this sweep's in the order of their start, except those that lie in
-        another space.
+        It has the trials of other sweeps, then this sweep's in the order of their start; those that lie in another
+        space are left out. It shares the searcher's storage, so that later suggestions update it.
         """
         with silence_optuna():
             return self._update_study(0)
@@ -591,13 +591,14 @@ class _Range:
 
     @property
     def penalty(self) -> float:
-        """A value of the metric that is worse than every trial's by a tenth of the range (`compute_value_beyond`)."""
+        """A value of the metric that is worse than all in the range by a tenth of it (`compute_value_beyond`)."""
         return self.compute_value_beyond(0.1)
 
     def compute_value_beyond(self, spreads: float) -> float:
-        """Return the value of the metric that is worse than every trial's by ``spreads`` times the range.
+        """Return the value of the metric that is worse than all in the range by ``spreads`` times the range.
 
-        If the range is empty or a single loss, the size of that loss is used instead of the range, or 1 if it is 0.
+        If all losses in the range are equal, their absolute value is used instead of the range, or 1 if they are 0. An
+        empty range counts as a single loss of 0.
         """
         spread = self._high - self._low or abs(self._high) or 1.0
         return self._objective.from_loss(self._high + spreads * spread)

@@ -44,7 +44,7 @@ class SearcherStorage(BaseStorage):
     def set_trial(self, number: int, trial: FrozenTrial) -> None:
         """Replace the trial with number ``number``, or append it if the number is the next one.
 
-        The number and the id of ``trial`` are set to ``number``.
+        ``trial`` is stored without copying, and its own number and id are set to ``number``.
         """
         trial.number = trial._trial_id = number
         self._trials[number : number + 1] = [trial]

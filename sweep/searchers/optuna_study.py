@@ -78,7 +78,7 @@ class Axis:
     )  # Optuna's choices, by the key of the value
 
     def encode(self, value: Value) -> Any:
-        """Return a value in Optuna's representation, as JSON text if Optuna does not support its type.
+        """Return what stands for a value in Optuna: a number, or a choice of `distribution`, which may be JSON text.
 
         Raises KeyError if the value is not among the choices of the axis. On an axis of numbers, the value must be a
         number and is not checked against the bounds.
@@ -92,7 +92,10 @@ class Axis:
                 return self._known[_find_known_key(value, self._known)]
 
     def can_represent(self, value: Value) -> bool:
-        """Return whether a value has a representation on this axis."""
+        """Return whether a value has a representation on this axis.
+
+        On an axis of numbers, it must lie within the bounds and, if the axis has steps, on one of them.
+        """
         match self.distribution:
             case IntDistribution() | FloatDistribution() as numeric:
                 return is_number(value) and numeric._contains(float(value))
@@ -145,14 +148,14 @@ def make_frozen_trial(
     """Convert a sweep's trial to an Optuna trial, with its actual state.
 
     ``known`` has the axes by the name of the parameter; parameters without an axis are left out. ``objectives`` are the
-    names of the metrics.
+    names of the metrics. ``alive`` says whether a process drives the sweep.
 
-    A trial that will continue but does not train at the moment is WAITING, also if its driver was killed (not
-    ``alive``): Optuna starts with such trials if somebody continues to optimize the study. A trial that diverged, ran
-    out of memory or failed is FAIL, as is a completed one without a finite value for each objective. An infeasible
-    trial is COMPLETE with a violated constraint. Pruned trials keep the values that they had reached, if all are
-    finite. With one objective, intermediate values are its values by epoch. User attributes hold the trial's notes, the
-    status with its reason, the number of epochs, and all finite metrics as last reported.
+    An interrupted trial is WAITING, and so is a running one if the sweep is not ``alive``: Optuna starts with such
+    trials if somebody continues to optimize the study. A trial that diverged, ran out of memory or failed is FAIL, as
+    is a completed one without a finite value for each objective. An infeasible trial with such values is COMPLETE with
+    a violated constraint. Pruned trials keep the values that they had reached, if all are finite. With one objective,
+    intermediate values are its values by epoch. User attributes hold the trial's notes, the status with its reason, the
+    number of epochs, and all finite metrics as last reported.
     """
     state = _STATES.get(trial.status, TrialState.FAIL)
     values = []
@@ -206,8 +209,8 @@ def make_study(
 ) -> Study:
     """Return an Optuna study in memory with ``trials``, in their order.
 
-    ``objectives`` are pairs of metric and goal, ``domains`` those of the searched parameters by name, None where
-    unknown; other parameters of a trial are left out. ``alive`` is True if a process drives the sweep; otherwise,
+    ``objectives`` are pairs of metric and goal. ``domains`` has the domains of the searched parameters by name, None
+    where unknown; other parameters of a trial are left out. ``alive`` is True if a process drives the sweep; otherwise,
     trials that were running are WAITING.
     """
     told_trials = list(trials)
@@ -259,8 +262,9 @@ def _make_choice_distribution(
 ) -> tuple[BaseDistribution, Mapping[str, Any]]:
     """Return Optuna's distribution for a parameter with choices, and Optuna's choices by the key of the value.
 
-    ``possible`` has the values by their keys (`sweep.space.domains.key`). Choices are the values themselves if Optuna
-    supports and distinguishes them; otherwise all but texts become JSON, or all of them if some would still be equal.
+    ``possible`` has the values by their keys (`sweep.space.domains.key`). If Optuna supports all values, they are the
+    choices themselves; otherwise texts stay as they are, and all others become JSON. If some choices would then be
+    equal, the keys are the choices instead.
     """
     values = list(possible.values())
     if all(value is None or isinstance(value, str | bool) or is_number(value) for value in values):
@@ -284,7 +288,7 @@ def _label_choice(value: Value) -> str:
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
     """Return the key under which ``possible`` has a value, or the value's own key if it has none.
 
-    A whole number is also found if one of the two is an int and the other a float.
+    A whole number is found even if it is an int here and a float there, or the reverse.
     """
     same = [key(value)]
     if is_number(value) and _is_whole(value):
@@ -330,8 +334,9 @@ def compute_importances(
     ``domains`` are those that are known; they define the scales of values. All shares are 0 if no parameter has an
     effect.
 
-    The method is PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as implemented in Optuna, also for parameters that
-    not every trial has, on resamples of the trials with replacement (bootstrap). The same trials give the same numbers.
+    The method is PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as implemented in Optuna, on resamples of the trials
+    with replacement (bootstrap). It is used even for parameters that not every trial has. The same trials give the same
+    numbers.
     """
     present = set[str]().union(*(params for params, _ in trials))
     names = [name for name in names if name in present]

@@ -38,9 +38,10 @@ def first_new(
     """Return the first feasible point that was not tried, from at most `MAX_ATTEMPTS` draws; None if there is none.
 
     ``tried`` has the `key` of each earlier point. Each of ``draws`` makes one point; those up to the returned point are
-    consumed. If all draws fail, a finite space is searched in grid order. In an infinite space, the first draw is moved
-    to the nearest feasible point and with ``walk`` on from there at random; ``uniform`` supplies the random numbers for
-    that. If None is returned, the space counts as exhausted.
+    consumed. If all draws fail, a finite space is searched in grid order. An infinite space without constraints is not
+    searched if a draw was feasible, since all such draws repeated earlier points. In all other spaces, the first draw
+    is moved to the nearest feasible point and, with ``walk``, on from there at random; ``uniform`` supplies the random
+    numbers for that. If None is returned, the space counts as exhausted.
     """
     size = space.cardinality
     # many tried points alone do not exhaust the space: some may lie outside, since the space may have changed
@@ -257,8 +258,8 @@ def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> SpaceP
     """Return a searcher that suggests ``first``, then all other combinations in the order of the file.
 
     Combinations that violate a constraint are left out. They are the same for every ``seed``. After a change of the
-    space, the searcher suggests the combinations that no trial has yet. Its `suggest` raises ValueError if a domain is
-    continuous and its parameter has no ``grid_count``.
+    space, the searcher suggests the combinations that no trial has yet. Its `suggest` raises ValueError if a parameter
+    without ``grid_count`` is continuous or has more than `MAX_CHOICES` values.
     """
 
     def make_point(space: Space, number: int) -> Point:

@@ -140,8 +140,9 @@ class Population:
     def holds(self, trial: int) -> str | None:
         """Return why member ``trial`` must wait; None if it may continue, or if it has not started.
 
-        A member waits until all members have reached the end of its generation and all copies have started. Even the
-        last member to reach the end of a generation pauses there, because copies may continue from its checkpoint.
+        A member waits until all members that have neither ended nor been replaced have reached the end of its
+        generation, and all copies have started. Even the last member to reach the end of a generation pauses there,
+        because copies may continue from its checkpoint.
         """
         member = self._members.get(trial)
         if member is None:

@@ -274,7 +274,7 @@ class Posterior:
     def compute_upper_bound(self, points: Array) -> Array:
         """Return the upper confidence bound at each of ``points``.
 
-        It is the mean plus a multiple of the deviation, which grows with the logarithm of the number of observations.
+        It is the mean plus a multiple of the deviation; the factor grows slowly with the number of observations.
         """
         means, deviations = self.predict(points)
         square = 0.2 * max(math.log(0.4 * len(self.values)), 1.0)
@@ -288,10 +288,10 @@ def choose_point(
     make: Make,
     seed: Sequence[int],
 ) -> Params | None:
-    """Return the point with the highest upper confidence bound of ``model``; None if ``make`` returns no point.
+    """Return the candidate with the highest upper confidence bound of ``model``; None if ``make`` allows no candidate.
 
     Candidates are random points and points around ``start``, the row of an unchanged copy (`make_row`); then points
-    around the best of these. ``make`` gets coordinates from 0 to 1 by the names of ``axes``, and returns a point, for
+    around the best of these. ``make`` gets coordinates from 0 to 1 by the names of ``axes``, and returns the point, for
     which the bound is computed, or None. ``seed`` has the numbers that seed the random numbers.
     """
     generation, stood, *centre = start  # as in `make_row`

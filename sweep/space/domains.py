@@ -150,9 +150,10 @@ Domain: TypeAlias = Constant | Categorical | Range | Tied
 
 
 def key(value: Value | Params) -> str:
-    """Return a canonical text of a value or of a trial's parameters, which is JSON; equal values have equal texts.
+    """Return a canonical text of a value or of a trial's parameters, which is JSON.
 
-    Integers, floats and booleans differ: ``1``, ``1.0`` and ``true``. The order of a mapping does not matter.
+    Values have equal texts if they have the same content and the same types: ``1``, ``1.0`` and ``true`` differ. The
+    order of a mapping does not matter.
     """
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
@@ -160,8 +161,8 @@ def key(value: Value | Params) -> str:
 def configuration_key(params: Params) -> str:
     """Return a canonical text of a configuration, the same whether it was read from a log or from a table.
 
-    1 and 1.0 are equal here, because a table stores integers as floats if their column also has floats; parameters that
-    are None are left out, because a table has None where a log has no entry.
+    1 and 1.0 are equal here, except inside of lists and mappings, because a table stores integers as floats if their
+    column also has floats. Parameters that are None are left out, because a table has None where a log has no entry.
     """
     known = sorted((name, value) for name, value in params.items() if value is not None)
     return repr([(name, _normalize_value(value)) for name, value in known])
@@ -197,7 +198,8 @@ def _normalize_value(value: Value) -> object:
 def contains(domain: Domain, value: Value) -> bool:
     """Return whether a value is in a domain; True for every value of a tied domain.
 
-    A float is in no domain of integers, even if it is whole.
+    A float is in no domain of integers, even if it is whole. A choice must have the same type as the value, and a
+    probability above 0.
     """
     match domain:
         case Constant() | Categorical():
@@ -212,9 +214,10 @@ def contains(domain: Domain, value: Value) -> bool:
 
 
 def list_choices(domain: Domain) -> tuple[Value, ...] | None:
-    """Return all values of a domain in order, without duplicates and without choices of probability 0.
+    """Return all values of a domain, without duplicates and without choices of probability 0.
 
-    Returns None if the domain is tied or continuous, or has more than `MAX_CHOICES` values and is no list.
+    Choices are in their own order, numbers ascending. Returns None if the domain is tied or continuous, or has more
+    than `MAX_CHOICES` values and is no list.
     """
     match domain:
         case Constant(value):
@@ -263,7 +266,7 @@ def get_domain_bounds(domain: Range) -> tuple[float, float]:
 def get_finite_bounds(domain: Range, sigmas: float) -> tuple[float, float]:
     """Return the bounds of a numeric domain, or for unbounded ones the mean -+ ``sigmas`` standard deviations.
 
-    For a log-normal domain, mean and deviation are those of the logarithm.
+    For a log-normal domain, these are computed for the logarithm, and their exponentials are returned.
     """
     match domain:
         case Normal(mu, sigma):

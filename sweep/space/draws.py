@@ -97,7 +97,8 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
     """Return at most ``count`` different values, evenly spaced on the scale of the domain, in ascending order.
 
     For uniform and log-uniform domains, they include both bounds; if ``count`` is 1, the only value is the middle. For
-    normal, log-normal and beta distributions, they are the medians of ``count`` intervals of equal probability.
+    normal, log-normal and beta distributions, they are the medians of ``count`` intervals of equal probability. All are
+    then moved to the nearest value on the domain's quantum, and there are fewer if some become equal.
     """
     middles = [(i + 0.5) / count for i in range(count)]
     ends = middles

@@ -392,10 +392,10 @@ def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
 
 
 def default_first_rung(rule: Rule, epochs: int) -> int:
-    """Return the ``min_iter`` that a rule has if the sweep file names none, computed from the number of epochs.
+    """Return the default of ``min_iter``, for a rule whose default depends on the number of epochs.
 
-    It is `earliest_ranking_epoch`, but an earlier epoch if the rule has more than two brackets, because each needs a
-    rung of its own, and never later than ``max_iter``.
+    `Rule.first_rung_by_epochs` says when it does. The result is `earliest_ranking_epoch`, but an earlier epoch if the
+    rule has more than two brackets, because each needs a rung of its own. It is never later than ``max_iter``.
     """
     last: int = getattr(rule, "max_iter", None) or epochs
     return min(_divide_epochs(rule, epochs, powers=max(2, getattr(rule, "brackets", 1))), last)

@@ -64,10 +64,11 @@ def generate_feasible_points(
 ) -> Iterator[dict[str, Value]]:
     """Yield up to a few dozen points that meet the constraints, the first one near ``start`` if possible.
 
-    ``start`` has values of some or all parameters; the others are drawn. With ``walk``, the first point is moved at
-    random within the feasible region; without it, the unmoved point comes first. All later points are moved at random.
-    ``uniform`` draws numbers from [0, 1). The points depend only on ``start`` and ``uniform``, and may repeat. At least
-    one is yielded if `find_feasible_point` finds one for the space.
+    ``start`` has values of some or all parameters; the others are drawn. ``uniform`` draws numbers from [0, 1). With
+    ``walk``, the first point is moved at random within the feasible region; without it, the unmoved point comes first.
+    All later points are moved at random, but for the one of `find_feasible_point`, from which the last ones are
+    reached. The points depend only on the space, ``start`` and ``uniform``, and may repeat. At least one is yielded if
+    `find_feasible_point` finds one for the space.
     """
     first = _Point.from_params(space, start, uniform)
     if first.repair():

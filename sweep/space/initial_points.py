@@ -32,8 +32,9 @@ def complete_starts(
 def complete_starts_on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
     """Complete each of ``starts`` to the first point of the grid that has its values and that no earlier start has.
 
-    Starts for which the grid has no such point are left out. Raises ValueError if a domain that a start does not fix is
-    continuous and its parameter has no ``grid_count``.
+    The values of a start itself need not be on the grid. Starts for which there is no such point are left out. Raises
+    ValueError if a parameter that a start does not fix has no ``grid_count`` and is continuous or has more than
+    `MAX_CHOICES` values.
     """
 
     def find_new(part: Space, place: int, tried: Collection[str]) -> Params | None:

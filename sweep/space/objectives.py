@@ -69,7 +69,7 @@ class Objective:
     def list_violated(self, metrics: Mapping[str, float]) -> list[str]:
         """Return the texts of the constraints that ``metrics`` violate; [] if there are none.
 
-        A constraint on a metric that is absent, NaN or infinite counts as violated.
+        A constraint that depends on a metric that is absent, NaN or infinite counts as violated.
         """
         violated = []
         for one in self.constraints:

@@ -200,8 +200,9 @@ class Space:
     def grid(self) -> Iterator[dict[str, Value]]:
         """Return an iterator over the different points of the grid that meet the constraints.
 
-        The first parameter varies slowest. Iterating raises ``ValueError`` if a domain is continuous and its parameter
-        has no ``grid_count``.
+        The first parameter in the file varies slowest; a parameter varies faster than those on which it depends.
+        Iterating raises ``ValueError`` if a parameter without ``grid_count`` is continuous or has more than
+        `MAX_CHOICES` values.
         """
         return self._feasible_points(grid_values)
 

@@ -61,10 +61,10 @@ def choose_automatically(
 ) -> Automatic:
     """Choose a method, and a rule for early stopping unless the file names one.
 
-    ``objectives`` is the number of metrics. ``epochs`` is the length of a trial or, with ``minutes``, 100: rungs are
-    then in hundredths of the minutes. ``has_rule`` says that the file names a rule, ``has_prior`` that it has a
-    `prior`, and ``lengths_differ`` that trials train for different numbers of epochs. ``budget_epochs`` is the number
-    of epochs of all trials together, if the file bounds it.
+    ``objectives`` is the number of metrics. ``epochs`` is the length of a trial. Pass ``minutes`` only if nothing else
+    ends trials: ``epochs`` is then 100, and rungs are in hundredths of the minutes. ``has_rule`` says that the file
+    names a rule, ``has_prior`` that it has a `prior`, and ``lengths_differ`` that trials train for different numbers of
+    epochs. ``budget_epochs`` is the file's limit on the epochs of all trials together, or None without one.
     """
     if objectives > 1:
         tpe_line = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"

@@ -441,10 +441,10 @@ class Notify(Block):
 
 
 def find_notify_mistakes(one: Notify) -> list[tuple[str, str, str]]:
-    """Return the key, the mistake and a hint for each key of a receiver that does not go with its other keys.
+    """Return the key, the mistake and a hint for each of a receiver's keys that requires another key which is missing.
 
-    If the receiver has none or several of ``command``, ``webhook``, ``slack`` and ``mail``, only this mistake is
-    returned, with the key "".
+    A ``server`` that is not ``host:port`` is a mistake as well. If the receiver has none or several of ``command``,
+    ``webhook``, ``slack`` and ``mail``, only this mistake is returned, with the key "".
     """
     ways = []
     for key in ("command", "webhook", "slack", "mail"):

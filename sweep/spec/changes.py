@@ -64,7 +64,7 @@ class Difference:
 
     @property
     def is_changeable(self) -> bool:
-        """Whether this key can be changed after a sweep has begun."""
+        """Whether this key can be changed after a sweep has begun; `check_change` may still refuse the new value."""
         return self.is_one_of(CHANGEABLE)
 
     def is_one_of(self, keys: Iterable[str]) -> bool:
@@ -312,7 +312,8 @@ def _explain_rule(before: Spec, after: Spec) -> tuple[str, str] | None:
 def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str, str] | None:
     """Return why a sweep cannot adopt a changed parameter, and what to do instead; None if it can.
 
-    Ranges, choices and distributions can always be changed. Returns None if the key is not that of a parameter.
+    Ranges, choices and distributions can be changed, except those of ``epochs``. Returns None if the key is not that of
+    a parameter.
     """
     if not one.is_one_of(("parameters",)):
         return None

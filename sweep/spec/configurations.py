@@ -41,12 +41,12 @@ def read_constraints(
 ) -> dict[str, Expression]:
     """Parse the constraints; return them by their text, and add mistakes to the document.
 
-    ``names`` are the names of the parameters, and ``objectives`` those of the metrics of the sweep. Constraints that
-    cannot be parsed are left out of the result; those with other mistakes are not.
+    ``names`` are the names of the parameters, and ``objectives`` those of the metrics of the sweep. An objective
+    such as ``val/loss`` without backquotes, which would be parsed as a division, is a mistake. Such constraints, and
+    those that cannot be parsed, are left out of the result; those with other mistakes are not.
 
     Only the trainable knows its metrics, except for the ``objectives``. So an unknown name is a mistake only if the
-    constraint also names a parameter, or if it resembles a parameter's name. An objective such as ``val/loss`` without
-    backquotes, which would be parsed as a division, is a mistake, too.
+    constraint also names a parameter, or if it resembles a parameter's name.
     """
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
@@ -99,8 +99,9 @@ def check_satisfiable(
     """Add mistakes for constraints that no point of the space meets, and for expressions with unsuitable results.
 
     ``places`` maps the text of each constraint and each tied value to its place in the file; if it is empty, nothing is
-    checked. The points of a finite space, or of the grid with ``grid``, are counted; an infinite space is sampled.
-    ``path`` is the place of a mistake that no single constraint makes.
+    checked. The points of a finite space, or of the grid with ``grid``, are counted. An infinite space is searched with
+    a limited number of samples, and counts as having no such point if none is found. ``path`` is the place of a mistake
+    that no single constraint makes.
     """
     if not places:
         return
@@ -163,7 +164,10 @@ def _check_are_comparisons(space: Space, places: Mapping[str, KeyPath], document
 
 
 def _draw_points(space: Space, count: int) -> Iterator[dict[str, Value]]:
-    """Yield random points of the space, the same ones in each call, except those with an undefined tied value."""
+    """Yield at most ``count`` random points of the space, the same ones in each call; constraints are not checked.
+
+    Points at which a tied value is undefined are left out.
+    """
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
     for _ in range(count):
         with suppress(UndefinedError):
@@ -227,7 +231,7 @@ def read_configurations(
 ) -> tuple[Params, ...]:
     """Return complete configurations in the form that searchers use; add mistakes for those not in the space.
 
-    Fixed and tied parameters may be left out, and parameters that do not apply must be. Configurations that are not in
+    Fixed parameters may be left out; tied ones, and those that do not apply, must be. Configurations that are not in
     the space are left out of the result; one that appears twice is a mistake and stays in it. ``path`` is the place of
     the list or, unless ``numbered``, of the single configuration.
     """

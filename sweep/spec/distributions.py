@@ -110,9 +110,9 @@ def condition_to_dict(condition: Condition) -> dict[str, Value]:
 def check_test_is_possible(
     test: OneOf | Between, domain: Domain, path: KeyPath, document: Document
 ) -> None:
-    """Add a mistake for each value in a test that a parameter with this domain can never have, or for its range.
+    """Add a mistake for each value in a test that a parameter with this domain can never have.
 
-    Any test of a tied parameter is accepted.
+    A test for a range is a mistake if the parameter has no value in it. Any test of a tied parameter is accepted.
     """
     if isinstance(domain, Tied):
         return
@@ -428,7 +428,7 @@ def _make_int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
 def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Domain:
     """Build a range of whole numbers whose logarithm is uniform.
 
-    Raises `KeyMistake` if a bound is not whole or below 1, or ``min`` is above ``max``.
+    Raises `KeyMistake` if a bound is below 1 or not whole, or if ``min`` is above ``max``.
     """
     domain = _make_int_uniform(block, None)
     if block.min < 1:
@@ -464,13 +464,16 @@ def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
 
 
 def _make_log_uniform(block: ParameterBlock, q: float | None) -> Domain:
-    """Build a log-uniform range whose bounds are exponents of e. Raises `KeyMistake` for unlikely exponents."""
+    """Build a log-uniform range whose bounds are exponents of e. Raises `KeyMistake` as `_get_exponents` does."""
     low, high = _get_exponents(block)
     return LogUniform(math.exp(low), math.exp(high), q)
 
 
 def _make_inv_log_uniform(block: ParameterBlock, _: float | None) -> Domain:
-    """Build a log-uniform range whose bounds are negated exponents of e. Raises `KeyMistake` for unlikely exponents."""
+    """Build a log-uniform range whose bounds are negated exponents of e.
+
+    Raises `KeyMistake` as `_get_exponents` does.
+    """
     low, high = _get_exponents(block)
     return LogUniform(math.exp(-high), math.exp(-low))
 
@@ -508,7 +511,8 @@ def _get_bounds(block: ParameterBlock) -> tuple[float, float]:
 def _get_exponents(block: ParameterBlock) -> tuple[float, float]:
     """Return both bounds as exponents of e.
 
-    Raises `KeyMistake` for those that cannot be meant as exponents: above 700, or both between 0 and 1.
+    Raises `KeyMistake` if ``min`` is above ``max``, or for bounds that cannot be meant as exponents: one above 700 or
+    below -700, or both between 0 and 1.
     """
     low, high = _get_bounds(block)
     hint = f"real bounds go with distribution: {block.distribution}_values"

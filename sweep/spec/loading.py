@@ -60,8 +60,8 @@ def read_text(path: Path | str) -> str:
 def find_trainable(text: str, assignments: Sequence[str], environment: str) -> str:
     """Return the trainable that a sweep file names after the assignments, even if the file has mistakes.
 
-    The arguments are those of `parse_spec`. Returns "" if no valid ``module:Name`` is named, or if the text is not
-    YAML.
+    The arguments are those of `parse_spec`. Returns "" if no valid ``module:Name`` is named, if the text is not YAML,
+    or if quotes in ``environment`` are unbalanced.
     """
     try:
         document = parse_document(text, "")

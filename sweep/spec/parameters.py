@@ -70,8 +70,8 @@ class Entry:
 def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
     """Read the `parameters:` block; return its entries in file order, and add mistakes to the document.
 
-    ``data`` is the block and ``path`` its place. Invalid entries are included, with None as their domain; a second one
-    of the same name is not.
+    ``data`` is the block and ``path`` its place. Parameters whose own keys are invalid are included, with None as their
+    domain. Those with an invalid name, and a second one of the same name, are left out.
     """
     entries: dict[str, Entry] = {}
     for entry in _read_group(data, path, Entry("", path), document):

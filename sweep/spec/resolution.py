@@ -393,8 +393,9 @@ class SpecResolver:
     def resolve_metrics(self) -> tuple[Metric, ...]:
         """Return the metrics, or ``val_loss`` to be minimized if the file names none; add mistakes to the document.
 
-        Missing and duplicate metrics are mistakes, and so are keys that do not go with several. Adds a note for a
-        metric without a goal whose name suggests that larger is better.
+        Metrics that are named twice are mistakes, and so are keys that do not go with several. A file that names none
+        has a mistake only if its method or its rule compares trials while the sweep runs. Adds a note for a metric
+        without a goal whose name suggests that larger is better.
         """
         file, document = self.file, self.document
         named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
@@ -597,7 +598,7 @@ class SpecResolver:
             )
 
     def check_single_objective(self) -> None:
-        """Add mistakes for keys that do not work with several metrics."""
+        """Add mistakes for keys that do not work with several metrics; call it only if the file names several."""
         file, document = self.file, self.document
         method = self.method
         # For a population, `resolve_population` adds the mistake.
@@ -629,7 +630,8 @@ class SpecResolver:
     def check_space(self, space: Space, entries: list[Entry]) -> None:
         """Check that the space can be searched, read `start_with` and `baseline`, and add mistakes to the document.
 
-        Sets `starts` and `baseline`, unless the space has mistakes. Adds a note if nothing ends the sweep.
+        Sets `starts` and `baseline`, unless the space has mistakes. Adds a note if neither the space nor `run_cap` nor
+        the budget ends the sweep.
         """
         file = self.file
         document = self.document
@@ -732,10 +734,11 @@ class SpecResolver:
         return getattr(self.file.early_terminate, "min_iter", None) is not None
 
     def set_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
-        """Return the rule with the default first rung, if the file does not set one and this kind of rule has one.
+        """Return the rule with the first rung that suits ``epochs``, the length of the longest trial.
 
-        ``epochs`` is the length of the longest trial. For a method that learns, also add a note if the first rung is so
-        early that the ranks say little about the end.
+        The rule is returned unchanged if the file sets the first rung, or if this kind of rule has no such default with
+        the file's method. For a method that learns, a note is added if the first rung is so early that the ranks say
+        little about the end.
         """
         if isinstance(rule, Own | NoTermination):
             return rule
@@ -763,13 +766,20 @@ class SpecResolver:
         return rule
 
     def describe_length(self, length: int) -> str:
-        """Describe the length of a trial, such as "27 epochs" or "100 hundredths of its minutes"."""
+        """Describe the length of a trial, such as "27 epochs" or "100 hundredths of its minutes".
+
+        ``length`` is in epochs or, if only `minutes` ends trials, in hundredths of the minutes.
+        """
         if self.epochs < UNBOUNDED_EPOCHS:
             return counted(length, "epoch")
         return f"{length} hundredths of its minutes"
 
     def describe_place(self, unit: int, length: int) -> str:
-        """Describe a rung, such as "epoch 3 of 27" or "11 % of its minutes"."""
+        """Describe a rung, such as "epoch 3 of 27" or "11 % of its minutes".
+
+        ``unit`` and ``length`` are the rung and the length of a trial in epochs or, if only `minutes` ends trials, in
+        hundredths of the minutes.
+        """
         if self.epochs < UNBOUNDED_EPOCHS:
             return f"epoch {unit} of {length}"
         return f"{unit} % of its minutes"

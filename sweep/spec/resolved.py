@@ -331,8 +331,9 @@ def make_trial_file(
 def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
     """Return the values of top-level keys in the form of a sweep file.
 
-    Keys with an empty value are left out, and so are defaults within blocks such as ``resources``, but not those of
-    other keys or of ``training``. With the key "metrics", a single metric is returned as ``metric``.
+    Keys with an empty value are left out, except a ``confirm`` with its defaults. Defaults within blocks such as
+    ``resources`` are left out, but not those of other keys or of ``training``. With the key "metrics", a single metric
+    is returned as ``metric``.
     """
     content = spec.to_json_dict()
     blocks: dict[str, Block | None] = {

@@ -73,9 +73,10 @@ else:
 def build_rule(
     block: EarlyTerminate | str | None, path: KeyPath, document: Document
 ) -> EarlyTermination:
-    """Return the early-stopping rule that a block describes; add a mistake for keys that exclude each other.
+    """Return the early-stopping rule that a block describes; add a mistake if its keys do not make a rule.
 
-    ``block`` may also be the ``module:Name`` of a rule of the user's own, or None for no rule. After a mistake, the
+    ``block`` may also be the ``module:Name`` of a rule of the user's own, or None for no rule. As in W&B, ``min_iter``
+    is ignored beside both ``s`` and ``max_iter``, and ``s`` is ignored beside ``min_iter`` alone. After a mistake, the
     result is `NoTermination`.
     """
     if isinstance(block, str):
@@ -435,9 +436,9 @@ NOT_SERVED = {
 
 
 def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: Document) -> None:
-    """Add mistakes for settings that cannot be combined with parameter servers, or lack a part of them.
+    """Add mistakes for settings that cannot be combined with parameter servers.
 
-    A strategy without servers lacks a part, and so do servers without the strategy.
+    The strategy without any server is a mistake as well, and so are servers without the strategy.
     """
     training = file.training
     resources = file.resources

@@ -445,7 +445,10 @@ class _Expansion:
         self.left = MAX_VALUES
 
     def expand(self, node: _Node, path: KeyPath) -> Value:
-        """Return the data of a node at the place ``path``. Raises InputError if aliases expand to too many values."""
+        """Return the data of a node at the place ``path``.
+
+        Raises InputError if aliases expand to too many values or levels.
+        """
         self.left -= 1
         if self.left < 0 or len(path) > MAX_DEPTH:
             if self.left < 0:
@@ -593,7 +596,7 @@ def split_assignments(text: str) -> list[str]:
 
 
 def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
-    """Return how many of the parts form the longest key in ``holder``; 1 if none does.
+    """Return how many of the first ``parts``, joined by dots, form the longest key in ``holder``; 1 if none do.
 
     A parameter with a dotted name is one key in the file.
     """

@@ -161,9 +161,10 @@ def _read_numpy_state() -> bytes:
 
 
 def _seed_tensorflow(seed: int) -> Callable[[], None]:
-    """Seed TensorFlow if it is imported; return a function that restores its state, which otherwise does nothing.
+    """Seed TensorFlow if it is imported; return a function that restores its earlier state.
 
-    `tf.random.set_seed` could set the seed, but no public function returns the earlier one.
+    The function does nothing if TensorFlow was not imported. `tf.random.set_seed` could set the seed, but no public
+    function returns the earlier one.
     """
     if not _has_tensorflow():
         return lambda: None
@@ -180,7 +181,10 @@ def _seed_tensorflow(seed: int) -> Callable[[], None]:
 
 
 def _seed_torch(seed: int) -> Callable[[], None]:
-    """Seed PyTorch if it is imported; return a function that restores its state, which otherwise does nothing."""
+    """Seed PyTorch if it is imported; return a function that restores its earlier state.
+
+    The function does nothing if PyTorch was not imported.
+    """
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "manual_seed"):
         return lambda: None
@@ -278,8 +282,8 @@ def _release_finder() -> None:
 def explain_import_difference(number: int) -> str:
     """Return why a loaded module of the author may differ from one imported under the seed ``number``; "" if none may.
 
-    A module may differ if it drew from the machine's entropy at its import, or drew numbers under another seed. If
-    several may, the first one is named.
+    A module may differ if it drew from the machine's entropy at its import, or drew numbers under another seed. Only
+    imports that were seeded (`start_seeding`) are known. If several modules may differ, the first one is named.
     """
     for name, line in _finder.unseeded_lines.items():
         if name in sys.modules:

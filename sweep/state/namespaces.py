@@ -30,7 +30,7 @@ class Namespace:
     def get_values(self) -> dict[str, object]:
         """Return the author's values in this namespace by name, except modules.
 
-        Names that begin with two underscores are left out, and those with one in the globals of a notebook.
+        Names that begin with two underscores are left out; in the globals of a notebook, those that begin with one.
         """
         if isinstance(self.owner, Mapping):
             hidden = "_"  # notebooks keep history under names like _1

@@ -134,7 +134,10 @@ class RecordedValues:
         return digests
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects within the recorded values, each as a pair of the value's full name and the object."""
+        """Yield all objects within the recorded values, each as a pair of the value's full name and the object.
+
+        Plain objects such as numbers and texts are left out.
+        """
         for namespace, recorded in self._values.items():
             for name, value in recorded.items():
                 for part in value.content.list_objects():
@@ -200,8 +203,9 @@ class RecordedValues:
     def copy_content(self, namespace: Namespace, name: str, value: Any) -> Callable[[], Any]:
         """Copy the present content of ``value``; return a function that restores it in place and returns ``value``.
 
-        If ``value`` is not the object that was recorded under ``name``, or is a random generator, nothing is copied and
-        the function only returns it.
+        The content is copied and restored as far as a `Snapshot` can, without TensorFlow and Keras variables that were
+        not recorded. If ``value`` is not the object that was recorded under ``name``, or is a random generator, nothing
+        is copied and the function only returns it.
         """
         recorded = self._values.get(namespace.name, {}).get(name)
         if recorded is None or recorded.value is not value or recorded.is_generator:
@@ -308,9 +312,10 @@ class _Value:
 
 
 def _make_copier(value: Any) -> Callable[[], Any] | None:
-    """Return a function that makes copies of an iterator in its present state; None if ``value`` is no iterator.
+    """Return a function that makes copies of an iterator as it is now; None if ``value`` is no iterator.
 
-    Also returns None for generators and files, which cannot be copied. The iterator itself does not advance.
+    Each copy stands where the iterator stands at this call, even if the iterator advances later; making copies does not
+    advance it. Also returns None for generators and files, which cannot be copied.
     """
     if not hasattr(value, "__next__") or not hasattr(value, "__iter__"):
         return None

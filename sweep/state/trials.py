@@ -57,7 +57,7 @@ class StartingValues:
         make_listener: _MakeListener,
         before_end: Callable[[], None],
     ) -> None:
-        """End the previous trial, restore what it has changed, and watch for changes by the new one.
+        """End the previous trial, undo its changes as `restore_names` does, and watch for changes by the new one.
 
         Arguments:
             list_namespaces: returns the namespaces to watch; called again when the trial ends.
@@ -84,7 +84,10 @@ class StartingValues:
         self._recorded.record(list_namespaces())
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects within the recorded values, each with the full name of the value."""
+        """Yield all objects within the recorded values, each with the full name of the value.
+
+        Plain objects such as numbers and texts are left out.
+        """
         return self._recorded.list_objects()
 
 
@@ -104,7 +107,7 @@ def record_changes() -> None:
 def restore_names() -> None:
     """End the present trial, if any: restore all names that it has changed in the author's modules and classes.
 
-    Names that cannot be restored are added to `resisting`. Messages about restored ones that may hold results, such as
+    Names that cannot be restored are added to `resisting`. Messages about changed names that may hold results, such as
     lists and numbers, are kept for `take_messages`.
     """
     record_changes()
@@ -138,7 +141,7 @@ def _forget_new_modules(trial: _PresentTrial) -> None:
 
 
 def take_messages() -> list[str]:
-    """Return the messages for users about names that were restored, without duplicates, and forget them."""
+    """Return the messages for users about names that trials have changed, without duplicates, and forget them."""
     messages = [*dict.fromkeys(_messages)]
     _messages.clear()
     return messages

@@ -51,7 +51,7 @@ _TRAINABLES = ("trainables.keras_trainable", "trainables.recipe.author")
 
 
 def is_trainable(value: object) -> bool:
-    """Return whether an object is an instance of one of sweep's trainable classes, also of a class derived from one.
+    """Return whether an object is an instance of one of sweep's trainable classes, or of a class derived from one.
 
     The state of such an object is restored separately.
     """
@@ -155,7 +155,8 @@ def restore_generator(value: Any, state: Any) -> None:
 def digest(value: Any) -> object:
     """Return a digest of a value, equal for values with equal content in this process.
 
-    A value that cannot be compared by content has a digest that is equal only for the same object.
+    A value that cannot be compared by content has a digest that is equal only for the same object. That is so for
+    arrays above `LARGEST_BYTES`, of which only a sample of the elements shows changes in place.
     """
     return Digester().digest(value)
 
@@ -496,7 +497,8 @@ class Snapshot:
     def restore(self) -> None:
         """Restore the content that the objects had when the snapshot was taken; they stay the same objects.
 
-        Objects that the snapshot did not copy keep their present content: those beyond its limits (``too_large``).
+        Objects that the snapshot did not copy keep their present content: those beyond its limits (``too_large``), and
+        those of other types, such as iterators and files. A cache with new results is cleared.
         """
         for restorer in self._restorers:
             restorer()
@@ -508,7 +510,8 @@ class Snapshot:
     def _record(self, value: Any) -> Iterable[object]:
         """Store how to restore one object, and return the objects within it, which are not recorded yet.
 
-        Nothing is stored for values of other types, such as trainables, classes and modules' namespaces.
+        Nothing is stored for objects whose content is unknown or recorded elsewhere, such as trainables, classes and
+        modules' namespaces.
         """
         if is_trainable(value) or _is_namespace(value):
             return ()

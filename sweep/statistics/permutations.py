@@ -41,9 +41,9 @@ class SignTest:
 def check_differences(differences: npt.ArrayLike) -> SignTest:
     """Test whether paired differences, of shape (seeds, comparisons), are centered at zero.
 
-    A missing seed has difference 0; NaN is not allowed. The statistic is the absolute sum divided by the root of the
-    sum of squares, which does not depend on the signs. If there are too many patterns of signs, a random sample of
-    fixed seed is used.
+    A missing seed has difference 0; NaN is not allowed. The statistic is the absolute sum of the differences, divided
+    by the root of their sum of squares; the sum of squares does not depend on the signs. If there are too many patterns
+    of signs, a random sample of fixed seed is used.
     """
     patterns, table = _prepare_patterns(differences, MOST_WORK)
     observed = _compute_observed_sums(table)
@@ -66,11 +66,11 @@ def check_equality(scores: Floats) -> Equality:
     """Test whether all configurations are equally good.
 
     ``scores`` has shape (seeds, configurations), with NaN for missing scores; larger scores are better. There must be
-    at least two configurations, each with a score in a seed that another one has too.
+    at least two configurations, and each must have a score in a seed in which another one has a score.
 
     The statistic is the largest distance of a configuration from the best one, in standard errors. All signs of a seed
     change together, and the best one is chosen again for each pattern, as it is chosen by the scores that are compared.
-    The variance is the mean of two, that of the pair and that of all pairs. The first alone has few degrees of freedom;
+    The variance is the mean of two: that of the pair and that of all pairs. The first alone has few degrees of freedom;
     with the second alone, a configuration with much noise looks far behind. With any variance, permuting signs keeps
     the error at its level.
     """

@@ -84,10 +84,10 @@ def look_at_race(
 def can_tell_without_spread(left: int, done: int) -> bool:
     """Return whether ``done`` equal differences, which have no spread, are enough to tell two configurations apart.
 
-    ``left`` is the number of configurations that are left in the race. Scores such as an accuracy have few values, so a
-    few equal differences do not mean that there is no spread. What is left is in how many seeds the leader was ahead,
-    as in a sign test. All looks share one level, because a leader that was ahead in all seeds was so at each earlier
-    look.
+    ``done`` is the number of seeds so far, ``left`` the number of configurations that are still in the race. Scores
+    such as an accuracy have few values, so a few equal differences do not mean that there is no spread. What counts
+    then is in how many seeds the leader was ahead, as in a sign test. All looks share one level, because a leader that
+    was ahead in all seeds was so at each earlier look.
     """
     return 2.0 ** (1 - done) <= ALPHA / _count_pairs(left)
 

@@ -76,10 +76,10 @@ def compare_configurations(
     """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
 
     ``table`` has the scores of each configuration by seed; ``maximize`` says whether larger ones are better.
-    Configurations without scores are left out; ``best`` must have scores, or a KeyError is raised. ``folds`` is the
-    number of folds of a cross-validation, 0 if there is none, and not 1. The scores of a cross-validation share
-    examples, so differences are tested by the t-test of Nadeau and Bengio. A configuration with fewer than `LEAST`
-    seeds in common with the best is undecided.
+    Configurations without scores are left out. If any has scores, ``best`` must have some, or a KeyError is raised.
+    ``folds`` is the number of folds of a cross-validation, 0 if there is none, and not 1. The scores of a
+    cross-validation share examples, so differences are tested by the t-test of Nadeau and Bengio. A configuration with
+    fewer than `LEAST` seeds in common with the best is undecided.
     """
     scored = {name: scores for name, scores in table.items() if scores}
     if not scored:

@@ -42,7 +42,8 @@ class Numbers:
     def set(self, row: int, value: float | None) -> None:
         """Set the value of the row with index ``row``, or make it null if ``value`` is None.
 
-        Missing rows before it are added as nulls. Raises OverflowError for an integer of more than 64 bits.
+        Missing rows before it are added as nulls. In a column of integers, raises OverflowError for one of more than 64
+        bits.
         """
         missing = row + 1 - len(self._valid)
         if missing > 0:
@@ -138,7 +139,10 @@ NOT_MEASURED = (*EPOCH_KEYS, "timestamp")
 
 
 def column_of_measure(name: str) -> str:
-    """Return the column of metrics.parquet for a measure: ``NAME``, or ``measure.NAME`` if NAME is another column."""
+    """Return the column of metrics.parquet for the measure ``name``.
+
+    It is ``name`` itself, or ``measure.NAME`` if ``name`` is that of another column or begins with ``metric.``.
+    """
     taken = name in (*EPOCH_KEYS, *EPOCH_FIELDS) or name.startswith("metric.")
     return f"measure.{name}" if taken else name
 
@@ -275,8 +279,8 @@ class TrialRows:
         """Update a trial's row with the epoch in ``event``; return the row's index.
 
         ``trial`` is the state of the trial after ``event``. If it was interrupted before, it has resumed: in its row,
-        the status becomes ``running``, the reason ``""``, and the times of its end null. Raises KeyError if it has no
-        row.
+        the status becomes ``running``, the reason ``""``, and ``ended_at``, ``duration_s`` and ``train_s`` become null.
+        Raises KeyError if the trial has no row.
         """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
@@ -312,7 +316,8 @@ class TrialRows:
     def set_end(self, event: TrialEnded) -> None:
         """Update a trial's row with its end or interruption: status, error, times, and the facts of its worker.
 
-        Facts that are None leave their columns as they were. Raises KeyError if the trial has no row.
+        Facts that are None leave their columns as they were. An ``error`` that is None removes that of an earlier try.
+        Overhead is added to that of earlier ends. Raises KeyError if the trial has no row.
         """
         row = self.row[event.trial]
         moment = self._make_event_time(event)
@@ -369,8 +374,8 @@ class TrialRows:
     def _set_times_at_end(self, row: int, event: TrialEnded, moment: EventTime) -> None:
         """Set ``ended_at``, ``duration_s`` and ``train_s`` in a trial's row; ``moment`` is the time of ``event``.
 
-        If this is the trial's first end or interruption, and in the session in which the trial started, its start is
-        corrected to when its worker began, as far as that is known, and ``train_s`` is what the worker has measured.
+        If this is the trial's first end or interruption, and comes in the session in which the trial started, its start
+        is corrected to when its worker began, as far as that is known, and ``train_s`` is what the worker has measured.
         Otherwise, ``train_s`` becomes null.
         """
         begun = self._begun.get(row) or moment
@@ -402,7 +407,7 @@ class TrialRows:
         ``moment`` is the time of the present event. ``together`` is how many trials, at least 1, were trained together
         in the epoch that was reported; None at the end, where the number of the last epoch applies. ``time_s`` is the
         trial's own share of the epoch's seconds. If the trial was interrupted, only the epoch counts, not the time
-        before it.
+        before it. Call this before the status in the row is changed, by which an interruption is recognized.
         """
         if together is None:
             others_share = self._others.get(row) or 0.0
@@ -452,9 +457,10 @@ class TrialRows:
         return measured
 
     def overhead_s(self, row: int) -> float | None:
-        """Return the seconds of the trial in a row that were not spent on epochs, at least 0; None while it is running.
+        """Return the seconds of a trial that were not spent on epochs, at least 0; None while it is running.
 
-        Time that is charged to trials that were trained together with it does not count.
+        ``row`` is the index of the trial's row. Time that is charged to other trials, which were trained together with
+        this one, does not count.
         """
         duration_s = self.floats["duration_s"].get(row)
         if duration_s is None:
@@ -462,7 +468,10 @@ class TrialRows:
         return max(duration_s - (self._others_s.get(row) or 0.0) - self.train_s(row), 0.0)
 
     def examples_per_s(self, row: int) -> float | None:
-        """Return the examples per second of the trial in a row, over all epochs that reported it; None if none did."""
+        """Return the examples per second of a trial, over all its epochs that reported them; None if none did.
+
+        ``row`` is the index of the trial's row.
+        """
         examples = self.floats["examples"].get(row)
         timed = self._timed.get(row)
         if examples is None or not timed:

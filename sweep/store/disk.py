@@ -38,7 +38,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and replace ``path`` by the file written there when the block ends.
 
     The block must write that file. If the block raises, ``path`` is unchanged; readers never see an incomplete file.
-    An `OSError`, as of a missing folder or file, is raised as a `StoreError`.
+    The file is flushed to disk only if the block does that. Two threads of this process must not replace the same
+    ``path`` at once. An `OSError`, as of a missing folder or file, is raised as a `StoreError`.
     """
     aside = path.with_name(f".{path.name}.{get_process_name()}")
     with storing(path):
@@ -55,8 +56,8 @@ def replacing(path: Path) -> Iterator[Path]:
 def link(source: str | Path, target: str | Path) -> None:
     """Make the file ``source`` available at ``target`` too, by a hard link, or by a copy if no link can be made.
 
-    An existing file at ``target`` is overwritten. Neither may be modified afterwards. Raises `OSError` if copying
-    fails.
+    An existing file at ``target`` is overwritten. Neither may be modified afterwards, because they may be one file.
+    Raises `OSError` if copying fails, as when ``target`` already is a link to ``source``.
     """
     try:
         os.link(source, target)

@@ -35,8 +35,8 @@ def find_local_folder(results: str | Path, where: str = "--results") -> Path:
     """Return the results folder ``results`` as a path; for a URL, the folder of its local copy.
 
     Only the folder of a copy is created if necessary; its content is not updated. ``where`` names the option or
-    argument in error messages. Raises `InputError` for an invalid URL or one of an unknown kind of store, and
-    `StoreError` if the folder cannot be created.
+    argument in error messages. Raises `InputError` for an invalid URL or one of an unknown kind of store, or if no
+    folder for copies is known, and `StoreError` if the folder cannot be created.
     """
     if not is_url(results):
         return Path(results)
@@ -62,7 +62,8 @@ def store_of(folder: Path) -> ObjectStore | None:
 def mark_copy(folder: Path, url: str | None) -> None:
     """Mark ``folder`` as the local copy of the place ``url`` in an object store, and create it if necessary.
 
-    Does nothing if ``url`` is None.
+    Does nothing if ``url`` is None. Raises `OSError` if the folder cannot be created, and `StoreError` if the mark
+    cannot be written.
     """
     if url is None:
         return
@@ -89,9 +90,10 @@ def copying_log(
 ) -> AbstractContextManager[LogCopy | None]:
     """Return a context manager that holds a sweep's lease and uploads its log every ``sync_s`` seconds.
 
-    It yields the `LogCopy`; its end uploads the rest of the log and the other files, but no checkpoints. It raises
-    `RefusedError` if another process has the lease, and `StoreError` if the store is unavailable. Without a store, it
-    yields None and does nothing.
+    The caller must hold the lock of ``folder``, the local copy, which is updated first. The context manager yields the
+    `LogCopy`; its end uploads the rest of the log and the other files, but no checkpoints. It raises `RefusedError` if
+    another process has the lease, and `StoreError` if the store is unavailable, at the beginning or at the end. Without
+    a store, it yields None and does nothing.
     """
     if store is None:
         return nullcontext()
@@ -103,8 +105,8 @@ def copying_log(
 def update_copy(folder: Path, store: ObjectStore | None) -> bool:
     """Update the local copy ``folder`` of a sweep; return whether ``store`` has the sweep, False if ``store`` is None.
 
-    The copy is renamed if the store does not have the sweep. While another process of this machine runs the sweep, the
-    copy is left as it is, and True is returned. Raises `StoreError` if the store is unavailable.
+    The copy is renamed if the store does not have the sweep. While a process of this machine, perhaps this one, runs
+    the sweep, the copy is left as it is, and True is returned. Raises `StoreError` if the store is unavailable.
     """
     if store is None:
         return False
@@ -114,10 +116,10 @@ def update_copy(folder: Path, store: ObjectStore | None) -> bool:
 
 
 def update_copies(results_dir: Path) -> None:
-    """Update the local copies of all sweeps in ``results_dir``; do nothing if it is an ordinary folder.
+    """Update the local copies in ``results_dir`` of all sweeps in its store; do nothing if it is an ordinary folder.
 
-    Copies of sweeps that the store no longer has are renamed, so that they do not count as sweeps any more. Raises
-    `StoreError`.
+    Sweeps of the store that have no copy yet get one. Copies of sweeps that the store no longer has are renamed, so
+    that they do not count as sweeps any more. Raises `StoreError` if the store is unavailable.
     """
     store = store_of(results_dir)
     if store is None:
@@ -130,7 +132,8 @@ def update_copies(results_dir: Path) -> None:
 def publish_sweep(aside: Path, folder: Path, store: ObjectStore | None) -> None:
     """Rename ``aside``, the complete folder of a new sweep, to ``folder``; with a store, create the sweep there before.
 
-    Raises `RefusedError` if another process has taken the name in the store, and `OSError` if ``folder`` is not empty.
+    Raises `RefusedError` if another process has taken the name in the store, whose sweep is then downloaded to
+    ``folder``. Raises `StoreError` if the store is unavailable, and `OSError` if ``folder`` is not empty.
     """
     if store is None:
         aside.rename(folder)

@@ -138,7 +138,7 @@ class ResultsFolder:
 
         Raises:
             InputError: for an invalid name or an unwritable location.
-            RefusedError: if the name is taken, also by a folder with other files.
+            RefusedError: if the name is taken, even if only by a folder with other files.
             StoreError: if the disk is full or the store is unavailable.
         """
         _check_folder_name(name)
@@ -195,10 +195,10 @@ class ResultsFolder:
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
         """Return the folder of an existing sweep, given by its name, its path or its URL in an object store.
 
-        A name is looked for in ``results_dir``, and then as a folder in the current folder, unless ``results_dir`` is
-        the local copy of a store; paths and URLs do not depend on ``results_dir``. If the sweep is in a store, its
-        local copy is updated. Raises `UnknownNameError` if there is no such sweep, `InputError` for an invalid URL, and
-        `StoreError` if the store is unavailable.
+        A name is looked for in ``results_dir``, and then as a folder in the current folder. If ``results_dir`` is the
+        local copy of a store, it is looked for only in that store. Paths and URLs do not depend on ``results_dir``. If
+        the sweep is in a store, its local copy is updated. Raises `UnknownNameError` if there is no such sweep,
+        `InputError` for an invalid URL, and `StoreError` if the store is unavailable.
         """
         if is_url(name_or_path):
             root, _, name = str(name_or_path).rstrip("/").rpartition("/")
@@ -240,7 +240,8 @@ class ResultsFolder:
     def write_info(self, info: SweepInfo) -> None:
         """Replace sweep.json, also in the object store; readers see the old or the new one, even after a loss of power.
 
-        Raises `StoreError` if it cannot be written or uploaded.
+        Raises `StoreError` if it cannot be written or uploaded. If only the upload fails, the local file is the new
+        one.
         """
         text = json.dumps(convert_to_json_types(info.content), indent=2)
         with replacing(self.info) as path, path.open("w", encoding="utf-8") as file:
@@ -253,8 +254,9 @@ class ResultsFolder:
     def remove(self) -> None:
         """Delete the folder with all results without any check, so that its name is free again.
 
-        The caller must have checked that nothing was trained. In an object store, the sweep is deleted only if its log
-        has no events. Raises `OSError` if the folder cannot be deleted.
+        The caller must have checked that nothing was trained. The sweep stays in its object store, without an error, if
+        its log has events there, a process runs it or the store is unavailable. Raises `OSError` if the folder cannot
+        be deleted.
         """
         features.withdraw_sweep(self.path, self.store)
         shutil.rmtree(self.path)
@@ -262,7 +264,7 @@ class ResultsFolder:
     def refresh(self) -> None:
         """Update this folder from the object store that it is a copy of; do nothing for an ordinary folder.
 
-        It is renamed if the store no longer has the sweep. Raises `StoreError`.
+        The folder is renamed if the store no longer has the sweep. Raises `StoreError` if the update fails.
         """
         features.update_copy(self.path, self.store)
 
@@ -270,12 +272,13 @@ class ResultsFolder:
     def lock(self, sync_s: float = 2.0, *, brief: bool = False) -> Iterator[LogCopy | None]:
         """Hold the lock of the sweep inside the block, and its lease in the store, so that no other process runs it.
 
-        The lock ends with the process. Yields the object that uploads the log to the object store, at most ``sync_s``
-        seconds late; None if there is no store. ``brief`` says that the block only appends to the log, so that other
-        processes that want the lock wait for it up to a minute instead of giving up.
+        The lock ends with the process. A second `lock` is refused in this process too. Yields the object that uploads
+        the log to the object store, at most ``sync_s`` seconds late; None if there is no store. ``brief`` says that the
+        block only appends to the log, so that other processes that want the lock wait for it up to a minute instead of
+        giving up.
 
         Raises RefusedError naming the process that holds the lock, InputError on a system without locks, and StoreError
-        if the file system has no locks or the store is unavailable.
+        if the file system has no locks or the store is unavailable, at the beginning or at the end of the block.
         """
         require_locks()
         with storing(self.path / "lock"):
@@ -314,7 +317,8 @@ class ResultsFolder:
     def is_running(self) -> bool:
         """Return whether a living process holds the sweep's lock, on this machine or, with a store, on any.
 
-        It may be this process, or a command that only appends to the log. Raises `StoreError`.
+        It may be this process, or a command that only appends to the log. Raises `StoreError` if the store is
+        unavailable or the lock cannot be tested.
         """
         return self.runs_here or features.is_leased(self.store)
 
@@ -452,7 +456,10 @@ def _check_free(folder: ResultsFolder) -> None:
 
 
 def _summarize_folder(folder: ResultsFolder) -> str:
-    """Return in words how many trials the log of a folder has and when it was last written, without decoding it."""
+    """Return in words how many trials the log of a folder has and when it was last written, without decoding it.
+
+    If there is no log, it is 0 trials and the time of sweep.json, which must exist.
+    """
     if folder.log.exists():
         last_written = folder.log
     else:

@@ -26,7 +26,10 @@ class Follower(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread, update the files to the end of the log and call `drop`. Raises any error of the update."""
+        """Stop the thread, update the files to the end of the log and call `drop`.
+
+        Raises any error of the update, after `drop`.
+        """
         self._closing.set()
         self._thread.join()
         try:

@@ -112,7 +112,7 @@ class TrialState:
 
     @property
     def facts(self) -> Facts:
-        """Facts that its worker recorded at the trial's end or last interruption; no known ones while it is running."""
+        """Facts that the worker recorded at the trial's end or last interruption; `Facts()` while it is running."""
         if self.end is None:
             return Facts()
         return self.end.facts
@@ -218,8 +218,9 @@ class Ledger:
     def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
         """Process the events of a log after byte ``offset``; yield each change and the byte at which its event ends.
 
-        If there is no log, nothing is yielded. Raises StoreError naming the log if it is damaged, shorter than
-        ``offset``, or its events are out of order.
+        Each event is processed when its change is requested. The ledger must have processed the events before
+        ``offset``. If there is no log, nothing is yielded. Raises StoreError naming the log if it is damaged, shorter
+        than ``offset``, or its events are out of order.
         """
         with naming(path):
             for event, end in log.read_with_ends(path, offset) if path.exists() else ():

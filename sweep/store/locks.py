@@ -59,7 +59,7 @@ def waiting_for(path: Path) -> Iterator[None]:
     """Wait, without a limit, until no one else holds the lock of a file, and hold it inside the block.
 
     The file is created if necessary. On a system without locks, the block runs at once. Raises `StoreError` if the file
-    cannot be opened.
+    cannot be opened, and `OSError` if the file system does not support locks.
     """
     with storing(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

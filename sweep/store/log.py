@@ -107,9 +107,10 @@ class Log(Closing):
 
 
 def read(path: Path) -> Iterator[Event]:
-    """Yield all events of a log in order; an incomplete last record is ignored.
+    """Yield all events of a log in order; an incomplete or damaged last record is ignored.
 
-    Raises `StoreError` with the file and the line of a damaged record, or if there is no log.
+    Raises `StoreError` with the file and the line of another damaged record or of an unknown event, and if there is no
+    log.
     """
     for event, _ in read_with_ends(path):
         yield event
@@ -118,8 +119,9 @@ def read(path: Path) -> Iterator[Event]:
 def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
     """Yield the events of a log after byte ``offset``, each with the byte of the file at which it ends.
 
-    An incomplete or damaged last record is ignored. Raises `StoreError` with the file and the line of another damaged
-    record or of an unknown event, and if there is no log or it is shorter than ``offset``.
+    ``offset`` must be 0 or the end of an event. An incomplete or damaged last record is ignored. Raises `StoreError`
+    with the file and the line of another damaged record or of an unknown event, and if there is no log or it is shorter
+    than ``offset``.
     """
     damage: StoreError | None = None
     with storing(path), path.open("rb") as file:
@@ -213,7 +215,8 @@ def read_additions(path: Path) -> Iterator[ConfigurationsEnqueued]:
 def read_output(path: Path, trial: int) -> str:
     """Return all that the trial with the number ``trial`` has printed according to a log, as one text.
 
-    Returns ``""`` if it has printed nothing or there is no log. The other events are not decoded. Raises `StoreError`.
+    Returns ``""`` if it has printed nothing or there is no log. The other events are not decoded. Raises `StoreError`
+    if one of its events is damaged.
     """
     output = ""
     for event in _read_beginning_with(path, b'{"event":"output_printed","trial":%d,' % trial):
@@ -244,9 +247,10 @@ def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
 
 
 def _find_record(content: mmap.mmap, beginning: bytes, start: int = 0) -> int:
-    """Return the byte of the first record that begins with the bytes ``beginning``, from byte ``start`` on; -1 if none.
+    """Return the byte of the first record that begins with the bytes ``beginning``; -1 if there is none.
 
-    The bytes may also be inside a record: values of parameters may be mappings.
+    ``start`` is 0 or the byte of a line feed, after which the search begins. The same bytes inside a record, as in a
+    parameter whose value is a mapping, are not found.
     """
     if start == 0 and content[: len(beginning)] == beginning:
         return 0
@@ -302,7 +306,7 @@ def mark(path: Path, end: int) -> str:
 def was_replaced(path: Path, end: int, known: str) -> bool:
     """Return whether a log was shortened, repaired or replaced since it was read, as far as its mark tells.
 
-    Raises FileNotFoundError if there is no log any more.
+    Returns False if nothing was read. Otherwise, raises FileNotFoundError if there is no log any more.
 
     Arguments:
         end: the byte up to which it was read.

@@ -67,7 +67,10 @@ class ObjectStore:
         return ObjectStore(f"{self.url}/{name}", self.backend)
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """Return the content and the tag of an object; None if there is none with this key."""
+        """Return the content and the tag of an object; None if there is none with this key.
+
+        The tag is the one for `swap`. Those in listings may lack its quotes: see `unquote_tag`.
+        """
         import obstore
 
         try:
@@ -97,8 +100,9 @@ class ObjectStore:
     def swap(self, key: str, data: bytes, tag: str | None) -> str | None:
         """Write an object only if its tag is still ``tag``; if ``tag`` is None, only if there is no such object.
 
-        Returns the new tag, or None if the condition does not hold. An object that already has the content ``data``
-        counts as written by an earlier attempt of this call, so ``data`` must differ from what other processes write.
+        Returns the new tag, in the form of `get`, or None if the condition does not hold. An object that already has
+        the content ``data`` counts as written by an earlier attempt of this call, so ``data`` must differ from what
+        other processes write.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -176,8 +180,8 @@ class ObjectStore:
     def download(self, keys: Iterable[tuple[str, Path]]) -> None:
         """Download the (key, path) pairs, several at a time; folders are created and existing files overwritten.
 
-        Raises FileNotFoundError if an object is missing, and OSError if a file cannot be written; other files may have
-        been written by then.
+        Raises FileNotFoundError if an object is missing, and OSError if a file cannot be written. After an error, the
+        file of that object may be empty or incomplete, even if it existed before. Other files may have been written.
         """
         import obstore
 
@@ -302,7 +306,7 @@ def check_url(where: str, url: str) -> str:
 def mark_as_copy(folder: Path, store: ObjectStore) -> None:
     """Mark ``folder`` as the local copy of the place ``store``, in place of any other; safe while others read it.
 
-    The folder is created if necessary. Raises OSError or `StoreError` if it cannot be written.
+    The folder is created if necessary. Raises OSError if that fails, and `StoreError` if the mark cannot be written.
     """
     if store_of(folder) != store:
         folder.mkdir(parents=True, exist_ok=True)
@@ -405,9 +409,10 @@ class Lease:
 
     @classmethod
     def own(cls, token: str, *, released: bool = False) -> Lease:
-        """Return a lease of this process that is renewed now; ``token`` identifies the session that takes it.
+        """Return the content of a lease of this process that is renewed now, without writing it to a store.
 
-        With ``released``, it says that its holder has given it up.
+        ``token`` identifies the session that takes the lease. With ``released``, the content says that its holder has
+        given it up.
         """
         return cls(
             socket.gethostname(),

@@ -124,8 +124,9 @@ def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile
 def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History | None:
     """Return the history in the metadata of both files: up to which point of the log they were made.
 
-    None is returned if there are no files or they disagree, were not made by sweep, or were made by an earlier version
-    that left out something that the log contains.
+    None is returned if there are no files, if they disagree or were not made by sweep, or if this version does not know
+    the fields of their history. If there is a log, None is also returned for files of an early version in which the
+    column of a parameter has nulls: they do not tell a parameter that is null from one that the trial does not have.
     """
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
@@ -199,7 +200,7 @@ def total(table: pa.Table, name: str) -> float | None:
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
     """Return a column of numbers as floats; ``missing`` takes the place of nulls, or of a column that the table lacks.
 
-    Columns of booleans become 0 and 1.
+    Columns of booleans become 0 and 1. The array may be read-only, because it may share the memory of the table.
     """
     if name not in table.column_names:
         return np.full(table.num_rows, missing)
@@ -291,7 +292,7 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
 def _merge_tables(
     stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None
 ) -> Tables | None:
-    """Return ``stored`` with the rows of the builder's trials replaced by the builder's own.
+    """Return ``stored`` with the builder's rows added, in place of the rows of the same trials.
 
     ``names`` is explained in `update_tables`. None is returned if a column has no type that fits both.
     """
@@ -468,7 +469,10 @@ class TableWriter(Follower):
         super().__init__("tables", first_s)
 
     def update(self) -> None:
-        """Write both table files again if the log has new events. Raises `StoreError`, as for a damaged log."""
+        """Write both table files again if the log has events that they lack, or if they are missing or unusable.
+
+        Raises `StoreError`, as for a damaged log.
+        """
         stored, builder = self._parts = self._parts or self._open_stored()
         try:
             if builder.follow(self._folder.log) == self._written:

@@ -61,7 +61,7 @@ def local(results: str | Path, where: str = "--results") -> Path:
     """Return the results folder ``results`` as a path; for a URL, the folder of its local copy.
 
     The folder of a copy is created if necessary, but not updated. Raises InputError, which names ``where``, for an
-    invalid URL, and `StoreError` if the folder cannot be created.
+    invalid URL, InputError if `_cache` knows no folder, and `StoreError` if the folder cannot be created.
     """
     if not is_url(results):
         return Path(results)
@@ -118,9 +118,9 @@ class _CopyState:
 def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
     """Update the local copy of a sweep; return whether the store has the sweep. Raises `StoreError` if that fails.
 
-    If the store does not have it, its copy is renamed. While another process of this machine runs the sweep, nothing is
-    downloaded and True is returned, because the copy is current then. ``mine`` says that the sweep is locked by this
-    process itself.
+    If the store does not have it, its copy is renamed. While a process of this machine runs the sweep, nothing is
+    downloaded and True is returned, because the copy is current then. ``mine`` says that it is this process that has
+    locked the sweep; the copy is then updated all the same.
     """
     with lock_copy(folder):
         if not mine and is_locked(folder / "lock"):
@@ -142,9 +142,10 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
 
 @contextmanager
 def lock_copy(folder: Path) -> Iterator[None]:
-    """Wait for the lock of a stored sweep's local copy: no other process here changes the copy inside the block.
+    """Wait for the lock of a stored sweep's local copy: nobody else on this machine updates the copy inside the block.
 
-    The lock excludes this process as well: `pull` inside the block would wait for ever.
+    It is not the lock of the sweep, so the process that runs the sweep still writes to the copy. The lock excludes this
+    process as well: `pull` inside the block would wait for ever.
     """
     with waiting_for(folder.with_name(f".{folder.name}.pull")):
         yield
@@ -157,7 +158,8 @@ class _Replaced(Exception):
 def pull_all(results: Path, store: ObjectStore) -> None:
     """Update the local copies of all sweeps in a store, and rename copies of sweeps that are no longer there.
 
-    Copies of sweeps that run on this machine are left as they are. Raises `StoreError`.
+    Sweeps without a copy get one, in the folder ``results``. Copies of sweeps that run on this machine are left as they
+    are. Raises `StoreError` if the store is unavailable or a copy cannot be written.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -181,9 +183,10 @@ def pull_all(results: Path, store: ObjectStore) -> None:
 def _bring(
     folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]
 ) -> None:
-    """Download the changed ones of ``files`` and the new part of ``log``, as the store lists them, to ``folder``.
+    """Download the changed ones of ``files`` and the new bytes of the log to ``folder``; call it inside `lock_copy`.
 
-    If the copy is of an earlier sweep of this name, it is renamed before. Raises `_Replaced` if an object is gone.
+    ``files`` and ``log`` are the objects of the sweep and of its log, as the store lists them. If the copy is of an
+    earlier sweep of this name, it is renamed before. Raises `_Replaced` if an object is gone.
     """
     known = _CopyState.read(folder)
     first = next((entry.tag for entry in log if entry.key == _FIRST), None)
@@ -227,8 +230,9 @@ def _bring_log(
 ) -> None:
     """Download the segments of the log that the copy lacks to ``path``, and record them in ``known``.
 
-    Bytes of the copy that differ from the store's are replaced. Raises `_Replaced` if a segment has disappeared
-    meanwhile, and `StoreError` if a part of the log is missing in the store.
+    Where bytes of the copy differ from these segments, the copy is cut off and continued with theirs. If there are no
+    new segments, the copy is left as it is, even if it has more bytes. Raises `_Replaced` if a segment has disappeared
+    meanwhile, and `StoreError` if bytes of the log are missing in the store.
     """
     segments = _find_segments(entries)
     if path.exists():
@@ -395,7 +399,8 @@ class Writer:
     def open(self) -> Iterator[Writer]:
         """Hold the lease and upload the log inside the block, as the only writer of the sweep in the store.
 
-        The local copy is updated first. At the end, the rest of the log and the other files are uploaded.
+        The caller must hold the sweep's lock on this machine. The local copy is updated first. At the end, the rest of
+        the log and the other files are uploaded.
 
         Raises:
             RefusedError: naming the process that is writing.
@@ -422,8 +427,8 @@ class Writer:
     def held(self) -> Iterator[None]:
         """Hold the sweep's lease inside the block, waiting up to 20 s for a lease that is not renewed to expire.
 
-        Raises `RefusedError` that names the process that renews the lease, and `StoreError` if the store is
-        unavailable.
+        In a block of more than 20 s, something must call `renew_lease`, as the threads of `open` do. Raises
+        `RefusedError` that names the process that renews the lease, and `StoreError` if the store is unavailable.
         """
         self._take()
         try:
@@ -470,7 +475,10 @@ class Writer:
             self._fault = str(error)
 
     def _look_after(self) -> None:
-        """Renew the lease if that is due, and receive requests. Raises `StoreError`."""
+        """Renew the lease if that is due, and receive requests.
+
+        Raises `StoreError` if another process has taken the sweep over or the store is unavailable.
+        """
         if now() - self._renewed >= _RENEW_S:
             self.renew_lease()
         self._hear_requests()
@@ -507,7 +515,7 @@ class Writer:
         """Write ``content`` as the next segment of the log and count it as uploaded.
 
         If an earlier attempt has written the segment with less content, only that counts. Raises `StoreError` if
-        another process has written it.
+        another process has written it. The caller must hold `_busy`, unless the threads have not been started.
         """
         known = self._known
         key = f"log/{known.segments:08d}"
@@ -530,7 +538,7 @@ class Writer:
     def _merge_segments(self) -> None:
         """Replace all segments that this session has written since its last part by a new part.
 
-        Does nothing for fewer than two segments.
+        Does nothing for fewer than two segments. The caller must hold `_busy`.
         """
         known, first = self._known, self._loose
         last = known.segments - 1
@@ -659,7 +667,7 @@ class Writer:
             stop()
 
     def _close(self) -> None:
-        """Stop the threads, upload what is left, and merge this session's segments.
+        """Stop the threads, upload the rest of the log and the other files, and merge this session's segments.
 
         Nothing is uploaded if `check` has raised a fault. Raises `StoreError` that says where the rest is.
         """

@@ -30,7 +30,7 @@ class Repaired:
 
 
 def repair_log(folder: ResultsFolder) -> Repaired:
-    """Repair a sweep's log and rebuild its tables; an intact log is left unchanged.
+    """Repair a sweep's log and rebuild its tables; if the log is intact, change neither.
 
     The damaged log is kept as ``log.jsonl.damaged-N``. Raises RefusedError while the sweep runs, InputError if it is in
     an object store or this system has no locks, and StoreError if the log is missing, has an unknown format or cannot
@@ -118,7 +118,8 @@ def _observe_or_explain(ledger: Ledger, event: Event) -> str | None:
 def _describe_missing_epochs(ledger: Ledger, event: Event | None) -> str | None:
     """Return in words which epochs of its trial are missing before an event; None if none are.
 
-    Nothing is missing before an event other than a reported epoch, or of a trial that ``ledger`` does not know.
+    Returns None for an event that is no reported epoch, and for one of a trial that ``ledger`` does not know. Call this
+    before the ledger observes ``event``.
     """
     if not isinstance(event, EpochReported) or event.trial not in ledger.trials:
         return None

@@ -64,7 +64,7 @@ def says(metric: str, words: Iterable[str]) -> bool:
 def maximizes(metric: str, objectives: Objectives = ()) -> bool | None:
     """Return whether higher values of a metric are better, by the objectives or else by words in its name.
 
-    None if its name has no word that tells, or words for both.
+    For a metric that is no objective, returns None if its name has no word that tells, or words for both.
     """
     for name, goal in objectives:
         if name == metric:
@@ -149,8 +149,8 @@ FIRST_RACE = 1
 def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
     """Return a resolved sweep file without null top-level keys, as it was understood when the sweep began.
 
-    A missing ``early_terminate.min_iter`` (of the rules in `FIRST_RUNG_WAS_1`) or ``confirm.race`` becomes 1, because
-    their defaults have changed since.
+    ``early_terminate.min_iter`` becomes 1 if it is missing or null and the rule is one of `FIRST_RUNG_WAS_1`. If there
+    is a ``confirm`` without ``race``, that becomes 1. The defaults of both have changed since.
     """
     found = {}
     for key, value in resolved.items():
@@ -231,16 +231,19 @@ class SweepInfo:
 
     @property
     def file(self) -> Mapping[str, object]:
-        """The sweep file as last given, before the changes of `resume --set`, resolved and without null keys.
+        """The resolved sweep file as last given, before the changes of `resume --set`, in the form of `_as_begun`.
 
-        It is `spec` without null keys if the settings have not been changed since.
+        It is made from `spec` if the settings have not been changed since.
         """
         content = self.content.get("file")
         return _as_begun(content if isinstance(content, Mapping) else self.spec)
 
     @property
     def spec_text(self) -> str:
-        """The resolved sweep file as it is now, as text. JSON is YAML, so it is parsed like any sweep file."""
+        """The resolved sweep file as it is now, in the form of `_as_begun`, as JSON text.
+
+        JSON is YAML, so it is parsed like any sweep file.
+        """
         return json.dumps(_as_begun(self.spec))
 
     @property
@@ -253,7 +256,7 @@ class SweepInfo:
 
     @property
     def first_spec_text(self) -> str:
-        """The resolved sweep file with which the sweep began, as JSON text."""
+        """The resolved sweep file with which the sweep began, in the form of `_as_begun`, as JSON text."""
         return json.dumps(_as_begun(self.first_spec))
 
     @property
@@ -309,7 +312,7 @@ class SweepInfo:
 
     @property
     def working_folder(self) -> Path:
-        """The folder in which trials begin; the current folder if ``sweep.json`` names none or it does not exist."""
+        """The folder in which trials begin; the current folder if ``sweep.json`` names no absolute one that exists."""
         folder = Path(str(self.content.get("working_folder", "")))
         if folder.is_absolute() and folder.is_dir():
             return folder
@@ -465,11 +468,11 @@ TIMEOUT_S = 10
 
 
 def provenance(project_dir: Path) -> dict[str, object]:
-    """Return what may explain a different result, such as versions, hardware and commit; null for what is unknown.
+    """Return what may explain a different result, such as versions, hardware and commit; None for what is unknown.
 
     The keys are ``command``, ``python``, ``platform``, ``hostname``, ``cpus``, ``memory_bytes``, ``gpus``, ``packages``
-    (versions by name) and ``git``. Imports none of the packages and uses no accelerator. ``project_dir`` is the folder
-    of the code.
+    (versions by name) and ``git``. Unknown ``gpus`` are an empty list. Imports none of the packages and uses no
+    accelerator. ``project_dir`` is the folder of the code.
     """
     return {
         "command": sys.argv,
@@ -529,7 +532,7 @@ def gpus() -> list[dict[str, str]]:
 def visible(
     gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None
 ) -> list[int]:
-    """Return the indices of the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order.
+    """Return the indices of the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in the order given there.
 
     ``gpus`` has the UUID of each GPU by index, ``mig_devices`` the index of the GPU of each MIG instance. If
     ``setting`` is None, the variable is not set and all GPUs are shown. The list ends before the first invalid entry,

@@ -212,7 +212,7 @@ class TableBuilder:
     def history(self) -> History:
         """Return how far the log has been read and what is needed to continue the tables from there.
 
-        Its `mark` is None; `write` sets it.
+        Its `mark` is None; `write` adds it in the files.
         """
         trials = self._ledger.trials
         unfinished = []
@@ -388,9 +388,9 @@ def _decode_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_tables(folder: ResultsFolder) -> Tables:
-    """Build the tables of a sweep from its whole log, without writing them. Raises `StoreError`.
+    """Build the tables of a sweep from its whole log, without writing them; if there is no log, they have no rows.
 
-    If there is no log, they have no rows.
+    Raises `StoreError` if sweep.json or the log cannot be read.
     """
     builder = TableBuilder.of(folder)
     builder.follow(folder.log)
@@ -400,7 +400,8 @@ def build_tables(folder: ResultsFolder) -> Tables:
 def write(folder: ResultsFolder, tables: Tables) -> None:
     """Replace both Parquet files of a sweep, whose metadata says up to which byte of the log they were made.
 
-    Each file is complete at any time, but not replaced together with the other one. Raises `StoreError`.
+    Each file is complete at any time, but not replaced together with the other one. Raises `StoreError` if one of them
+    cannot be written.
     """
     history = tables.history
     # The mark tells readers later whether the log is still the one from which the tables were made.
@@ -424,7 +425,7 @@ _KINDS = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string()}
 def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
     """Replace the sweep's configurations.parquet by ``columns``: kind and values by name, a row per configuration.
 
-    All columns must have the same length. Raises `StoreError`.
+    All columns must have the same length. Raises `StoreError` if the file cannot be written.
     """
     arrays = {}
     as_json = {}
@@ -559,7 +560,8 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
 def make_param_array(values: Sequence[object]) -> tuple[pa.Array, bool]:
     """Return a parameter's values as an Arrow array, and whether they became JSON text because no type fits all.
 
-    Integers among floats become floats, unless one is too large to stay exact. None becomes null in any case.
+    Integers among floats become floats. If an integer is too large for that to be exact, or for 64 bits, all values
+    become JSON text. None becomes null in any case.
     """
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)

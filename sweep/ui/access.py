@@ -142,7 +142,7 @@ class Refusal:
 def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
     """Return a refusal if the method or the size of a request is not allowed; None if both are.
 
-    The method must be GET, HEAD or POST, and the body have at most 2,000,000 bytes.
+    The method must be GET, HEAD or POST, and the body have at most 2,000,000 bytes according to its header.
     """
     if asked.method not in ("GET", "HEAD", "POST"):
         return Refusal(405, "expected GET or POST")
@@ -164,7 +164,7 @@ def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
 
 
 def find_refusal(asked: Asked, access: Access) -> Refusal | None:
-    """Return a refusal if a request lacks the cookie; for POST also if it comes from another page or is not JSON.
+    """Return a refusal if a request lacks the cookie, or is a POST that comes from another page or is not JSON.
 
     Returns None if the request may be answered, as far as these tell; method, size and host are not checked.
     """

@@ -86,8 +86,8 @@ def propose(text: str, cursor: int, known: Known = NOTHING, *, asked: bool = Fal
 def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False) -> Completion:
     """Return the completions at the cursor of an outline, at most 100.
 
-    If a person has ``asked`` for them, completions for a word that is complete or misspelt are added. There are none
-    where nothing can be typed.
+    If a person has ``asked`` for them, completions for a word that is complete or misspelt are added, except in an
+    expression. There are no completions where nothing can be typed.
     """
     place = outline.place
     if place is None:
@@ -389,7 +389,8 @@ def _propose_parameters_of_file(outline: Outline, but: str = "") -> Iterator[Pro
 def _split_parameter(path: KeyPath) -> tuple[str, KeyPath] | None:
     """Split a path into the dotted name of the parameter that it lies in, and the rest of the path.
 
-    Returns None if it lies in no parameter. The rest is ``("parameters",)`` for the path of a block of parameters.
+    Returns None if it lies in no parameter. For the path of a block of parameters, the rest is ``("parameters",)``, and
+    the name is that of the group; it is "" for the block at the top level.
     """
     if path[:1] != ("parameters",):
         return None
@@ -605,7 +606,8 @@ def _propose_scalars(name: str) -> Iterator[Proposal]:
 def _list_words(name: str) -> list[str | bool]:
     """Return the words that a hyperparameter can have as its value, or True and False for a flag.
 
-    Returns [] for numbers and unknown parameters.
+    A parameter that is not standard has the activations of Keras if it is named after them, as in
+    ``hidden_activation``. Returns [] for numbers and all other parameters.
     """
     if not is_standard(name):
         # As in `activation`, `hidden_activation` or `head.activation`.

@@ -39,10 +39,11 @@ run_cap: 12
 
 
 def write_template(trainables: KnownTrainables, file: str) -> str:
-    """Return the text of a sweep file to begin with, which has no mistakes; takes seconds.
+    """Return the text of a sweep file to begin with; takes seconds.
 
-    The file names one of the first 3 trainables in `KnownTrainables.found`, whose facts are read. If it would have
-    mistakes with each of them, it names an example of sweep. ``file`` is the name that the text will have.
+    The file names the first trainable with which it has no mistakes, of the first 3 in `KnownTrainables.found`, whose
+    facts are read. If there is none, as before `KnownTrainables.search_folder` was called, it names an example of
+    sweep, which is not checked. ``file`` is the name that the text will have.
     """
     found = trainables.found or {}
     for trainable in [*found][:MOST_TRIED]:
@@ -176,8 +177,8 @@ def _find_key(path: str, text: str) -> int:
 def list_files(folder: Path) -> list[str]:
     """Return the names of the sweep files in a folder and in its `SPACES`, those changed last first.
 
-    At most 200 names are returned, with a part ``search_spaces/`` for files there. A sweep file is a YAML file of at
-    most 1,000,000 bytes with a top-level key ``parameters`` or ``trainable``.
+    At most 200 names are returned; those of files in `SPACES` begin with ``search_spaces/``. A sweep file is a YAML
+    file of at most 1,000,000 bytes with a top-level key ``parameters`` or ``trainable``.
     """
     found = []
     for path in [*folder.glob("*.y*ml"), *folder.glob(f"{SPACES}/*.y*ml")]:
@@ -223,7 +224,10 @@ def is_name(file: str) -> bool:
 
 
 def _find_file(folder: Path, file: str) -> Path:
-    """Return the path of a sweep file that may not exist. Raises `InputError` for names that lead out of the folder."""
+    """Return the path of a sweep file, which may not exist.
+
+    Raises `InputError` for a name that is not one by `is_name`, and for a link that leads out of the folder.
+    """
     if not is_name(file):
         raise InputError.one("file", f"is {file!r}, expected a plain name that ends in .yaml")
     path = folder / file
@@ -236,7 +240,8 @@ def _find_file(folder: Path, file: str) -> Path:
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
     """Write a draft into a folder and return its path.
 
-    Raises `InputError` if ``file`` is not the plain name of a sweep file, and `StoreError` if it cannot be written.
+    Raises `InputError` if ``file`` is not the plain name of a sweep file or is a link to another folder, and
+    `StoreError` if it cannot be written.
     Raises `RefusedError` if a file with this name has another text, unless ``replace`` is set.
     """
     path = _find_file(folder, file)

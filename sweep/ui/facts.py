@@ -179,8 +179,8 @@ def describe_standing(
 
     ``now`` and ``driven_since`` are in seconds since 1970. ``running`` says whether a process runs the sweep, and
     ``driven_since`` is when a process on this machine began to run it. ``read`` is the share of the log that has been
-    read, ``line`` its last line. ``events`` are the latest events, the last one first. ``unknown`` says what is not
-    known, and why. ``to_resume`` is the command line that resumes the sweep.
+    read, ``line`` the number of the last line read. ``events`` are the latest events, the last one first. ``unknown``
+    says what is not known, and why. ``to_resume`` is the command line that resumes the sweep.
     """
     state = _name_state(standing, running=running, read=read)
     is_starting = driven_since is not None and driven_since > (
@@ -411,7 +411,10 @@ def describe_event(
 
 
 def _describe_event(event: Event | Record, standing: Standing) -> str:
-    """Describe an event of a trial or a session in words, any other by its kind and its fields."""
+    """Describe in words the start, the end or the test of a trial, or the start or the end of a session.
+
+    Any other event is described by its kind and its fields. ``standing`` must have observed the event already.
+    """
     match event:
         case TrialStarted(trial=number, role=role):
             why = "" if role is Role.SEARCH else f", {role.value}"
@@ -466,7 +469,7 @@ def _describe_steering(
 
 
 def _describe_end(event: TrialEnded, standing: Standing) -> str:
-    """Describe the end or the interruption of a trial in words."""
+    """Describe the end or the interruption of a trial in words; ``standing`` must have observed it just before."""
     ended = f"trial {event.trial} is {event.status.value}"
     if event.again:  # it is interrupted for another try: the reason has the error
         return _describe_another_try(event)

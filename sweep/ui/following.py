@@ -196,9 +196,9 @@ def _read_first_spec(folder: ResultsFolder) -> Spec | None:
 
 
 def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
-    """Return the outline of a sweep, and why a part of it is unknown if its file cannot be read.
+    """Return the `analysis.Outline` of a sweep, and why it is incomplete if the sweep file cannot be read.
 
-    The second result is "" if nothing is unknown. Raises `StoreError` if not even sweep.json can be read.
+    The second result is "" if nothing is missing. Raises `StoreError` if not even sweep.json can be read.
     """
     try:
         return Outline.of(resuming.reopen(folder.path.parent, folder.name).spec), ""

@@ -520,7 +520,8 @@ async def _send_trial(request: web.Request) -> web.Response:
 def _list_compared(request: web.Request) -> list[ResultsFolder]:
     """Return the folders of the sweeps that the queries ``sweep`` of a request name, each once.
 
-    Raises `InputError` unless 2 to 20 are named, and `UnknownNameError` if there is no such sweep.
+    Raises `InputError` unless there are 2 to 20 such queries, even if they name the same sweep, and `UnknownNameError`
+    if there is no such sweep.
     """
     names = [*dict.fromkeys(request.query.getall("sweep", []))]
     if not 1 < len(names) <= MOST_COMPARED:
@@ -865,7 +866,8 @@ async def _check_draft(request: web.Request) -> web.Response:
 async def _complete_draft(request: web.Request) -> web.Response:
     """Send the completions at the cursor; start to read the trainable's source if that has not been done.
 
-    The modules of the folder are searched, too, if that has not been done or a person has asked for completions.
+    In the value of ``trainable``, start to search the modules of the folder if that has not been done. If a person has
+    asked for completions, start that in any case.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     before, after = given.get("before", ""), given.get("after", "")

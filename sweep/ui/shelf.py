@@ -52,7 +52,7 @@ class Shelf:
         """Return a row for each sweep, running ones first, then those whose log was written last.
 
         A row has the keys of ``list --json`` and of `ShelfRow`; a sweep that cannot be read has the state "damaged".
-        Raises `StoreError` if the folder cannot be read.
+        Raises `StoreError` if the folder cannot be read or its object store is unavailable.
         """
         found = folders(self.results)
         rows = [self._get_row(folder) for folder in found]
@@ -87,7 +87,8 @@ class Shelf:
     def _estimate_progress(self, folder: ResultsFolder) -> dict[str, float | None]:
         """Return the trained share of a running sweep and the seconds left as ``share`` and ``left_s``.
 
-        Each call reads at most about 8 megabytes of its log; returns {} until all has been read. Raises `StoreError`.
+        Each call reads at most about 8 megabytes of its log; returns {} until all has been read. Raises `StoreError` if
+        the log is damaged or sweep.json cannot be read.
         """
         if folder.name not in self._running:
             self._running[folder.name] = FollowedSweep(folder)
@@ -141,7 +142,8 @@ def _convert_fields_to_json(row: ShelfRow) -> dict[str, Any]:
 def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
     """Return the fields of a row that come from the sweep file and the log; `left_s` keeps its default.
 
-    ``summary`` is that of the sweep. The number of trials and the share are None if the sweep file cannot be read.
+    ``summary`` is that of the sweep. The number of trials and the share are None if the sweep file cannot be read or
+    does not fix the number.
     """
     total = None
     try:

@@ -31,8 +31,8 @@ class TrainableFinder:
     def list_trainables(self, folder: Path) -> dict[str, str]:
         """Return the trainables in a folder and in sweep's own package as ``module:Name``, with a note on the place.
 
-        Of the folder, at most 300 modules directly in it or in its sub-folders are read, without tests. Modules that
-        are too large or not valid are left out.
+        Of the folder, the modules that `_list_modules` yields are read. Modules of more than 500,000 bytes and those
+        that are not valid are left out.
         """
         found = {}
         for module, path in _list_modules(folder):
@@ -66,10 +66,10 @@ class TrainableFinder:
 
 
 def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the name and the path of each module in a folder and in the packages directly in it.
+    """Yield the name and the path of each module in a folder and in the folders directly in it.
 
-    At most 300 files are looked at. Tests, modules with names such as ``__init__``, and the folders in `APART` are left
-    out.
+    At most 300 files are looked at, including those that are left out: tests, files whose path is no name of a module,
+    modules with names such as ``__init__``, and all in the folders in `APART`.
     """
     paths = [*sorted(folder.glob("*.py")), *sorted(folder.glob("*/*.py"))]
     for path in paths[:MOST_FILES]:
@@ -93,8 +93,8 @@ def _list_our_modules() -> Iterator[tuple[str, Path]]:
 def find_trainables(text: str) -> Iterator[str]:
     """Yield the names of the trainables in the text of a module, other than those that begin with an underscore.
 
-    They are classes derived from a `KerasTrainable` or similar to one, and functions with two parameters of which the
-    second is ``report``. Raises `SyntaxError` if the text is not Python.
+    They are the classes by `_is_trainable_class`, and the functions with two parameters of which the second is
+    ``report``. Only definitions at the top level of the module count. Raises `SyntaxError` if the text is not Python.
     """
     classes = {
         BASE
@@ -113,7 +113,10 @@ def find_trainables(text: str) -> Iterator[str]:
 
 
 def _is_trainable_class(node: ast.ClassDef, classes: set[str]) -> bool:
-    """Return whether a class is derived from one of ``classes``, or has a base and a `KerasTrainable`'s methods."""
+    """Return whether a class is derived from one of the names ``classes``, or has any base and both of `METHODS`.
+
+    Only methods that the class itself defines count.
+    """
     bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
     methods = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
     return bool(bases & classes) or (bool(bases) and methods.issuperset(METHODS))

@@ -94,7 +94,7 @@ class Reading:
         self._ready: asyncio.Future[None] | None = None
 
     async def prepare(self) -> None:
-        """Import the libraries in a thread, at the first call; wait until that is done."""
+        """Call `import_libraries` in a thread, at the first call; wait until that is done."""
         if self._ready is None:
             self._ready = asyncio.get_running_loop().run_in_executor(
                 self._threads, import_libraries
@@ -272,7 +272,7 @@ class Watch(KeptUpToDate):
 
 
 def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
-    """Return a report on the present state of a sweep. Raises `StoreError`.
+    """Return a report on the present state of a sweep. Raises `StoreError` if it cannot be read.
 
     ``sweep`` knows the lines of the log; without it, the report covers 0 lines.
     """
@@ -290,7 +290,10 @@ def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveRepor
 
 
 def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:
-    """Return a report on several sweeps as JSON. Raises `InputError` if their objectives differ, and `StoreError`."""
+    """Return a report on several sweeps in the form of `encode_report`, with 0 as ``line``.
+
+    Raises `InputError` if their objectives differ, and `StoreError` if one of them cannot be read.
+    """
     from sweep.render import report
 
     return encode_report(0, report.sections(folders))

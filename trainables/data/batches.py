@@ -140,9 +140,9 @@ class BatchSplit(Examples):
     ) -> Iterator[Chunk]:
         """Yield the batches of pass ``number`` (from 1) without the first ``skipped`` ones, each as one chunk.
 
-        Without ``seed``, batches have their original order, and `on_epoch_end` is not called; if shuffling is off, only
-        the order is the original one. ``batch_size`` does not cut batches. Every process reads whole batches. With a
-        ``share``, only this part of each batch is put on the devices.
+        Without ``seed``, batches have their original order, and `on_epoch_end` is not called. With a seed and shuffling
+        off, the order is the original one as well, but `on_epoch_end` is called. ``batch_size`` does not cut batches.
+        Every process reads whole batches. With a ``share``, only this part of each batch is put on the devices.
         Raises: DataError: if a batch cannot be trained on.
         """
         which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)

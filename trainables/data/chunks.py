@@ -73,8 +73,8 @@ class ArraySplit(Examples):
     def part(self, rows: Order) -> ArraySplit:
         """Return a data set that visits only ``rows``, which are indices into all rows, and shares the arrays.
 
-        Of the result, `spread_examples` also takes only these rows. `examples`, `targets`, `some_targets`, `leaves` and
-        `read_content` still refer to all rows.
+        Only passes over the result and its `spread_examples` are limited to these rows. Its `examples`, `targets`,
+        `some_targets`, `leaves` and `read_content` still refer to all rows.
         """
         part = copy.copy(self)
         part._rows = rows
@@ -255,7 +255,7 @@ class BucketSplit(Examples):
             yield from part.read_content()
 
     def some_targets(self) -> Any:
-        """Return the first targets of the first bucket, up to about 4 MiB; None if there are no targets."""
+        """Return the first targets of the first bucket, up to about 4 MiB but at least one; None if it has none."""
         return self.parts[0].some_targets()
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:

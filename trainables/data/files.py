@@ -200,8 +200,8 @@ def parquet(
     numbers, and is cast to ``dtype``. y and the weights keep their stored types, and are vectors if they have one
     number per row. Rows are in the order of the sorted file names; they are read in batches when the arrays are written
     to disk.
-    Raises: DataError: if no file matches, none has a row, or a column is missing. Nulls, values that are not numbers,
-    and rows unlike the first one also raise it, but mostly only when the rows are read.
+    Raises: DataError: if no file matches, none has a row, a column is missing, or the first row has nulls or values
+    that are not numbers. Later rows with such values, or unlike the first one, raise it when they are read.
     """
     import pyarrow.parquet as pq
 

@@ -286,7 +286,7 @@ class Examples(ABC):
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
         """Yield arrays that identify the data, such as its examples in blocks.
 
-        Yield None if reading them is too expensive.
+        Yield None in place of arrays that are too expensive to read.
         """
 
     def updates(self, batch_size: int) -> int:
@@ -404,7 +404,7 @@ class Walk:
     ) -> Walk:
         """Return the walk of a trial, whose epochs are passes unless ``steps_per_epoch`` is set.
 
-        Raises: ValueError or TypeError: if ``steps_per_epoch`` is wrong.
+        Raises: TypeError: if ``steps_per_epoch`` is not a whole number. ValueError: if it is out of bounds.
         """
         if "steps_per_epoch" in hp:
             steps = hp.integer("steps_per_epoch", standard=True)
@@ -415,8 +415,8 @@ class Walk:
     def epoch(self, number: int) -> Iterator[Chunk]:
         """Yield the chunks of epoch ``number`` (from 1), the last one cut where the epoch ends.
 
-        The position moves with each chunk. If the epoch does not begin at the position, the data is read anew from
-        there. At the end of a pass, data that is prepared ahead begins the next one.
+        The position moves with each chunk. If the epoch does not begin at the position, the data is read anew from the
+        epoch's first batch on. At the end of a pass, the first chunk of the next pass is prepared ahead.
         """
         update = self.first_update(number)
         last = self.first_update(number + 1)
@@ -490,7 +490,8 @@ class HeldOut:
 
         ``batch_size`` is the training's; by default, validation has the same, but at least 256. Returns None if
         ``split`` is None, but checks the parameters.
-        Raises: ValueError or TypeError: if a parameter is wrong, or there are fewer batches than ``validation_steps``.
+        Raises: TypeError: if a parameter is not a whole number. ValueError: if one is out of bounds, or there are fewer
+        batches than ``validation_steps``.
         """
         size = get_validation_batch_size(hp, batch_size)
         if "validation_steps" in hp:
@@ -519,7 +520,7 @@ class HeldOut:
 
         ``batch_size`` is the training's; ``validation_batch_size`` is by default the same, but at least 256. With
         several ``parts``, ``share`` is ignored.
-        Raises: ValueError or TypeError: if ``validation_batch_size`` is wrong.
+        Raises: TypeError: if ``validation_batch_size`` is not a whole number. ValueError: if it is out of bounds.
         """
         size = get_validation_batch_size(hp, batch_size)
         # `validation_steps` counts batches of `size`, so that another size would select other examples.
@@ -578,7 +579,7 @@ def get_batch_size(hp: Hyperparameters, replicas: int) -> int:
     """Return the global batch size: ``batch_size`` (default 32), or ``per_replica_batch_size`` times ``replicas``.
 
     ``replicas`` is the number of replicas in all processes.
-    Raises: ValueError or TypeError: if both are set, or one is wrong.
+    Raises: TypeError: if the value is not a whole number. ValueError: if it is out of bounds, or if both are set.
     """
     if "per_replica_batch_size" not in hp:
         return hp.integer("batch_size", 32, standard=True)
@@ -590,7 +591,7 @@ def get_batch_size(hp: Hyperparameters, replicas: int) -> int:
 def get_validation_batch_size(hp: Hyperparameters, batch_size: int) -> int:
     """Return ``validation_batch_size``; by default the training's ``batch_size``, but at least 256.
 
-    Raises: ValueError or TypeError: if the hyperparameter is wrong.
+    Raises: TypeError: if the hyperparameter is not a whole number. ValueError: if it is out of bounds.
     """
     return hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
 

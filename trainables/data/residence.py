@@ -53,8 +53,8 @@ def load_shared(
     author's own memory maps, or if ``has_left``, called after the load, returns a true value: the load has then set
     attributes of the trainable, which other workers would lack. ``opened`` records the files that ``load`` opens; if
     another worker has loaded the data, the files that it opened are added.
-    Raises: DataError: if the disk of the folder is too small or shared data has dicts whose keys are no texts; and
-    whatever ``load`` raises.
+    Raises: DataError: if the disk is too small, a `BlockArray` does not yield as many rows as its shape says, or shared
+    data has dicts whose keys are no texts. Whatever ``load`` raises.
     """
     if folder is None:
         return _map_loaded(*_load_recording_reads(hp, load))
@@ -157,8 +157,8 @@ def _write_shared(loaded: Any, reads: Reads, opened: RecordedReads, home: Path) 
 
     The folder is written under another name and then renamed, so that ``home`` is complete once it exists. If
     ``loaded`` is None, the folder only records that the data cannot be shared.
-    Raises: DataError: if the disk is too small, a dict has keys that are no texts, or a `BlockArray` yields too few
-    rows.
+    Raises: DataError: if the disk is too small, a dict has keys that are no texts, or a `BlockArray` does not yield as
+    many rows as its shape says.
     """
     aside = home.with_name("part")
     shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote

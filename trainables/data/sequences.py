@@ -25,10 +25,11 @@ def buckets(
     """Return sequences and their targets in buckets, padded at their ends to the shortest of ``lengths`` that fits.
 
     ``x``: rows of different lengths (a list of lists or arrays, an array of objects, a `tf.RaggedTensor`), each of
-    shape (length, ...), or a dict of such rows and of arrays; the longest of an example's rows counts. ``y`` and
-    ``sample_weight``: arrays, or rows with one entry per element of the sequence, padded with ``y_padding`` and 0.
-    ``padding`` fills x. By default, at most ``count`` lengths are chosen that hold about equally many examples, rounded
-    up to multiples of 8. Buckets are sorted by length; empty ones are left out. Padded rows become int32 or float32.
+    shape (length, ...), or a dict of such rows and of arrays; the longest of an example's rows counts. ``padding``
+    fills x. ``y`` and ``sample_weight``: arrays, or rows with one entry per element of the sequence. Such rows of ``y``
+    are padded with ``y_padding``, which must then be given, and those of ``sample_weight`` with 0. By default, at most
+    ``count`` lengths are chosen that hold about equally many examples, rounded up to multiples of 8. Buckets are sorted
+    by length; empty ones are left out. Padded integers become int32, padded floats float32.
     Raises: DataError: if rows, targets and lengths do not fit together, such as a row longer than all ``lengths``, or
     if the inputs of a dict have different numbers of rows.
 

@@ -133,7 +133,8 @@ class Visits:
     def of(cls, hp: Hyperparameters) -> Visits:
         """Read the hyperparameters ``shuffle`` and ``shuffle_buffer``.
 
-        Raises: ValueError or TypeError: if they are wrong, or contradict each other.
+        Raises: TypeError: if ``shuffle`` is not a bool, or ``shuffle_buffer`` not a whole number. ValueError: if
+        ``shuffle_buffer`` is out of bounds, or is set while ``shuffle`` is false.
         """
         shuffle = hp.flag("shuffle", default=True)
         if "shuffle_buffer" not in hp:
@@ -470,8 +471,8 @@ def convert_arrays(arrays: Any) -> Any:
     """Return (x,), (x, y) or (x, y, sample_weight) converted to arrays of one length, with texts as `bytes` objects.
 
     `BlockArray` and objects that can be sliced like arrays are kept.
-    Raises: DataError: if the lengths differ or are 0, or something is not an array of numbers (inputs may also be
-    texts).
+    Raises: DataError: if the lengths differ, are 0 or are above 2**31 - 1, or something is not an array of numbers
+    (inputs may also be texts).
     """
     x, *others = arrays
     arrays = (

@@ -212,7 +212,7 @@ def _read_pass(
 
     ``at_once`` is rounded up to whole batches; None: as many as fit. If this process needs a part of each batch, only
     this part is kept, see `_read_share`.
-    Raises: DataError: if the pass has another number of examples, at its end, or the stream cannot be read.
+    Raises: DataError: if the stream cannot be read, or, at the end, if the pass has not exactly ``size`` examples.
     """
     if which.share is not None and which.share.local < which.share.replicas:
         yield from _read_share(stream, size, replicas, at_once, which, which.share)

@@ -196,8 +196,8 @@ def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, floa
 
     A class of mean size has the weight 1, a class of half that size the weight 2. ``labels`` are all training labels,
     integers or one-hot.
-    Raises: ValueError or TypeError: if the parameter is wrong. DataError: if the targets are no labels, or ``labels``
-    is None, as for a stream.
+    Raises: TypeError: if the parameter is not a text. ValueError: if it is another text. DataError: if the targets are
+    no labels, or ``labels`` is None, as for a stream.
     """
     kind = hp.text("class_weights", "none", standard=True)
     if kind == "none":

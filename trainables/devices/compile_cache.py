@@ -31,9 +31,10 @@ def enable_caches(
     """Set the environment variables that make XLA and CUDA cache compiled programs on disk.
 
     ``environment`` is `os.environ` if it is None. XLA's cache is set if ``training`` has ``jit_compile`` true, or
-    "auto" (the default) on a GPU; CUDA's on a GPU. Variables that the user has set are kept. Call it before
-    TensorFlow's first operation. Old files of XLA's cache are removed. Returns the caches' folder, or None if nothing
-    is set, because no cache is needed, the user has set them, or no private folder can be written.
+    "auto" (the default) on a GPU; CUDA's on a GPU. Simulated GPUs do not count. Variables that the user has set are
+    kept. Call it before TensorFlow's first operation. If XLA's cache is set and is above `MOST_BYTES`, its least
+    recently used files are removed. Returns the caches' folder, or None if nothing is set, because no cache is needed,
+    the user has set them, or no private folder can be written.
     """
     if environment is None:
         environment = os.environ

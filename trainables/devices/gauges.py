@@ -177,11 +177,12 @@ class Gauges:
     def end(self, trials: int = 1) -> dict[str, float]:
         """Return the columns of the epoch since `begin`.
 
-        Always ``memory_peak_bytes``, the peak since the process started, and ``cpu_cores``, the mean number of busy
-        cores. With GPUs also ``gpus``, the trial's number or fraction of them, ``gpu_memory_bytes`` and
-        ``gpu_memory_peak_bytes``, and what `Meters.end` returns, as far as it is known. If several ``trials`` were
-        trained together, ``cpu_cores`` and ``energy_j`` are divided between them, and ``together`` is their number.
-        Raises: OutOfMemory: if GPUs are simulated and the trial exceeds its limit.
+        There are always ``memory_peak_bytes``, the peak since the process started, and ``cpu_cores``, the mean number
+        of busy cores. With GPUs, these are added as far as they are known: ``gpus``, the trial's number or fraction of
+        them, ``gpu_memory_bytes`` of the smallest one, ``gpu_memory_peak_bytes`` of the one with the highest peak, and
+        the columns of `Meters.end`. If several ``trials`` were trained together, ``cpu_cores`` and ``energy_j`` are
+        divided by their number, and ``together`` is this number.
+        Raises: OutOfMemory: if GPUs are simulated and the trial exceeds its limit of memory.
         """
         wall = time.perf_counter() - self._began
         measures = {

@@ -91,8 +91,9 @@ def list_device_kinds(op: str) -> set[str]:
 def list_tpu_problems(
     devices_with: Callable[[str], Collection[str]] = list_device_kinds,
 ) -> tuple[str, ...]:
-    """Return the reasons why this installation cannot use TPUs, in words; empty if it can.
+    """Return the reasons why this installation cannot use TPUs, in words; empty if none is found.
 
+    Whether the machine has TPUs is not checked.
     ``devices_with`` returns the kinds of devices that have a kernel for an operation. TensorFlow's usual builds declare
     the operations for TPUs without any kernel, and the strategy would fail with an IndexError.
     """
@@ -202,10 +203,11 @@ def choose_placement(devices: Devices, training: Mapping[str, Value]) -> Placeme
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
     """Return the placement of trials on ``devices``; the first call with these arguments creates it.
 
-    ``strategy`` is one of `STRATEGIES`, ``cross_device`` one of `CROSS_DEVICE`. If ``devices`` has ranks, the call
-    connects to them, and ``strategy`` is ignored unless it is "tpu".
-    Raises: DeviceError: if the devices do not allow ``strategy`` or ``cross_device``. NewProcessNeeded: if TensorFlow
-    is already bound to other devices or ranks.
+    ``strategy`` is one of `STRATEGIES`, ``cross_device`` one of `CROSS_DEVICE`. If ``devices`` has ranks, the first
+    call connects to them, and ``strategy`` is ignored unless it is "tpu".
+    Raises: DeviceError: if there are fewer GPUs than ``devices`` has, the memory for a share of a GPU is unknown or too
+    small, or the devices do not allow ``strategy`` or ``cross_device``. NewProcessNeeded: if this process is already
+    bound to other devices or ranks.
     """
     with _lock:
         if strategy == "tpu":

@@ -110,7 +110,8 @@ def set_determinism(placement: Placement, *, deterministic: bool) -> None:
 def describe_numerics(placement: Placement) -> dict[str, str]:
     """Return the trial's columns about precision and determinism, by name.
 
-    ``deterministic`` is "yes", and is missing if it is not. On a GPU, the columns of `describe_gpu_numerics` are added.
+    ``deterministic`` is "yes" if TensorFlow's determinism is on, and missing if it is off. On a GPU, the columns of
+    `describe_gpu_numerics` are added.
     """
     deterministic = tensorflow_private.is_op_determinism_enabled()
     if deterministic:

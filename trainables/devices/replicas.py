@@ -164,9 +164,10 @@ def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
 
 
 def gather_rows(values: Any) -> Any:
-    """Return, for each tensor of a structure, the rows of all replicas joined along the first axis, in their order.
+    """Return, for each tensor of a structure, the rows of all replicas joined along the first axis.
 
-    Called on each replica; with one replica, returns ``values``.
+    The rows are in the order of the replicas. Called on each replica; with one replica, or outside of replicas, returns
+    ``values``.
     Raises: CannotCompile: inside code that XLA compiles, if there are several replicas.
     """
     context = _get_exchange_context(tf.nest.flatten(values))

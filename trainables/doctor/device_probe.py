@@ -35,9 +35,9 @@ MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # LARGE: numbers of four bytes
 def describe() -> dict[str, Any]:
     """Return the versions of libraries, the GPU architectures of the build, and the GPUs that TensorFlow can use.
 
-    The keys are ``tensorflow``, ``cuda``, ``cudnn`` (None without CUDA), ``architectures``, ``gpus`` (``name`` and
-    ``capability`` of each), ``gauges`` (see `nvml.list_supported_gauges`), ``keras`` and ``backend``. If Keras cannot
-    be imported, these two are None, and ``keras_error`` says why.
+    The keys are ``tensorflow``, ``cuda`` and ``cudnn`` (both None without CUDA), ``architectures``, ``gpus`` (``name``
+    and ``capability`` of each), ``gauges`` (see `nvml.list_supported_gauges`; {} without GPUs), ``keras`` and
+    ``backend``. If Keras cannot be imported, the last two are None, and ``keras_error`` says why.
     """
     build = tf.sysconfig.get_build_info()
     gpus = []

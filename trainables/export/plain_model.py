@@ -247,8 +247,8 @@ def _cast_outputs_to_float32(model: keras.Model, example: Any) -> keras.Model:
 def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
     """Return the trained model with the author's frozen model in front of it, if features were cached.
 
-    Otherwise, and if there is no frozen model, ``plain`` is returned. ``author`` must have the attributes that `data`
-    has left. `data` runs once more, for the inputs on which exports are compared.
+    In this case, `data` runs once more, for the inputs on which exports are compared. Otherwise, or if there is no
+    frozen model, ``plain`` is returned. ``author`` must have the attributes that `data` has left.
     """
     if not features.are_cached(author, trial.hp):
         return plain

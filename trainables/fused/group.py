@@ -79,8 +79,8 @@ def _graph_program(trial: ReadyTrial) -> GraphProgram:
 def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
     """Return whether two trials can be trained together.
 
-    They can if they have the same program, data, batch size, validation data and way of visiting the data, and also the
-    same seed unless the data stay on the device.
+    They can if they have the same program, data, batch size, validation data and way of visiting the data. If the data
+    do not stay on the device, they must have the same seed as well.
     """
     return (
         trial.program is other.program
@@ -163,7 +163,11 @@ class Member:
         self.group.begin(self, assignment)
 
     def train(self, report: Report) -> None:
-        """Train this trial without the other trials of its group; raises what ended it, such as Diverged or Stopped."""
+        """Train this trial without the other trials of its group, as its session does.
+
+        Returns after the last epoch, or when ``report`` returns False. Raises what else ended the trial, such as
+        Diverged or Stopped.
+        """
         for error in self.group.train({self: report}).values():
             raise error
 
@@ -338,8 +342,11 @@ class FusedGroup:
 
         Stops after an epoch in which a report returns False or a trial ends, and returns an exception for each trial
         that has ended: `Stopped` if it is finished, and otherwise its error. Members that ended with an error leave the
-        group. A single member is trained as if there were no group. Raises Apart, before any training, if the trials
-        cannot be trained together, or are faster one after the other.
+        group. Raises Apart, before any training, if the trials cannot be trained together, or are faster one after the
+        other.
+
+        A single member is trained as if there were no group, until ``report`` returns False or the trial ends. If it
+        has trained its last epoch, no exception is returned for it.
         """
         members = []
         for member in reports:
@@ -586,7 +593,8 @@ class FusedGroup:
     ) -> list[Trained]:
         """Train one epoch of all trials in a stack; return a result for each place, including empty ones.
 
-        ``rates`` has the learning rate of each update by member. Stops early once all trials have diverged.
+        ``rates`` has the learning rate of each update by member. Stops early once the trials at all places, including
+        those computed at empty ones, have diverged.
         """
         stack = places.stack
         trials = []
@@ -627,7 +635,7 @@ class FusedGroup:
         return results
 
     def _evaluate_stack(self, places: _StackPlaces) -> list[Evaluated | None]:
-        """Evaluate all trials in a stack; return a result for each place, or None for each without validation data."""
+        """Evaluate all trials in a stack; return a result for each place, all of them None without validation data."""
         stack = places.stack
         trials = []
         for place in places.first_places:

@@ -41,9 +41,9 @@ def build_model(
 
     Seeds `random` and `np.random` with ``seed``. A frozen model from `features` whose outputs are not cached is put in
     front by ``joined(frozen, model, inputs)``, by default `features.join_models`. A model whose own `train_step`
-    creates its weights is returned without them and without frozen layers, see `make_weights_by_step`. Raises TypeError
-    if `model` returns anything but a `keras.Model`, ValueError for a wrong ``frozen_layers``, and Refused if the models
-    cannot be joined.
+    creates its weights is returned without them and without frozen layers, see `make_weights_by_step`. A Sequential
+    model accepts batches of any size. Raises TypeError if `model` returns anything but a `keras.Model`, ValueError for
+    a wrong ``frozen_layers``, and Refused if the models cannot be joined.
     """
     # Keras draws the seeds of initializers and random layers from `random`. Seeding TensorFlow as well would empty its
     # kernel cache and cost seconds per trial. The author's own draws come from `random` and `np.random`.
@@ -387,9 +387,11 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) -> None:
     """Check a model and its optimizer before training, and correct what Keras would compute wrongly in our loop.
 
-    ``fit`` is True if Keras's or the model's own steps train the model; its optimizer then stays as it is, except for
-    weight decay. If the trial has ``gradient_checkpointing``, activations are recomputed for the gradients. Raises
-    Refused or NotInScope for a model that cannot be trained in this way.
+    ``fit`` is True if Keras's or the model's own steps train the model; its optimizer is then neither checked nor kept
+    from summing gradients. An optimizer that the author has not made stops decaying biases, with ``fit`` as well. If
+    the trial has ``gradient_checkpointing``, activations are recomputed for the gradients, and the optimizer waits for
+    all gradients. Raises Refused for a model or an optimizer that cannot be trained in this way, and NotInScope for a
+    model made outside of the strategy's scope.
     """
     author = parts.author
     model = parts.parts.model
@@ -410,8 +412,9 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
 def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph that trains a model by its compiled losses or, if it has none, by those that its layers add.
 
-    Compiles the model, creates the variables of its optimizer and metrics, and replaces its losses. ``example`` is one
-    example after augmentation. Raises Refused if nothing gives a loss.
+    Compiles the model, creates the variables of its optimizer and metrics, and replaces its losses. The optimizer's own
+    averaging of weights is turned off; the graph averages instead. `_correct_keras` must have been called. ``example``
+    is one example after augmentation. Raises Refused if nothing gives a loss.
     """
     author = made.author
     parts = made.parts

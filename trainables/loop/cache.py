@@ -50,9 +50,9 @@ class Structure:
     def fits(self, structure: Structure, hp: Hyperparameters) -> bool:
         """Return whether the program of this key can also train a trial with the key ``structure``.
 
-        It can if devices, data and all hyperparameters that were read when it was built are the same, so that building
-        it again would give the same graph; seeds are not compared. ``hp`` has the trial's hyperparameters. An example
-        or targets that were not read may differ.
+        It can if building it again would give the same graph. `environment`, `seen` and the hyperparameters that were
+        read when it was built must be the same, and so must the example and the targets, if they were read. Seeds are
+        not compared. ``hp`` has the trial's hyperparameters.
         """
         alike = self.environment == structure.environment and self.seen == structure.seen
         read_data_alike = self.example in (None, structure.example) and self.targets in (

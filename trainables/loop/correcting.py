@@ -43,10 +43,10 @@ def correct_optimizer(
     *,
     fit: bool,
 ) -> None:
-    """Stop an optimizer and its parts from summing gradients over replicas, because the loop has done so.
+    """Stop an optimizer, and those inside it, from summing gradients over replicas, because the loop has done so.
 
-    Raises Refused if the optimizer is not supported. With ``fit``, it is neither checked nor changed in this respect.
-    Biases and other variables among ``weights`` with fewer than two dimensions are exempted from weight decay if
+    Raises Refused if one of them is not supported. With ``fit``, none is checked or changed in this respect. In any
+    case, biases and other variables among ``weights`` with fewer than two dimensions are exempted from weight decay if
     ``optimizer`` is the trial's, as held by ``parts``, and not made by the author.
     """
     for part in () if fit else groups.list_parts(optimizer):

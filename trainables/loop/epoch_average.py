@@ -65,8 +65,8 @@ class EpochAverage(Average):
 
         The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``. If no
         layer of batch normalisation is trainable, there is no pass, and ``chunks`` are not read. Random draws depend on
-        ``seed`` and on ``first``, the number of the epoch's first update. The model's own weights are the same
-        afterwards.
+        ``seed`` and on ``first``, the number of the epoch's first update. The model's own weights and moving statistics
+        are the same afterwards.
         """
         self._count()
         if not self._normalising:
@@ -97,7 +97,7 @@ class EpochAverage(Average):
         """Update the moving statistics of batch normalisation by a forward pass over ``batches``.
 
         They become the means over all batches of a pass so far, each with the same weight. ``done`` is the number of
-        earlier batches in the pass.
+        earlier batches in the pass. Call it inside `swapping`, so that the model has the averaged weights.
         """
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:

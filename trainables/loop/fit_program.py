@@ -82,9 +82,10 @@ def check_options(
 ) -> None:
     """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
 
-    Such options are micro-batches, averages of the weights and, on several replicas, clipping. ``optimizer`` is None if
-    the model has none. ``mixed`` has the targets of an example if mixup or cutmix mix them, which must be
-    floating-point numbers; otherwise it is empty. ``who`` begins the messages and names what trains the trial.
+    Such options are micro-batches, sharpness-aware updates, averages of the weights and, on several replicas, clipping,
+    loss scaling and ``jit_compile``. ``optimizer`` is None if the model has none. If mixup or cutmix mix targets,
+    ``mixed`` has those of an example, which must be floating-point numbers; otherwise it is empty. ``who`` begins the
+    messages and names what trains the trial.
     """
     _refuse_options(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
     if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
@@ -254,8 +255,10 @@ class FitProgram(Program):
     ) -> None:
         """Trace training and evaluation once, and set `state`, which has all variables that they create or use.
 
-        Raises NotInFit for data that `fit` cannot take. On several replicas, raises Refused if a batch gives other
-        results when it is computed in parts. ``loose`` has no effect, and `fit` itself traces again.
+        Evaluation is not traced if ``validation`` is None. Sets `idle_numbers` and `optimizer_is_idle`, which say what
+        training does not use. ``loose`` has no effect, and `fit` itself traces again. Raises NotInFit for data that
+        `fit` cannot take. Raises Refused for a model that `fit` cannot train, if nothing gives a loss and, on several
+        replicas, if a batch gives other results when it is computed in parts.
         """
         model = self.model
         for data in (train, validation):

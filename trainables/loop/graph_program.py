@@ -162,8 +162,10 @@ class GraphProgram(Program):
         """Trace training and evaluation by running them on zero batches, which changes no variable, and set `state`.
 
         Evaluation is not traced if ``validation`` is None. With ``loose``, chunks may have different lengths, and one
-        trace must accept all of them. If XLA cannot compile updates, the next way of `Xla` is traced. Raises Refused if
-        a batch gives other results when it is computed in parts, as on several replicas and with micro-batches.
+        trace must accept all of them. If XLA cannot compile updates, the next way of `Xla` is traced. Sets
+        `idle_numbers` and `optimizer_is_idle`, which say what training does not use. Raises Refused if XLA must be used
+        and no way works, or if the parts of a batch (on several replicas or with micro-batches) give other results than
+        the whole batch.
         """
         self._loose = loose or train.changes_shape  # also for later traces of training
         self._trace_training(train)
@@ -233,8 +235,8 @@ class GraphProgram(Program):
         Some examples of ``data`` are evaluated in both ways, with draws from ``seed``, and the metrics are compared
         within rounding; variables are restored. They differ, for example, if a loss divides by the sum of weights in a
         batch. Only batches of the training's size then give the numbers of `Model.fit`. False if the batch size of
-        validation is set or is the training's, or if both sizes cut no batch differently; metrics that are not finite
-        are ignored.
+        validation is set or is the training's, or if both sizes cut these examples alike. Metrics that are not finite
+        in the larger batches are ignored; those that are not finite in the smaller ones alone differ.
         """
         if data.as_trained is None:
             return False
@@ -271,8 +273,8 @@ class GraphProgram(Program):
     def compile_updates(self, walk: Walk) -> bool:
         """Compile updates for a trial's batches if XLA was asked for; return whether it was asked for.
 
-        If XLA fails, the next way of compiling is tried, down to none at all. An error that XLA has not caused is
-        raised, and Refused if XLA must be used. Variables are restored afterwards.
+        If XLA fails, the next way of compiling is tried, down to none at all. Variables are restored afterwards. Raises
+        an error that XLA has not caused, and Refused if XLA must be used and no way works.
         """
         while lacking := self.xla.list_uncompiled(walk):
             kinds = [kind.tensors for kind in walk.data.list_chunk_kinds()]
@@ -319,7 +321,8 @@ class GraphProgram(Program):
     def _try_next_mode(self, error: Exception) -> None:
         """Switch to the next way of compiling updates if XLA may have caused ``error``; otherwise raise it again.
 
-        Raises Refused if XLA must be used and no way is left.
+        The last way is to train without XLA. The caller must trace training again. Raises Refused if XLA must be used
+        and no way is left.
         """
         if not self.xla.try_next_mode(error):
             raise error
@@ -363,9 +366,9 @@ class GraphProgram(Program):
     ) -> Trained:
         """Train one epoch (from 1), with one learning rate per update, and return the result.
 
-        Stops early after a chunk or a block of updates in which a number is not finite. With ``swa_from``, then adds
-        the weights to their mean over epochs. A profile of a few updates of the first chunk is written into
-        ``profile_into``, if given.
+        Stops early after a chunk or a block of updates in which a number is not finite. If all numbers are finite, an
+        epoch from ``swa_from`` on then adds the weights to their mean over epochs. A profile of a few updates of the
+        first chunk is written into ``profile_into``, if given.
         """
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed
@@ -430,8 +433,8 @@ class GraphProgram(Program):
     ) -> float:
         """Train on a chunk's first batch; return its mean loss before the update, or NaN if any number is not finite.
 
-        Weights are changed. Random draws depend on ``seed`` and ``number``, the number of the update. Raises Refused if
-        the model reports no loss.
+        Weights are changed, so `state.will_train` must have been called before. Random draws depend on ``seed`` and
+        ``number``, the number of the update. Raises Refused if the model reports no loss.
         """
         arguments = _add_rates(
             np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number)
@@ -557,7 +560,7 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
     """Return the metrics accumulated since the last call, by name, and reset all metrics of the model.
 
     They include each output's loss, as Keras averages it over slices, and the total loss only if the model trains
-    itself.
+    itself. Called while tracing, it also adds the graph to ``graph.traced``.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
     results = {}

@@ -85,8 +85,8 @@ class InGraphHook:
         """Call the hook inside the graph after update ``number`` (from 0); return the values that it reports, by name.
 
         ``gradients`` are those that were applied to ``variables``, clipped and for the whole batch. The values are
-        float32 scalars. Raises Refused if the hook returns an array, or anything but a dictionary or nothing; a text
-        raises TensorFlow's error.
+        float32 scalars. Raises Refused if one of the values is an array, or if the hook returns anything but a
+        dictionary or nothing. A text as a value raises TensorFlow's error.
         """
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
@@ -281,7 +281,7 @@ class Callbacks:
 
     @property
     def want_batches(self) -> bool:
-        """Whether any callback has methods for single updates, which only `Model.fit` calls."""
+        """Whether any callback has methods for single updates that must be called, as only `Model.fit` does."""
         return any(
             refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self
         )
@@ -291,8 +291,8 @@ class Callbacks:
     ) -> None:
         """Pass the model and the parameters ``epochs`` and ``steps`` (``updates``, in an epoch) to the callbacks.
 
-        ``epochs`` is None if only minutes limit the trial. This also restores the author's attributes that `callbacks`
-        has set, because they were removed while the model was made.
+        ``epochs`` is None if only minutes limit the trial. The attributes that the author's `callbacks` has set on the
+        trainable are set again, because they were removed while the model was made.
         """
         vars(author).update(self._kept_by_author)
         for callback in self:
@@ -318,9 +318,9 @@ class Callbacks:
     ) -> dict[str, float]:
         """Call each callback's `on_epoch_end` for an epoch (from 1; callbacks get it from 0), after validation.
 
-        As in `Model.fit`, all callbacks get the same dictionary of metrics and may change it; the changed dictionary is
-        returned. A `ModelCheckpoint` is called inside the context ``saving()``, in which the model has the values with
-        which it is saved. Raises Refused if the dictionary has a value that is not a number.
+        As in `Model.fit`, all callbacks get the same dictionary, a copy of ``metrics``, and may change it; the changed
+        dictionary is returned. A `ModelCheckpoint` is called inside the context ``saving()``, in which the model has
+        the values with which it is saved. Raises Refused if the dictionary has a value that is not a number.
         """
         logs: dict[str, Any] = dict(metrics)
         for callback in self:
@@ -356,8 +356,9 @@ class Callbacks:
         return found
 
     def restore(self, state: object) -> None:
-        """Set the callbacks' attributes to ``state``, which `state` has returned for callbacks made in the same way.
+        """Set the attributes in ``state``, which `state` has returned for callbacks made in the same way.
 
+        Attributes that are not in it stay as they are.
         Raises CheckpointError if ``state`` is None or belongs to another number of callbacks.
         """
         # None stands for attributes that could not be saved.
@@ -398,7 +399,7 @@ def _convert_to_plain(value: Any) -> Any:
 
 
 def _are_equal_attributes(first: Any, second: Any) -> bool:
-    """Return whether two attributes are the same object or equal plain values."""
+    """Return whether two attributes are the same object, or equal plain values of the same type."""
     if first is second:
         return True
     return (
@@ -448,9 +449,10 @@ class HookSettings:
 def find_set_rate(program: Any, before: HookSettings) -> float | None:
     """Return the learning rate that a hook or callback has set on the trial's optimizer since ``before``, or None.
 
-    A rate that equals the one before is not noticed. Raises Refused if a rate was set on the trial's optimizer where it
-    has no effect, if a schedule was set, or if the rate of another optimizer was set that follows the trial's. Changes
-    on other optimizers whose rate the loop does not set are ignored.
+    A rate that equals the one before is not noticed. Raises Refused if the rate of `model.optimizer` was set although
+    the model has its own `compile`, or all parts of a grouped optimizer keep their rates. Among `program.rated`, whose
+    rates the loop sets, raises Refused for an optimizer that has got a schedule, and for a rate that was set on any but
+    `model.optimizer`. Changes on all other optimizers are ignored.
     """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):

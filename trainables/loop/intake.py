@@ -63,7 +63,8 @@ class PreparedExamples:
     def copy_to_slice(self, cut: Slice) -> Example:
         """Return x, y and sample_weight, and copy what their own slice has recorded about them to ``cut``.
 
-        These are the labels that were mixed, by the tensors returned here, and the number of draws.
+        These are the labels that were mixed, by the tensors returned here, whether examples are mixed at all, and the
+        number of draws.
         """
         x, y, sample_weight, labels = self.tensors
         targets = tf.nest.flatten(y)
@@ -106,11 +107,12 @@ class Intake:
     ) -> Example:
         """Gather, augment and mix the examples of a slice; return x, y and sample_weight, with None for missing ones.
 
-        ``tensors`` is (x,), (x, y) or (x, y, sample_weight), and ``rows`` has the row numbers of the whole batch in it;
-        of `PreparedExamples`, only the results are returned. Examples are gathered once the tensors in ``after`` are
-        computed. Partners for mixing come from the whole batch; if it is cut into slices, each slice augments its
-        partners again, with the same draws as in their own slice. The draws of ``cut`` advance, and mixed labels are
-        recorded in it. Raises RuntimeError for a slice without draws, and Refused if `augment` returns something wrong.
+        ``tensors`` is (x,), (x, y) or (x, y, sample_weight), and ``rows`` has the row numbers of the whole batch in it.
+        Examples are only gathered after the tensors in ``after`` are computed. Partners for mixing come from the whole
+        batch; if it is cut into slices, each slice augments its partners again, with the same draws as in their own
+        slice. The draws of ``cut`` advance, and mixed labels are recorded in it. If ``tensors`` is `PreparedExamples`,
+        these examples are returned, with the same effects on ``cut``, and ``rows`` and ``after`` have no effect. Raises
+        RuntimeError for a slice without draws, and Refused if `augment` returns something wrong.
         """
         if cut.draws is None:
             raise RuntimeError("a slice without draws")
@@ -153,7 +155,10 @@ class Intake:
         return self._mix(*halves, cut, mixing_draws)
 
     def check_losses(self, cut: Slice) -> None:
-        """Raise Refused if mixup or cutmix mixed whole-number labels and no loss has used both labels of an example."""
+        """Raise Refused if whole-number targets of a slice were mixed, and no loss has used both labels of an example.
+
+        With several arrays of such targets, each must have been used so. Call it after the slice's losses are computed.
+        """
         if not all(
             mixture.lost for _, mixture in cut.mixtures.values()
         ):  # `lost`: a loss has used both labels

@@ -43,8 +43,8 @@ def overrides_train_step(author: Author) -> bool:
 def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`.
 
-    Calls the author's `updates`. Raises Refused if what it returns is wrong, or if `test_step` or `updates` is
-    overridden without `train_step`.
+    Calls the author's `updates` if there is a `train_step`. Raises what `author_updates.parse_turns` raises if the
+    result is wrong, and Refused if `test_step` or `updates` is overridden without `train_step`.
     """
     if not overrides_train_step(author):
         return ()
@@ -81,9 +81,9 @@ def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model)
 def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """Return the author's loss or, if the author does not override it, the default loss for the targets.
 
-    Returns None if there are no targets, if the model has no `call`, or if there is no default loss for the targets and
-    the model has its own `train_step` or `compute_loss`. Raises Undecided if there is no default loss and the model has
-    neither method.
+    There is no default loss, and None is returned, if there are no targets, or if the model has no `call`. If no
+    default loss fits the targets, returns None if the model has its own `train_step` or `compute_loss`, and raises
+    Undecided if it has neither.
     """
     if overrides(author, "loss"):
         return author.loss(hp, model)
@@ -129,7 +129,10 @@ def trains_itself(model: keras.Model) -> bool:
 
 
 def lacks_weights(model: keras.Model) -> bool:
-    """Return whether the model has a `train_step` of its own and unbuilt layers, which that step must build."""
+    """Return whether the model has a `train_step` of its own that must create weights.
+
+    That is so if a layer is not built, or if the model has its own `build` and is not built.
+    """
     if not trains_itself(model):
         return False
     if refusals.list_overridden_methods(model, "build") and not model.built:

@@ -114,9 +114,10 @@ class AuthorStep(Step):
             )
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return zeros, by name, for ``loss`` and the values that `train_step` (or `test_step`) returns.
+        """Return zeros, by name, from which the values of an epoch or a validation are summed.
 
-        `prepare` must have been called. Without a `test_step`, evaluation has the compiled losses.
+        Training has the values that `train_step` returns and ``loss``, the sum of those that are minimised. Evaluation
+        has the values that `test_step` returns or, without one, the compiled losses. `prepare` must have been called.
         """
         if not training and self._test_step is None:
             return super().zeros(training=False)
@@ -140,10 +141,10 @@ class AuthorStep(Step):
     def losses(
         self, cut: Slice, example: Example, turn: Turn, *, counts: bool
     ) -> tuple[Shares, Callable[[], None]]:
-        """Return a slice's contributions to the values that `train_step` returns for one turn, and an empty function.
+        """Return a slice's contributions to the values of `train_step` for one turn, and a function that does nothing.
 
-        A turn is a tuple of updates that are applied at once. In other steps the function updates the metrics; here
-        `Batch.measure` has done so, if ``counts`` is True.
+        A turn is a tuple of updates that are applied at once. In other steps, the function updates the metrics; here,
+        `Batch.measure` has done so if ``counts`` is True and the author's method calls it.
         """
         return self._compute_shares(cut, example, turn, counts=counts), lambda: None
 

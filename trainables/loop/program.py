@@ -265,8 +265,8 @@ class Program(ABC):
     ) -> float:
         """Train on a chunk's first batch; return its mean loss before the update, or NaN if a number is not finite.
 
-        ``number`` is the number of the update, on which random draws depend. Only for programs whose `kept` is True;
-        others raise NotImplementedError.
+        Weights are changed, so `state.will_train` must have been called before. ``number`` is the number of the update,
+        on which random draws depend. Only for programs whose `kept` is True; others raise NotImplementedError.
         """
         raise NotImplementedError  # only called if `kept` is True
 

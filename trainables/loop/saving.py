@@ -45,8 +45,9 @@ def restore(folder: Path, trial: ReadyTrial) -> About:
     """Restore weights and progress of a trial from a checkpoint that `save` wrote; return the progress.
 
     It is the dictionary that `ReadyTrial.state` returned, with ``memory`` and ``data``; the caller must restore
-    ``memory``. The number of parameter servers may differ. Without servers, tables that were on servers are joined, and
-    optimizers start with new moments. Raises CheckpointError if the checkpoint is damaged or does not fit.
+    ``memory``. The number of parameter servers may differ. A checkpoint written on servers can be restored without
+    them: tables are then joined, and optimizers start with new moments. Raises CheckpointError if the checkpoint is
+    damaged or does not fit.
     """
     if trial.program.served:
         about = checkpoint.restore(folder, trial.program.state)
@@ -154,9 +155,9 @@ def _list_weights(program: Program) -> list[keras.Variable]:
 
 
 def _list_untracked_by_model(program: Program) -> dict[str, Any]:
-    """Return variables made in `model` that Keras does not track, such as a `tf.Variable` in a layer.
+    """Return variables made in the author's `model` that Keras does not track, such as a `tf.Variable` in a layer.
 
-    The keys are their positions, as texts, among all variables that `model` has created.
+    The keys are their positions, as texts, among all variables that the method has created.
     """
     model = program.model
     # An optimizer that `model` has made starts anew in each phase, so its variables are not carried over.

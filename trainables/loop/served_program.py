@@ -516,7 +516,10 @@ class ServedProgram(Program):
     def _evaluate(
         self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
     ) -> tf.Tensor:
-        """Evaluate a batch; return its losses and metrics as one vector, see `_pack_results`."""
+        """Evaluate a batch; return its losses and metrics as one vector, see `_pack_results`.
+
+        ``rate`` has no effect.
+        """
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number, EVALUATION)

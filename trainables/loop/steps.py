@@ -80,8 +80,9 @@ class Step(ABC):
     ) -> tuple[Shares, Callable[[], None]]:
         """Return a slice's contributions to the training losses, and a function that adds the slice to the metrics.
 
-        ``turn`` is the tuple of updates whose losses are wanted. The function is called after the gradients are taken.
-        ``counts`` is False if the batch has already been counted in the metrics.
+        ``turn`` is the tuple of updates whose losses are wanted. The caller calls the function after the gradients are
+        taken. If the batch has already been counted in the metrics, ``counts`` must be False and the function must not
+        be called.
         """
         raise NotImplementedError  # never called for a step that trains itself, as it has no turns
 
@@ -94,9 +95,10 @@ class Step(ABC):
         """
 
     def count_divisors(self, example: Example) -> None:
-        """Run the model and its losses on a slice so that the losses store their divisors in the slice's `counts`.
+        """Run the model and its losses on the examples of the slice that is entered.
 
-        Used for masked and weighted means before a batch is computed in micro-batches.
+        The losses store the divisors of masked and weighted means in `counts` of this slice. Used before a batch is
+        computed in micro-batches.
         """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=False))
@@ -344,7 +346,10 @@ class KerasStep(Step):
         self._shapes = shapes
 
     def uses(self, variables: Iterable[Any]) -> bool:
-        """Return whether the model's own `train_step` uses any of ``variables``; may trace the step."""
+        """Return whether the model's own `train_step` uses any of ``variables``.
+
+        May trace the step. `prepare` must have been called.
+        """
         self._shapes(True)
         return any(id(variable.handle) in self._used for variable in variables)
 
@@ -370,7 +375,7 @@ class KerasStep(Step):
     def zeros(self, *, training: bool) -> Shares:
         """Return zeros with the names and shapes of the values that the model's own step returns.
 
-        The first call for training, and for evaluation, traces the step.
+        The first call for training, and the first one for evaluation, traces the step. `prepare` must have been called.
         """
         return {name: tf.zeros(shape) for name, shape in self._shapes(training).items()}
 
@@ -415,10 +420,11 @@ class InputRecorder:
 
     @contextmanager
     def recording(self, model: keras.Model, *, training: bool) -> Iterator[None]:
-        """Record the first argument of the model's first call inside the block, once for training and evaluation each.
+        """Record the shapes and types of the first argument with which the model is called inside the block.
 
-        Calls with anything but tensors of known shape, apart from the number of examples, are ignored. Does nothing for
-        a model without its own `call`.
+        Only the first call is recorded: one for training and one for evaluation, over all blocks. Calls with anything
+        but tensors of known shape, apart from the number of examples, are ignored. Does nothing for a model without its
+        own `call`.
         """
         if not refusals.list_overridden_methods(model, "call"):
             yield

@@ -147,7 +147,11 @@ class ReadyTrial:
         self._compile_updates()
 
     def _choose_batches(self, data: HeldOut) -> HeldOut:
-        """Return validation or test data, with the training's batch size if larger batches would give other metrics."""
+        """Return validation or test data, with the training's batch size if larger batches would give other metrics.
+
+        It also has that size if the program always validates so, see `Program.validates_as_it_trains`. A batch size of
+        validation that the trial sets is kept in any case.
+        """
         program = self.program
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             as_trained = program.validates_as_it_trains
@@ -372,8 +376,8 @@ class ReadyTrial:
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Train one update at each rate and yield the loss of its batch before the update.
 
-        Stops after the first loss that is not finite, which is NaN. This changes the weights of the trial's program,
-        which stay changed until the session begins another trial. Only for programs whose `kept` is True.
+        Stops after the first loss that is not finite, which is yielded as NaN. This changes the weights of the trial's
+        program, which stay changed until the session begins another trial. Only for programs whose `kept` is True.
         """
         program, walk = self.program, self.walk
         program.state.will_train()
@@ -407,7 +411,7 @@ class ReadyTrial:
     def _end_epoch(
         self, epoch: int, metrics: dict[str, float], settings_before: HookSettings
     ) -> dict[str, float]:
-        """Call hooks and callbacks after an epoch, and return the metrics with those that they have added.
+        """Call callbacks and then hooks after an epoch, and return the metrics, changed and extended by them.
 
         What they set on the model and optimizer since ``settings_before`` applies from the next epoch on. The
         objective's value is also passed to the patience rule and the plateau schedule. If the trial ends, callbacks are
@@ -431,8 +435,9 @@ class ReadyTrial:
         """Apply what hooks and callbacks set inside the block: the learning rate, trainable layers and stop_training.
 
         Changes are found by a comparison with ``settings_before``. ``hook`` is the method's name, which is recorded as
-        the reason if the trial is stopped. Raises Refused for a setting that would have no effect, and for a learning
-        rate beside lr_schedule plateau.
+        the reason if the trial is stopped. If the block raises, nothing is applied. In any case, `model.stop_training`
+        is set back to False, and the program becomes `spent` if its next trial would inherit a change. Raises Refused
+        for a setting that would have no effect, and for a learning rate beside lr_schedule plateau.
         """
         program = self.program
         try:
@@ -521,9 +526,9 @@ class ReadyTrial:
     def restore(self, about: checkpoint.About) -> None:
         """Restore the progress that `state` returned for a checkpoint, so that the trial continues after that epoch.
 
-        The program's variables are not restored. Training is traced again if layers were frozen or unfrozen. Sets
-        `lost` to what could not be restored. Raises CheckpointError if the trial cannot continue exactly and must begin
-        again.
+        The program's variables are not restored, and the trial must be in the checkpoint's phase already. If a hook or
+        a callback had frozen or unfrozen layers, training is traced again. Sets `lost` to what could not be restored.
+        Raises CheckpointError if the trial cannot continue exactly and must begin again.
         """
         # A trial that does not train, but only gives its model, needs no callbacks and no order of examples.
         if self.callbacks and self.assignment.trains:

@@ -125,13 +125,14 @@ class Graph:
         number: tf.Tensor,
         forward: Forward | None = None,
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Make one update with the examples ``rows``; return its losses and whether all numbers are finite.
+        """Train on one batch, the examples ``rows``; return its losses and whether all numbers are finite.
 
-        The losses are means over the batch by name, with the sum of those that are minimised as ``loss``, and values of
-        the author's batch hook. ``rate`` is the learning rate, ``seed`` and ``number`` (of the update) determine random
-        draws, and ``forward`` replaces the method `forward`, for XLA. With loss scaling, an update whose gradients are
-        not finite is undone and counts as finite if its loss is; without it, an update with numbers that are not finite
-        is applied.
+        All turns of the batch are computed and applied, one after the other. The losses are means over the batch by
+        name, with the sum of those that are minimised as ``loss``, and values of the author's batch hook. If the model
+        trains itself, they are what its step returns. ``rate`` is the learning rate, ``seed`` and ``number`` (of the
+        batch) determine random draws, and ``forward`` replaces the method `forward`, for XLA. With loss scaling, a turn
+        whose gradients are not finite is undone and counts as finite if its loss is; without it, a turn with numbers
+        that are not finite is applied.
         """
         batch_arguments = tensors, rows, seed, number
         if not self.step.turns:
@@ -507,7 +508,7 @@ class Graph:
         )
 
     def changed(self, update: Update) -> Sequence[keras.Variable]:
-        """Return the weights that the loss of an update depends on; raises KeyError before training was traced."""
+        """Return those of an update's weights that its loss depends on; raises KeyError before training was traced."""
         return self._changed[id(update)]
 
     def changed_by_rows(self, update: Update) -> Sequence[keras.Variable]:
@@ -554,7 +555,7 @@ class Graph:
 
     @property
     def variables(self) -> list[Any]:
-        """The variables of model, networks, optimizers, metrics, loss scale and averages, each once."""
+        """The variables of model, networks, optimizers, metrics, loss scale and the average over updates, each once."""
         parts = [self.model, *self.optimizers, *self.step.networks]
         known = [v for part in parts for v in part.variables]
         if self.loss_scale:
@@ -571,9 +572,9 @@ class Graph:
 
     @property
     def state(self) -> list[Any]:
-        """All variables that an update may write, except those of metrics and seeds.
+        """All variables that an update may write, except those of metrics, seeds and the loss scale.
 
-        When an update is undone, metrics and seeds stay as they are, as in Keras.
+        When an update is undone, these stay as they are, as in Keras.
         """
         networks = [v for network in self.step.networks for v in network.variables]
         optimizers = [

@@ -64,7 +64,8 @@ def follow_author(
     """Return ``asked``, changed by the ``jit_compile`` that the author has passed to `compile` (None if not passed).
 
     The author's value replaces ``training.jit_compile: auto``: True gives ``"must"`` and False ``""``. Otherwise
-    ``asked`` is unchanged. Raises Refused if the sweep file says the opposite, or has a setting that excludes XLA.
+    ``asked`` is unchanged. Raises Refused if the sweep file says the opposite. If True would replace ``auto``, raises
+    Refused for ``deterministic``, ``run_eagerly`` or ``fuse``, several processes, and parameter servers.
     """
     option = training.get("jit_compile", "auto")
     if (
@@ -284,7 +285,8 @@ def _list_all_rows(batch: Any) -> tf.Tensor:
 def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     """Return ``function`` compiled by XLA; states of seed generators are passed in, as XLA cannot read host memory.
 
-    It takes the arguments of ``function``. Calling it raises CannotCompile if an argument or captured tensor is a text.
+    The result takes the arguments of ``function``. Calling it raises CannotCompile if an argument or a captured tensor
+    is a text or a variant.
     """
     generators = random_layers.list_generators(graph.step.networks)
 

@@ -492,13 +492,13 @@ class Draws:
         self.seeds = dict(other.seeds)
 
     def from_call(self, calls: int) -> Draws:
-        """Return draws for the same examples that start at call number ``calls``."""
+        """Return new draws for the same examples, with calls counted from ``calls`` on."""
         return Draws(
             self._seed, self.update, self._size, self._start, self._stop, calls, self.places
         )
 
     def at(self, places: tf.Tensor) -> Draws:
-        """Return draws for the rows at ``places`` of the whole batch; they start at the present number of calls."""
+        """Return new draws for the rows at ``places`` of the whole batch, which continue the present count of calls."""
         return Draws(
             self._seed, self.update, self._size, self._start, self._stop, self.calls, places
         )

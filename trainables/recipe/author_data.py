@@ -107,7 +107,7 @@ class AuthorData:
 
     @property
     def fingerprint(self) -> str | None:
-        """The fingerprint of the present data; None if it has no reliable one."""
+        """The fingerprint of the present data; None if it has no reliable one, and before any data is loaded."""
         if not self._loaded:
             return None
         return self._loaded.fingerprint
@@ -134,8 +134,9 @@ class AuthorData:
         """Return training and validation data of a trial, or of its fold; the validation data may be None.
 
         The previous trial's data is used again, unless devices, seed, cut or hyperparameters that were read to load it
-        differ in this trial. Settings and the working folder that `data` has changed are set again. For new data or a
-        new fold, sets the author's ``first_example``, ``some_targets``, ``target_traits`` and ``validates``, and `key`.
+        differ in this trial. Settings that `data` has changed are then set again, as is the working folder, if it still
+        exists. For new data or a new fold, sets the author's ``first_example``, ``some_targets``, ``target_traits`` and
+        ``validates``, and `key`.
         Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
         """
         cut = trial_parts.choose_cut(assignment)
@@ -437,9 +438,9 @@ def _cut(
 def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
     """Return the author's attributes that contain layers or `FeatureSpace` objects, by name, with copies of these.
 
-    Dictionaries, lists and tuples are searched; attributes that contain no such objects are left out. Call it inside
-    the strategy's scope, where the variables of a program are created. What Keras cannot save is not copied; it is
-    refused later as a part of the model.
+    Dictionaries, lists and tuples are searched, and copied if they contain such objects; ``attributes`` is not changed.
+    What Keras cannot save is not copied; it is refused later as a part of the model. Attributes in which nothing is
+    copied are left out. Call it inside the strategy's scope, where the variables of a program are created.
     """
     found = {}
     for name, value in attributes.items():

@@ -127,8 +127,9 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
 
     ``updates`` is a list of updates and tuples of updates, or one update. An update with ``times`` above 1 has several
     turns; updates in one tuple are one turn.
-    Raises: Refused: if ``updates`` is anything else, an update has nothing to train, or two of them would share an
-    optimizer. TypeError: if an update is for something else than models, layers and variables.
+    Raises: Refused: if ``updates`` is anything else or empty, an update has nothing to train or wrong ``times`` or
+    ``rate``, two updates in one tuple have the same loss, or any two would share an optimizer. TypeError: if an update
+    is for something else than models, layers and variables.
     """
     if isinstance(updates, Update):
         updates = [updates]

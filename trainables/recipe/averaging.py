@@ -62,7 +62,10 @@ class Average:
 
     @contextmanager
     def swapping(self) -> Iterator[None]:
-        """Exchange weights and averages inside the block; afterwards, even on errors, they are restored bit for bit."""
+        """Exchange weights and averages inside the block, and exchange them again after it, even on errors.
+
+        Values stay the same bit for bit. What the block assigns to a weight is in its average afterwards.
+        """
         self._swap()
         try:
             yield

@@ -84,7 +84,8 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
 def find_layers(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
     """Return the layers that a pattern matches, with their paths, as `select_layers` does.
 
-    Raises: ValueError: if the pattern matches no layer; the message names ``parameter``, and ``expected`` things in it.
+    Raises: ValueError: if the pattern matches no layer. In its message, ``parameter`` names where the pattern comes
+    from, and ``expected`` says what is expected there.
     """
     found = select_layers(model, pattern)
     if not found:
@@ -141,7 +142,10 @@ class Part:
     is_the_trials: bool  # False: the author has given the optimizer to a group
 
     def rate(self, rate: Any) -> tf.Tensor:
-        """Return the learning rate of this part: the loop's ``rate`` times each factor raised to its exponent."""
+        """Return the learning rate of this part: the loop's ``rate`` times each factor raised to its exponent.
+
+        Only for a part without a rate of its own.
+        """
         for factor, power in self.factors or ():
             rate = rate * tf.cast(factor**power, tf.float32)
         return tf.convert_to_tensor(rate)
@@ -194,7 +198,7 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
     def apply(
         self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
-        """Clip gradients, set the parts' learning rates, and let each part update its weights.
+        """Clip gradients, set the rates of parts that have no rate of their own, and let each part update its weights.
 
         Gradients that are None are left out. Without ``trainable_variables``, they belong to the weights given to
         `build`. Called on each replica.
@@ -347,10 +351,10 @@ class Rated:
 
 
 def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
-    """Return all trainable weights in groups, each with the factors of its learning rate, which may be none.
+    """Return all trainable weights in groups, each with the factors by which its weights' learning rate differs.
 
-    The factors follow from ``layer_decay`` and ``layer_rates.<layers>``, and are live numbers. The list is empty if the
-    trial has neither.
+    The factors follow from ``layer_decay`` and ``layer_rates.<layers>``, and are live numbers; a group whose rate is
+    the trial's has none. There are no groups if the trial has neither parameter.
     Raises: ValueError: if a pattern matches no layer, two patterns match the same layer, or a number is out of bounds.
     """
     named = hp.below("layer_rates")
@@ -389,7 +393,8 @@ def combine_optimizers(
 
     ``given`` is a list of `Group` and `Rated` objects; weights in none are trained by ``optimizer``, the trial's own. A
     `MultiOptimizer` becomes a `GroupedOptimizer`. ``make_copy`` makes the trial's optimizer once more; it is None if
-    the optimizer came with a compiled model or with updates.
+    the optimizer came with a compiled model or with updates. The ``weight_decay`` of a group is set on its optimizer,
+    even on one that the author has given.
     Raises: Refused: if the groups contradict each other or the optimizer. ValueError: if a path matches no layer.
     """
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):

@@ -225,7 +225,7 @@ def _describe_activation(activation: str | None) -> str:
 def _find_activation(output: Any) -> str | None:
     """Return the name of the last activation before an output, also inside a nested model; None if it is unknown.
 
-    Reshape, Flatten and Dropout layers are skipped.
+    Reshape, Flatten and Dropout layers are skipped. The layers ReLU, LeakyReLU, PReLU and ELU all count as ``"relu"``.
     """
     layer = keras_private.producer_of(output)
     if isinstance(layer, keras.Model):

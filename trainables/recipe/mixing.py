@@ -52,7 +52,7 @@ class Mixing:
 
     @property
     def mixes(self) -> bool:
-        """Whether examples are mixed with each other, by mixup or cutmix."""
+        """Whether the trial has the parameter ``mixup`` or ``cutmix``, by which examples are mixed; 0 mixes none."""
         return self.mixup is not None or self.cutmix is not None
 
     def check(self, example: tuple[Any, ...]) -> None:

@@ -168,7 +168,8 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
     """Return an optimizer made by the author's ``module:Name``; its arguments are fixed in the graph.
 
     Only ``weight_decay`` is a live number; without it, the optimizer keeps its own.
-    Raises: ValueError: if ``name`` cannot be imported, refuses its arguments, or makes no optimizer.
+    Raises: ValueError: if ``name`` cannot be imported, refuses its arguments, or makes no optimizer. TypeError: if an
+    argument has another type than its default.
     """
     module, _, attribute = name.partition(":")
     try:

@@ -60,7 +60,10 @@ def check_backend() -> None:
 
 
 def list_overridden_methods(model: keras.Model, *names: str) -> list[str]:
-    """Return which of the methods ``names`` of `keras.Model` the model's class overrides, in the order of ``names``."""
+    """Return which of the methods ``names`` of `keras.Model` the model's class overrides, in the order of ``names``.
+
+    Keras's own subclasses count as well: a functional or Sequential model overrides `call`.
+    """
     overridden = []
     for name in names:
         if getattr(type(model), name) is not getattr(keras.Model, name):
@@ -281,7 +284,7 @@ def explain_step_error(model: keras.Model, step: str, data: Any, error: Exceptio
 
 
 def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
-    """Raise Refused for options of an optimizer that work only inside `fit`, or not under a strategy."""
+    """Raise Refused for a `LossScaleOptimizer`, and for options that work only inside `fit` or not under a strategy."""
     name = type(optimizer).__name__
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise Refused(

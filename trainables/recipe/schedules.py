@@ -310,8 +310,8 @@ class Reduction:
     def update(self, value: float) -> None:
         """Record the objective of one epoch.
 
-        After ``patience`` epochs without improvement, multiply `scale` by ``factor`` and count them anew. The scale
-        does not fall below ``final``.
+        After ``patience`` epochs without improvement (one if it is 0), multiply `scale` by ``factor`` and count them
+        anew. The scale does not fall below ``final``.
         """
         self.plateau.count_epoch(value)
         if self.plateau.waited >= max(

@@ -108,8 +108,9 @@ class ExampleResults:
 def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
     """Raise Refused if a loss, metric or variable has another value when a batch is computed in parts.
 
-    Each of ``modes`` is computed for about 31 examples of ``data``, once whole and once in parts; with fewer than 2
-    examples, nothing is checked. The message names what differs. All variables are restored afterwards.
+    Each of ``modes`` is computed for some examples of ``data`` (31, or more if there are many parts), once whole and
+    once in parts. With fewer than 2 examples, nothing is checked. The message names what differs. Call it before the
+    first update, because the variables that are changed get their initial values afterwards, not their present ones.
     """
     count = max(EXAMPLES, 2 * tried.parts + 1)  # odd, and at least two for each part
     first_examples = data.examples(count)
@@ -206,7 +207,8 @@ class _ModeTest:
     ) -> ExampleResults:
         """Return the results for all ``size`` examples at once or, given ``edges``, in parts.
 
-        ``edges`` has the first row of each part and, last, ``size``. All variables are restored afterwards.
+        ``edges`` has the first row of each part and, last, ``size``. The variables that the mode writes get their
+        initial values afterwards.
         """
         replicas = self._tried.replicas.number
         # At once: all replicas compute all examples, because each must compute something, and those of one count.
@@ -362,7 +364,7 @@ def _count_examples(examples: Any) -> int:
 def _choose_cuts(size: int, parts: int) -> list[list[int]]:
     """Return two ways to cut the examples into parts, as lists of the parts' first rows and, last, ``size``.
 
-    One is even, as a batch is cut, and the other has nearly all examples in the last part.
+    One is even, as a batch is cut. The other has one example in each part but the last, which has all others.
     """
     even = []
     for i in range(parts + 1):

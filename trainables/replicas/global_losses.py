@@ -223,11 +223,12 @@ def replace_losses(
 ) -> tuple[GlobalLoss | RecordedLoss, ...]:
     """Replace the losses of a compiled and built model by losses for slices, and return the new losses.
 
-    With ``whole``, each batch is one slice, so Keras's losses are only recorded; otherwise their values are multiplied
-    by ``scale``. Losses named in ``weights``, by output, get the weights there. ``batch`` is an example to call them
-    with, or None if the model's own steps call them in another way. Returns an empty tuple if the model has no compiled
-    losses. Raises ValueError if a weight is for an output without a loss or a reduction is neither a mean nor a sum,
-    and Refused if a loss cannot be computed in slices.
+    With ``whole``, each batch is one slice: Keras computes the losses, and they are only recorded (`RecordedLoss`).
+    Otherwise they are replaced by `GlobalLoss`, and their values are multiplied by ``scale``. Losses named in
+    ``weights``, by output, get the weights there. ``batch`` is an example to call them with, or None if the model's own
+    steps call them in another way. Returns an empty tuple if the model has no compiled losses.
+    Raises: ValueError: if a weight is for an output without a loss, or a reduction is neither a mean nor a sum.
+    Refused: if a loss cannot be computed in slices.
     """
     compiled = keras_private.compiled_loss(model)
     if compiled is None:

@@ -353,9 +353,9 @@ def find_layers_adding_losses(
 
 
 def get_added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
-    """Return the sum of the losses that each layer added in the last call, by a phrase that describes the layer.
+    """Return for each layer the sum of the losses that it added in the model's last call.
 
-    Layers that added none are left out.
+    The keys are phrases that describe the layers. Layers that added none are left out.
     """
     found: dict[str, list[tf.Tensor]] = {}
     for layer in _list_layers(model):

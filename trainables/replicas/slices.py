@@ -97,13 +97,14 @@ class Slice:
     def draw(self, seed: tf.Tensor, update: tf.Tensor, calls: int = 0) -> Draws:
         """Set and return the source of this slice's random draws in an update.
 
-        Draws depend on the trial's ``seed``, the number ``update``, and how many draws came before, from ``calls`` on.
+        Draws depend on the trial's ``seed``, the number of the ``update``, and a count of the draws, which starts at
+        ``calls``. Call this before `entering`, which finds out for which rows to draw.
         """
         self.draws = Draws(seed, update, self.size, self.start, self.stop, calls)
         return self.draws
 
     def mixture(self, target: Any) -> Mixture | None:
-        """Return the mixed labels for a tensor of targets; None if they are not mixed."""
+        """Return the mixed labels that ``target``, a tensor of targets, stands for; None if it stands for none."""
         if id(target) not in self.mixtures:
             return None
         return self.mixtures[id(target)][1]
@@ -150,7 +151,10 @@ def cut_for_replica(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 
 @contextmanager
 def entering(piece: Slice) -> Iterator[Slice]:
-    """Make ``piece`` the current slice of this thread inside the block, so that losses and random draws follow it."""
+    """Make ``piece`` the current slice of this thread inside the block, so that losses and random draws follow it.
+
+    Random draws follow it only if `Slice.draw` was called before the block.
+    """
     before = get_current_slice()
     piece.graph = tf.compat.v1.get_default_graph()
     _present.slice = piece

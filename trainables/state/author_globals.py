@@ -70,6 +70,7 @@ class AuthorSurroundings:
     def running_data(self, author: object) -> Iterator[Callable[[], set[str]]]:
         """Undo the changes of earlier runs of `data` before it runs inside the block, and record its own changes.
 
+        Names that cannot be restored are added to `trials.resisting`.
         Yields a function that returns the full names that all runs of `data` have set so far. Random generators are not
         among them, because they are set back. Changes by the present model are undone inside the block.
         Raises: NotPutBack: after the block, or from the function, if a value that was changed in place is too large to
@@ -149,8 +150,8 @@ class ModelChanges:
     def redo(self) -> None:
         """Undo the changes of the last model in modules, and apply those recorded in this object.
 
-        They concern modules, settings and the working folder, unless this folder is gone. They then count as those of
-        the last model.
+        The recorded changes concern modules, settings and the working folder, which stays if the recorded one is gone.
+        Those in modules then count as changes of the last model.
         """
         undo_model_changes()
         settings.apply_settings(self.settings)
@@ -177,7 +178,7 @@ _model_changes: list[
 def undo_model_changes() -> None:
     """Restore the values that the author's modules had before the last model was made, if any.
 
-    Settings and the working folder stay.
+    Names that cannot be restored are added to `trials.resisting`. Settings and the working folder stay.
     """
     while _model_changes:
         recorded, spaces, names = _model_changes.pop()
@@ -201,8 +202,9 @@ def without_model_changes() -> Iterator[None]:
 def making_model(author: object) -> Iterator[ModelChanges]:
     """Undo the changes of the last model before a model is made inside the block, and record the changes of this one.
 
-    Yields the changes that the block makes to modules, settings and working folder, complete after the block. They stay
-    until a model is made again or another trial begins, because hooks of this trial may read them.
+    Yields the changes that the block makes to modules, settings and working folder, complete after the block. Changes
+    in modules are not undone until a model is made again or another trial begins, because hooks of this trial may read
+    them.
     Raises: NotPutBack: after the block, if a value that was changed in place is too large to be restored.
     """
     undo_model_changes()
@@ -305,12 +307,18 @@ class TrialSnapshot:
             self._starting_values.record(list_namespaces, key=data)
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects within the values of the snapshot, each after the full name of its value."""
+        """Yield (full name of a value, object) for all objects within the values of the snapshot.
+
+        Plain objects such as numbers and texts are left out.
+        """
         return self._starting_values.list_objects()
 
 
 def end_trial() -> None:
-    """Restore the author's modules to their state before the present trial, if any, and undo the model's changes."""
+    """Restore the author's modules to their state before the present trial, if any, and undo the model's changes.
+
+    Names that cannot be restored are added to `trials.resisting`.
+    """
     trials.restore_names()
     undo_model_changes()
 

@@ -83,7 +83,8 @@ def read_phase_and_data(folder: Path) -> tuple[int, str | None]:
 def restore(folder: Path, state: State) -> About:
     """Read a checkpoint and assign its values to the variables with the same paths; return its JSON.
 
-    Raises: CheckpointError: if the file is damaged, or belongs to another model.
+    If it was saved with another number of replicas, see `assign`.
+    Raises: CheckpointError: if one of its files is missing or damaged, or it belongs to another model.
     """
     about, values = read(folder)
     assign(folder, state, values)
@@ -93,7 +94,7 @@ def restore(folder: Path, state: State) -> About:
 def read(folder: Path) -> tuple[About, Values]:
     """Read a checkpoint; return its JSON and the values of its variables by path.
 
-    Raises: CheckpointError: if the file is damaged.
+    Raises: CheckpointError: if one of its files is missing or damaged.
     """
     try:
         about: About = json.loads((folder / _ABOUT).read_text())

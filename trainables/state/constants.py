@@ -48,8 +48,9 @@ def is_constant(value: Any) -> bool:
 
 
 def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
-    """Return, as arrays, all tensors and arrays that the layers of a model hold besides their variables.
+    """Return, as arrays, the tensors and arrays that the layers of a model hold besides their variables.
 
+    They are also found in nested containers and in closures of functions, but only to a limited depth (`DEPTH`).
     Call it before the model is compiled: compiling adds attributes of Keras's own, such as the optimizer.
     """
     attributes = []

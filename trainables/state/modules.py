@@ -101,8 +101,8 @@ def _module_of(kind: type) -> str:
 def _get_namespace_of(kind: type) -> Any:
     """Return a class's module; None if it is not loaded.
 
-    For a class of a notebook or script, return the dictionary of its methods' globals, also in a worker; {} if it has
-    no methods.
+    For a class of a notebook or script, whose module a worker does not have, return the dictionary of its methods'
+    globals; {} if it has no methods.
     """
     if kind.__module__ != "__main__":
         return sys.modules.get(kind.__module__)

@@ -59,9 +59,10 @@ def recording_variables(
 ) -> Iterator[None]:
     """Record the variables that are created inside the block in ``record``; enter it inside the strategy's scope.
 
-    Initial values are drawn on the host for any device, because rounding may differ between devices. With ``to_copy``,
-    the variables stay on the host, one for all replicas, so that the variables of a program can take their values. With
-    ``seeds_on_host``, only the states of seed generators stay there.
+    Initial values are drawn on the host for any device, because rounding may differ between devices; only in the scope
+    of parameter servers, TensorFlow chooses where. With ``to_copy``, the variables stay on the host, one for all
+    replicas, so that the variables of a program can take their values. With ``seeds_on_host``, only the states of seed
+    generators stay there.
     """
     shards = in_scope_of_servers()
 

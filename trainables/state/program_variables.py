@@ -111,7 +111,7 @@ class State:
     def reset(self, only: Container[int] | None = None) -> None:
         """Set variables to their initial values.
 
-        With ``only``, just those whose TensorFlow variables have their ids, as of `id`, in it.
+        With ``only``, just those variables are set whose TensorFlow variable has an id, as of `id`, that is in it.
         """
         for held in self._variables.values():
             if only is not None and id(held.raw) not in only:

@@ -231,8 +231,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """Tell the driver which trials were lost with the worker ``trial``, and the user where each continues.
 
-        A worker that ended because it was replaced has no trials any more, so nothing is reported. The files that say
-        how the worker ended are deleted.
+        If the worker ended because it was replaced, the driver is told which trials it had last, because they may wait
+        for that, and the user is told nothing. The files that say how the worker ended are deleted.
         """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
@@ -264,7 +264,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def _update_worker_trials(self, trial: Any, goes_on: list[int], more: list[Order]) -> bool:
         """Tell a worker, by its Tune trial, which trials it keeps and gets; return False if this Ray cannot do that.
 
-        The trials in ``goes_on`` are then given to other workers, and workers train one trial at a time from now on.
+        In that case, the trials in ``goes_on`` are given to other workers, and all workers train one trial at a time
+        from now on.
         """
         if self._is_usable(ray_private_api.KEEPING, trial):
             # Takes effect before its next step, because calls of one actor run in order.

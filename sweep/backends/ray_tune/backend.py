@@ -131,15 +131,16 @@ class RayTune:
                 self._sharing.close()
 
     def room(self, driver: Driver) -> int:
-        """Return how many trials may run at once now, at least 1: all that fit, or a part while other sweeps wait.
+        """Return how many trials may run at once now, at least 1: all that fit, or this sweep's part of them.
 
-        If trials share GPUs, `Driver.room` takes the place of the number that fits on the cluster.
+        If the driver chooses the GPU shares of trials, `Driver.room` takes the place of the number that fits on the
+        cluster.
         """
         shared = driver.room
         return self._fits() if shared is None else self._limit_to_part(shared)
 
     def _limit_to_part(self, fits: int) -> int:
-        """Return how many of the ``fits`` trials that fit this sweep may run; all unless other sweeps wait for room."""
+        """Return how many of the ``fits`` trials that fit this sweep may run: all if it has no `ClusterSharing`."""
         return fits if self._sharing is None else self._sharing(fits)
 
 
@@ -204,8 +205,9 @@ def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContext
     """Return a context manager in which this sweep uses workers kept from an earlier one, and its own are kept.
 
     It does nothing unless this process keeps its Ray between commands. Kept workers that this sweep cannot use are
-    ended now. If trials have several processes, share a GPU, are trained together or are profiled, or if their class or
-    function is in no module or trainables are not reused, all kept workers are ended and none is kept.
+    ended now. If trials have several processes, have GPU shares that the driver chooses, are trained together or are
+    profiled, or if their class or function is in no module or trainables are not reused, all kept workers are ended and
+    none is kept.
     """
     kept = kept_ray.get_kept_ray()
     if kept is None or not backend.cluster.local:

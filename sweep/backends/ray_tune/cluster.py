@@ -235,7 +235,10 @@ def connect(
 
 
 def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Return a context manager in which Ray's long messages about lost workers go to standard error, the debug log."""
+    """Return a context manager in which Ray's long messages about lost workers go to standard error, the debug log.
+
+    If this Ray lacks the private name, they stay where they are, and ``say`` gets a line.
+    """
     return ray_private_api.replacing_name(
         ray_private_api.WORDS, say, lambda theirs: _write_to_debug_log
     )
@@ -450,7 +453,10 @@ class ClusterSharing:
         self.close = repeat(self.look, LOOK_AROUND_S, "sweeps that share the cluster")
 
     def look(self) -> None:
-        """Update `others` and whether any of them or another program waits for room; errors of Ray are ignored."""
+        """Update `others`, and whether anything on the cluster waits for room; errors of Ray are ignored.
+
+        Without other sweeps, nothing counts as waiting. What waits may be this sweep itself.
+        """
         with suppress(
             Exception
         ):  # the head node is away for a moment; the next attempt may succeed
@@ -458,7 +464,10 @@ class ClusterSharing:
             self._contested = bool(self.others) and self._waits()
 
     def __call__(self, fits: int) -> int:
-        """Return how many of the ``fits`` trials that fit this sweep may run now; all if nothing waits for room."""
+        """Return how many of the ``fits`` trials that fit this sweep may run now, by the last `look`.
+
+        All, unless there are other sweeps and anything waits for room.
+        """
         return count_trials_of_user(fits, self._user, self.others) if self._contested else fits
 
 
@@ -479,7 +488,7 @@ class RoomWaitReporter(Callback):
     def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: object) -> None:
         """Report what the sweep waits for after 10 s with a trial that waits and none that runs.
 
-        Report it again if other sweeps take the room.
+        Report it again when the other sweeps on the cluster are not those of an earlier report.
         """
         states = {trial.status for trial in trials}
         if Trial.RUNNING in states or Trial.PENDING not in states:

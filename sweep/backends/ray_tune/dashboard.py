@@ -377,7 +377,8 @@ def protect_token(folder: Path | None = None) -> None:
     """Make Ray use a token file that only its owner can read; Ray itself writes one that everybody can read.
 
     The file is ``auth_token`` in ``folder``, by default ``.ray`` in the home folder. Does nothing if the environment
-    names a token. If the folder is not writable, as in a container, a token is set in the environment of this process.
+    names a token. If the file cannot be written or read, as in a container, a new token is set in the environment of
+    this process.
     """
     if any(name in os.environ for name in _TOKENS):
         return
@@ -388,7 +389,9 @@ def protect_token(folder: Path | None = None) -> None:
 
 
 def _write_token(path: Path) -> None:
-    """Write a token to the file ``path`` that only its owner can read; keep an existing one, but restrict its mode.
+    """Write a token to the file ``path`` that only its owner can read; keep an existing one.
+
+    The mode of an existing file is restricted to its owner if that is possible.
 
     Raises OSError if the file cannot be written or read.
     """

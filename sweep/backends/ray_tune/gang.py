@@ -289,8 +289,8 @@ class Gang:
             mine: the call on this rank.
             patience_s: how many seconds later than this rank peers may end.
 
-        Raises the error that a rank has raised, or WorkerLost if a rank is gone. The peers are then ended, unless the
-        error ends only the trial or comes from ``restore``.
+        Raises the error that a rank has raised, or WorkerLost if a rank is gone. The peers are ended after WorkerLost,
+        and after any other error that neither only ends the trial nor comes from ``restore``.
         """
         each = arguments if isinstance(arguments, list) else [arguments] * len(self._peers)
         calls = [
@@ -327,8 +327,9 @@ class Gang:
         """Raise the error of a call on all ranks, if any rank has failed, has ended the trial or is lost.
 
         ``here`` and ``error`` are the result and the exception of this rank, and ``answers`` the results of others by
-        rank. ``lost`` says why ranks are lost. If several ranks have failed, the error that caused the others is
-        raised. RuntimeError is raised if ranks have ended the call differently without a failure.
+        rank. ``lost`` says why ranks are lost. If several ranks have failed, the first error that is no consequence of
+        another rank's failure is raised. If there is none, but ranks are lost or have failed, WorkerLost is raised.
+        RuntimeError is raised if ranks have ended the call differently without a failure.
         """
         results = {0: here, **answers}
         failed = {
@@ -357,7 +358,7 @@ class Gang:
             raise error
 
     def _end_unequal_ranks(self, difference: str) -> None:
-        """End the peers and raise RuntimeError, because ranks have ended a call differently."""
+        """End the peers and raise RuntimeError, because ranks have not computed the same, as ``difference`` says."""
         self._leave(difference)
         self.close()
         raise RuntimeError(f"ranks must compute the same, and {difference}")

@@ -198,9 +198,10 @@ class Jobs:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Raise `InputError` instead if Ray's dashboard does not answer or refuses in the block.
+        """Raise `InputError` instead if Ray's dashboard does not answer or refuses a request in the block.
 
-        It takes the place of any OSError, RuntimeError and ValueError, too, except sweep's own errors.
+        Any other OSError, RuntimeError or ValueError of the block becomes an `InputError` as well. An `InputError` or
+        `StoreError` that the block raises passes unchanged.
         """
         import aiohttp
         import requests
@@ -228,7 +229,7 @@ def _parse_job_number(job: SweepJob) -> int:
 
 
 def _make_job(found: Any) -> SweepJob:
-    """Return a job as Ray's client describes it as a `SweepJob`; one whose driver was interrupted counts as stopped."""
+    """Convert Ray's description of a job to a `SweepJob`; a job whose driver was interrupted counts as stopped."""
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000  # Ray counts in ms
     state = str(getattr(found.status, "value", found.status))  # an enumeration or a text

@@ -148,7 +148,7 @@ class _KeepsWorkers:
         self._actor_cache.cache_object(worker.resources, worker.actor)
 
     def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
-        """Let Tune give an idle worker from its cache to a trial; return whether there was one."""
+        """Let Tune give an idle worker from its cache to a trial; return whether the trial has one, new or earlier."""
         cached = self._actor_cache.num_cached_objects
         is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
         if (

@@ -74,10 +74,10 @@ def importing_in_advance(
 ) -> Iterator[None]:
     """Make workers of a local Ray that starts inside the block import the trainable's libraries in advance.
 
-    With ``server``, workers are forks of that process. Otherwise the processes that Ray starts in advance import
-    ``modules`` themselves, unless trials use GPUs, or Ray would start more than twice as many processes as trials can
-    run at once, which ``most`` limits unless it is None. ``devices`` are those of a trial. Libraries read their number
-    of threads when they are imported, so it is set before, as Ray sets it for the worker of a trial.
+    With ``server``, workers are forks of that process if this Ray allows it. Otherwise the processes that Ray starts in
+    advance import ``modules`` themselves, unless trials use GPUs, or Ray would start more than twice as many processes
+    as trials can run at once, which ``most`` limits unless it is None. ``devices`` are those of a trial. Libraries read
+    their number of threads when they are imported, so it is set before, as Ray sets it for the worker of a trial.
     """
     with forking_workers(server, say) as are_forked:
         if are_forked:

@@ -125,7 +125,7 @@ class OutputCapture:
     def begin_trial(self) -> None:
         """Discard what was collected of earlier trials, and collect the output of the next trials from now on.
 
-        It is still written to the original standard output.
+        What is discarded is still written to the original standard output.
         """
         with self._lock:
             self._empty()

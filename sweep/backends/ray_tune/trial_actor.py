@@ -120,7 +120,7 @@ class TrialWorker(tune.Trainable):
         self._kept_wrongly: WorkerLost | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Store the next orders, and delete the folder that Tune made for the ended ones; return True.
+        """Store the next orders, and delete the folder that Tune made for the ended ones if it is empty; return True.
 
         If the orders are of another session, this worker begins that session with its present trainable.
         """

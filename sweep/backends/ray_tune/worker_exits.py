@@ -62,7 +62,8 @@ def record_exit(job: Job) -> Callable[[int], None]:
     """Make this process write how it ends into a file of this session, instead of the file of an earlier one.
 
     Enables Python's fault handler and replaces `os._exit`. Returns a function that must be called with the number of
-    each trial that begins. If the file cannot be created, nothing changes, and the returned function does nothing.
+    each trial that begins; of trials that begin together, with the first one. If the file cannot be created, nothing
+    changes, and the returned function does nothing.
     """
     path = get_exits_folder(job) / get_process_name()
     try:
@@ -108,7 +109,8 @@ def get_output_file(job: Job) -> Path:
 def take_lost_output(job: Job, trial: int) -> str:
     """Return what the worker whose last trial was ``trial`` had printed and not sent when it was lost, or ``""``.
 
-    The file with the output is deleted. If several workers had this last trial, their outputs are joined.
+    The last trial is the one that was passed last to the function of `record_exit`. The file with the output is
+    deleted. If several workers had this last trial, their outputs are joined.
     """
     output = ""
     with suppress(OSError):
@@ -120,8 +122,9 @@ def take_lost_output(job: Job, trial: int) -> str:
 def explain_loss(job: Job, trial: int, error: str) -> str:
     """Return in a few words why the worker of a trial was lost.
 
-    ``error`` is Ray's message. If it does not say that a node or a rank was lost or that memory ran low, what the
-    worker wrote is used, whose file is then deleted, or else the message.
+    ``trial`` is the one that was passed last to the function of `record_exit`, and ``error`` is Ray's message. If the
+    message does not say that a node or a rank was lost or that memory ran low, what the worker wrote is used, whose
+    file is then deleted, or else the message.
     """
     error = printable(error)
     # First, because what the worker itself has raised may quote what Ray says about another process, a lost rank.

@@ -40,8 +40,8 @@ class LineageDrawing:
 def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | None:
     """Return the coordinates of a drawing that shows which trial was copied from which; None if no trial is a copy.
 
-    ``trials`` are all trials of one sweep, drawn in this order. ``ranking`` says which trial of the sweep is the best,
-    of which the epochs are marked.
+    ``trials`` are all trials of one sweep, drawn in this order. Those that trained epochs of its best trial, which
+    ``ranking`` determines, are marked.
     """
     if not any(trial.parent is not None for trial in trials):
         return None

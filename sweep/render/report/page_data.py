@@ -119,7 +119,7 @@ def report_document(
 def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
     """Return a document in the form of `report_document` with the trials of ``sweep`` and their curves, and no more.
 
-    It has no parameters, ranks, table, importance or timeline.
+    It has all keys; parameters, table, importance, timeline and budgets are empty, and ranks are None.
     """
     trials = sweep.trials
     objectives = []
