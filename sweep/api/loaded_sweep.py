@@ -197,6 +197,8 @@ class LoadedSweep:
             for name, value in step.params.items():
                 row[f"param.{name}"] = value
             rows.append(row)
+        if not rows:
+            return pd.DataFrame(columns=["trial", "first_epoch", "last_epoch"])
         return pd.DataFrame(rows)
 
     def study(self) -> Study:

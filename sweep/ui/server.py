@@ -520,8 +520,7 @@ async def _send_trial(request: web.Request) -> web.Response:
 def _list_compared(request: web.Request) -> list[ResultsFolder]:
     """Return the folders of the sweeps that the queries ``sweep`` of a request name, each once.
 
-    Raises `InputError` unless there are 2 to 20 such queries, even if they name the same sweep, and `UnknownNameError`
-    if there is no such sweep.
+    Raises `InputError` unless they name 2 to 20 different sweeps, and `UnknownNameError` if there is no such sweep.
     """
     names = [*dict.fromkeys(request.query.getall("sweep", []))]
     if not 1 < len(names) <= MOST_COMPARED:
