@@ -211,6 +211,7 @@ def test_a_file_that_is_read_is_known(name: str, tmp_path: Path) -> None:
     assert fingerprint_file(str(path)) != before
 
 
+SPAWN = multiprocessing.get_context("spawn")
 PROGRAMS: dict[str, Callable[[], object]] = {
     "run": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
     "Popen": lambda: subprocess.Popen([sys.executable, "-c", ""]).wait(),
@@ -219,9 +220,7 @@ PROGRAMS: dict[str, Callable[[], object]] = {
     "system": lambda: os.system("true"),
     "fork": lambda: os.fork() or os._exit(0),
     "posix_spawn": lambda: os.posix_spawn("/bin/true", ["true"], {}),
-    "multiprocessing": lambda: (
-        multiprocessing.get_context("spawn").Process(target=abs, args=(1,)).start()
-    ),
+    "multiprocessing": lambda: SPAWN.Process(target=abs, args=(1,)).start(),
 }
 
 
