@@ -38,7 +38,13 @@ LATER = frozenset(
 class Block(BaseModel):
     """Base class of the blocks of a sweep file: mappings with a fixed set of keys, whose values are not converted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        defer_build=True,  # or else each command would build the validators of all blocks one by one
+    )
 
     def to_plain_data(self) -> dict[str, Value]:
         """Return all keys with their values, as plain data.
