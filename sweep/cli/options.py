@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from sweep.backends.ray_tune.kept_ray import KeptRay
     from sweep.runner import Options
     from sweep.store.folder import ResultsFolder
 
@@ -174,15 +176,26 @@ keep_warm = click.option(
 )
 
 
+def _find_kept_ray() -> KeptRay | None:
+    """Return the Ray that this process keeps between commands; None if it keeps none.
+
+    A process that does has imported the module long before. In others it is not imported here: its package takes longer
+    than the rest of a command up to its first line.
+    """
+    if "sweep.backends.ray_tune.kept_ray" not in sys.modules:
+        return None
+    from sweep.backends.ray_tune.kept_ray import get_kept_ray
+
+    return get_kept_ray()
+
+
 def _apply_keep_warm(given: dict[str, Any]) -> None:
     """Remove ``--keep-warm`` from the arguments ``given``; set how long Ray is kept, if this process keeps it.
 
     In such a process, also set whether it is quiet. Raises InputError if the option is given where nothing can be kept.
     """
-    from sweep.backends.ray_tune.kept_ray import get_kept_ray
-
     seconds = given.pop("keep_warm", None)
-    kept = get_kept_ray()
+    kept = _find_kept_ray()
     if kept is not None:
         kept.keep_s = seconds or kept.keep_s  # without the option, as long as before
         kept.is_quiet = given["quiet"] or given["as_json"] or given["events"]
