@@ -325,8 +325,9 @@ class LoadedSweep:
     def note(self, text: str, trial: int | None = None) -> None:
         """Write a note on the sweep, or on one of its trials; it replaces the earlier one, and "" removes it.
 
-        This object still shows the earlier note. Raises `InputError` if there is no such trial, or if several sweeps
-        are loaded.
+        This object still shows the earlier note. If the sweep runs in another process, the call waits until that
+        process has answered. Raises `InputError` if there is no such trial, or if several sweeps are loaded, and
+        `StoreError` if the log cannot be read or written.
         """
         from sweep.runner.steering import Note
         from sweep.runner.steering_requests import steer
@@ -336,8 +337,9 @@ class LoadedSweep:
     def star(self, trial: int, *, remove: bool = False) -> None:
         """Give a trial a star, or with ``remove`` take it away.
 
-        This object does not show the change. Raises `InputError` if there is no such trial, or if several sweeps are
-        loaded.
+        This object does not show the change. If the sweep runs in another process, the call waits until that process
+        has answered. Raises `InputError` if there is no such trial, or if several sweeps are loaded, and `StoreError`
+        if the log cannot be read or written.
         """
         from sweep.runner.steering import Star
         from sweep.runner.steering_requests import steer

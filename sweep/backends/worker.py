@@ -490,7 +490,7 @@ class Worker:
     def _is_refused_in_all(self, trial: _Trial, error: BaseException) -> bool:
         """Return whether an error is an `Incompatible` that would refuse every trial of the search alike.
 
-        This is False for an order that is `whole`, as outside of the search.
+        Always False for a trial of the baseline or the confirmation, whose order is `Order.whole`.
         """
         of_the_search = not trial.order.whole
         return (

@@ -209,9 +209,11 @@ class Session:
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
         """Confirm the finalists if that is left to do, and evaluate the best models on test data; return the outcome.
 
-        If a limit has ended the session of the search, the confirmation is left to do and is run in a second session.
-        Otherwise, as after `stop_when.gain`, the session of the search has run it. ``outcome`` is the outcome of that
-        session.
+        ``outcome`` is that of the session of the search. If it is interrupted, or the sweep file has no ``confirm``,
+        nothing is confirmed or tested. If a limit has ended the search, the confirmation is left to do and is run in a
+        second session. Otherwise, as after `stop_when.gain`, the session of the search has run it. The returned outcome
+        is also interrupted if the user has asked to stop before all this was done, or at any time if the sweep is
+        embedded.
         """
         cut = False  # something is left for a later command, because this one must stop
 

@@ -112,7 +112,11 @@ class OpenTrial:
 
     @property
     def units(self) -> int:
-        """How far the trial has trained, in the units of `epochs` and `decisions`."""
+        """How far the trial has trained, in units such as those of `epochs` and `decisions`.
+
+        A unit is an epoch or, for a trial that only its minutes end, a hundredth of these. With both limits, it is the
+        used share of the epochs or of the minutes, whichever is larger, times `epochs`, rounded down.
+        """
         return count_units(self.state.epoch, self.state.share, self.epochs)
 
     @property

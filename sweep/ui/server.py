@@ -847,7 +847,7 @@ async def _save_draft(request: web.Request) -> web.Response:
 
 
 async def _check_draft(request: web.Request) -> web.Response:
-    """Send the mistakes of a draft.
+    """Send the mistakes of a draft or, if it has none, the sweep's name and what it would train (`DraftFacts`).
 
     Drafts are checked one after the other, so that fast typing does not occupy all threads. A check is skipped if the
     browser gave it up before it began.

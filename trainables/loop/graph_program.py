@@ -332,10 +332,11 @@ class GraphProgram(Program):
     def _trace(
         self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool
     ) -> None:
-        """Trace a function by calling it with the first element of ``kinds`` and zeros for the sums.
+        """Trace a function by a call that trains nothing, with the first element of ``kinds`` and zeros for the sums.
 
-        An element has the arguments for chunks of one shape, with zero batches. With ``loose``, chunks may have any
-        length, so the function is traced before, once, for types that fit all kinds.
+        Each element has the arguments for chunks of one shape, with 0 as the number of batches. With ``loose``, chunks
+        may have any length, so the function is traced before that call for types that fit all elements; without it,
+        only the first element is used. ``training`` says whether the sums are those of training or of evaluation.
         """
         zeros = self._graph.zeros(training=training)
         if loose:

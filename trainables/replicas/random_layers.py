@@ -171,7 +171,10 @@ def _draw_counted_seed(
 
 
 def _refuse_loops(cut: Slice) -> None:
-    """Raise NotPerExample (or CannotCompile) inside a loop, where each iteration would draw the same numbers."""
+    """Raise NotPerExample inside a loop, where each iteration would draw the same numbers.
+
+    While code is traced for XLA (`is_compiling`), raises CannotCompile instead.
+    """
     graph = tf.compat.v1.get_default_graph()
     while (
         graph is not cut.graph and graph is not None
