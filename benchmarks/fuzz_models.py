@@ -154,9 +154,8 @@ class Compiled(KerasTrainable):
             "random": random.uniform(0.2, 2.0, rows).astype(np.float32),
             "some": (np.arange(rows) % 3 != 0).astype(np.float32),
         }.get(weights)
-        signs = np.random.default_rng(11).choice(
-            [-1.0, 1.0], x.shape
-        )  # all alike would be another scale, and no noise
+        # all alike would be another scale, and no noise
+        signs = np.random.default_rng(11).choice([-1.0, 1.0], x.shape)
         x = (x * (1.0 + signs * hp.number("nudge", 0.0))).astype(np.float32)
         order = (
             np.random.permutation(rows) if hp.get("split", "fixed") == "drawn" else np.arange(rows)

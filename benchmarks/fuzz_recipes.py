@@ -126,9 +126,8 @@ def draw(number: int) -> Recipe:
         params |= _draw_rare_parameters(rng, params)
     precision = rng.choices(("float32", *HALF), (8, 1, 1))[0]
     if author == "of_the_model" and "activity" in params["layers"]:
-        precision = (
-            "float32"  # Keras 3.15 cannot add a loss of a layer in half precision to one in float32
-        )
+        # Keras 3.15 cannot add a loss of a layer in half precision to one in float32
+        precision = "float32"
     twin = None
     kind = rng.choices(("worker", "parts", "all"), (4, 4, 2))[0]
     if kind != "parts":

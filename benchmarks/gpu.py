@@ -114,12 +114,13 @@ def lines(gpus: int, *, tiny: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "the same on the CPU", {"gpus": 0, "precision": "float32", "tiny": True}
     count = 2
     while count <= gpus:
+        # as trials have it
         given = {
             "gpus": count,
             "precision": half[0],
             "tiny": tiny,
             "jit_compile": "auto",
-        }  # as trials have it
+        }
         yield f"loop mixed_bfloat16, {count} GPUs", given
         count *= 2
     yield (

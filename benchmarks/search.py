@@ -224,9 +224,8 @@ class Run:
     spent: int = 0
     asking_s: float = 0.0
     slowest_s: float = 0.0
-    best_started: float = (
-        math.inf
-    )  # lowest loss that any of the trials would have shown, had it been trained whole
+    # lowest loss that any of the trials would have shown, had it been trained whole
+    best_started: float = math.inf
 
     def loss_at(self, epochs: float) -> float:
         """Return the loss of the best configuration after so many epochs; infinite before the first result."""
@@ -236,9 +235,8 @@ class Run:
 
 def simulate(method: Method, task: Task, run: Run, seed: int, workers: int) -> None:
     """Simulate the trainings of a run until its budget is spent, or until no trial is left."""
-    clock: list[
-        tuple[float, int, int]
-    ] = []  # when the next epoch of a trial ends, and the order in which that began
+    # when the next epoch of a trial ends, and the order in which that began
+    clock: list[tuple[float, int, int]] = []
     curves: dict[int, np.ndarray] = {}
     known: dict[int, Params] = {}
     reached: dict[int, int] = {}
@@ -390,9 +388,8 @@ def main() -> None:
                 if (task.name, seed, budgets[-1]) in seen:
                     continue
                 run = Run(method, task.name, seed, budgets[-1])
-                own_seed = (
-                    zlib.crc32(f"{task.name} {seed}".encode()) % 2**31
-                )  # tasks of one space do not begin alike
+                # tasks of one space do not begin alike
+                own_seed = zlib.crc32(f"{task.name} {seed}".encode()) % 2**31
                 built = build_method(method, task, own_seed, budgets[-1], given.workers)
                 simulate(built, task, run, own_seed, given.workers)
                 done.append(run)

@@ -35,15 +35,12 @@ class Timeline:
     """What was observed of one run."""
 
     first_epoch_s: float = float("nan")
-    cpu_s: list[dict[str, float]] = field(
-        default_factory=list
-    )  # by group, of all processes so far; one a sample
-    said: list[tuple[float, str]] = field(
-        default_factory=list
-    )  # seconds since the start, and the line
-    before_first_epoch: dict[str, float] = field(
-        default_factory=dict
-    )  # of the first trial, by kind of overhead
+    # by group, of all processes so far; one a sample
+    cpu_s: list[dict[str, float]] = field(default_factory=list)
+    # seconds since the start, and the line
+    said: list[tuple[float, str]] = field(default_factory=list)
+    # of the first trial, by kind of overhead
+    before_first_epoch: dict[str, float] = field(default_factory=dict)
 
 
 def compare_checkouts(
@@ -75,9 +72,8 @@ def observe_run(checkout: Path, arguments: Sequence[str], results: Path) -> Time
     )
     reader = threading.Thread(target=_read_lines, args=(process, began, timeline.said))
     reader.start()
-    groups: dict[
-        int, tuple[str, float]
-    ] = {}  # group and CPU seconds of each process, also of those that have ended
+    # group and CPU seconds of each process, also of those that have ended
+    groups: dict[int, tuple[str, float]] = {}
     first_end: dict[str, object] | None = None
     while process.poll() is None and first_end is None and time.perf_counter() - began < LONGEST_S:
         time.sleep(max(SAMPLE_S * (len(timeline.cpu_s) + 1) - (time.perf_counter() - began), 0.01))

@@ -325,9 +325,8 @@ def worst_of_ties(procedure: Procedure, shape: tuple[int, int], sweeps: int) -> 
     for noise in PROMISED[::2]:  # normal, skewed down, discrete, unequal
         for best in sorted({1, 2, count - 1} - {count}):
             for lag in (1.2, 2.4):
-                lags = np.where(np.arange(count) < best, 0.0, lag * math.sqrt(2))[
-                    ::-1
-                ]  # the noisy one is a best one
+                # the noisy one is a best one
+                lags = np.where(np.arange(count) < best, 0.0, lag * math.sqrt(2))[::-1]
                 worse = called_worse(procedure, noise, shape, lags, sweeps)
                 shares.append(worse[:, lags == 0].any(axis=1).mean())
     return float(max(shares))

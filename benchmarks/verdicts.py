@@ -23,6 +23,7 @@ from verdict_procedures import NOISES, PROMISED, Floats
 from sweep.statistics.intervals import ALPHA, compute_mean_interval
 from sweep.statistics.verdicts import Verdict, compare_configurations
 
+# configurations and seeds
 SHAPES = (
     (2, 8),
     (4, 6),
@@ -32,7 +33,7 @@ SHAPES = (
     (8, 12),
     (27, 8),
     (27, 12),
-)  # configurations and seeds
+)
 
 
 def scores(

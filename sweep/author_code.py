@@ -133,9 +133,8 @@ def get_package_name(file: str) -> str:
             candidate
         )
         if entry is not None:
-            return (
-                candidate.relative_to(entry).parts[0].removesuffix(".py")
-            )  # a module may be a single file
+            # a module may be a single file
+            return candidate.relative_to(entry).parts[0].removesuffix(".py")
     return path.name
 
 

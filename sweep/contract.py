@@ -112,9 +112,8 @@ class Ranks:
     rank: int  # from 0; rank 0 decides, reports and saves
     heartbeat_s: float = 10.0  # a rank that has been silent for this long is considered lost
     register_s: float = 60.0  # time within which all ranks must have joined
-    servers: int = (
-        0  # the last ranks, which keep the weights; if any, rank 0 coordinates and the others train
-    )
+    # the last ranks, which keep the weights; if any, rank 0 coordinates and the others train
+    servers: int = 0
 
     @property
     def workers(self) -> int:
@@ -175,21 +174,18 @@ class Assignment:
     epochs: int  # at most; `UNBOUNDED_EPOCHS` if only its minutes end it
     minutes: float | None = None  # of training, after which it is complete; None: after its epochs
     devices: Devices = field(default_factory=Devices)
-    training: Mapping[str, Value] = field(
-        default_factory=dict
-    )  # the `training:` block of the sweep file
+    # the `training:` block of the sweep file
+    training: Mapping[str, Value] = field(default_factory=dict)
     objective: str | None = None  # name of the metric that the sweep optimizes
     maximize: bool = False  # whether a larger objective is better
     shared: Path | None = None  # folder shared by the workers of this node; None: share nothing
-    stop_file: Path | None = (
-        None  # once it exists, the trial must end; slow work before an epoch checks for it
-    )
+    # once it exists, the trial must end; slow work before an epoch checks for it
+    stop_file: Path | None = None
     profile: Path | None = None  # folder for a profile of a few steps; None: no profile
     fold: Fold | None = None  # of a cross-validation, whose split replaces the usual one
     data_seed: int = 0  # seed for loading the data, the same for all trials of a sweep
-    accumulate: int = (
-        1  # further micro-batches to split each batch into, because the trial ran out of memory
-    )
+    # further micro-batches to split each batch into, because the trial ran out of memory
+    accumulate: int = 1
     trains: bool = True  # false: the trial is only restored, to be inspected, tested or exported
 
     @property
@@ -411,15 +407,12 @@ class Exported:
     """The files written by `Exporting.export` and the result of checking them."""
 
     files: Mapping[str, str]  # by format: name of the file or folder within ``folder``
-    usage: Mapping[str, str] = field(
-        default_factory=dict
-    )  # by format: lines of Python that load it
-    differences: Mapping[str, float] = field(
-        default_factory=dict
-    )  # by format: largest difference between predictions
-    metrics: Mapping[str, float] = field(
-        default_factory=dict
-    )  # metrics of the trial's model, evaluated at the export
+    # by format: lines of Python that load it
+    usage: Mapping[str, str] = field(default_factory=dict)
+    # by format: largest difference between predictions
+    differences: Mapping[str, float] = field(default_factory=dict)
+    # metrics of the trial's model, evaluated at the export
+    metrics: Mapping[str, float] = field(default_factory=dict)
     compared: str = ""  # what was compared, such as "360 validation examples"
     data: Mapping[str, str] = field(default_factory=dict)  # description of each part of the data
     preprocessing: str = ""  # the author's description of the preprocessing

@@ -185,9 +185,8 @@ def reason_of(error: BaseException) -> str:
 def describe_without_type(error: BaseException) -> str:
     """Describe an error in one line as `reason_of` does, but without its type; "" if nothing else is known."""
     cause = _find_cause(printable(str(error)).strip(), type(error).__name__)
-    is_own = type(error).__module__.startswith(
-        ("sweep.", "trainables.")
-    )  # its message already says what to change
+    # its message already says what to change
+    is_own = type(error).__module__.startswith(("sweep.", "trainables."))
     place = None if is_own else where_raised(error)
     return shortened(": ".join(part for part in (place, cause) if part))
 
@@ -220,15 +219,13 @@ def folded_traceback(error: BaseException) -> str:
     """
     summary = traceback.TracebackException.from_exception(error)
     for chained in () if os.environ.get(WHOLE) else _list_chained_errors(summary):
-        if any(
-            is_author_file(frame.filename) for frame in chained.stack
-        ):  # otherwise no line of code would be left
+        # otherwise no line of code would be left
+        if any(is_author_file(frame.filename) for frame in chained.stack):
             chained.stack = _Folded.fold(chained.stack)
     text = "".join(summary.format())
     for message in () if os.environ.get(WHOLE) else map(str, _list_chained_errors(summary)):
-        if message.startswith(
-            _GRAPH
-        ):  # frames are part of the message, so they are not in the stack
+        # frames are part of the message, so they are not in the stack
+        if message.startswith(_GRAPH):
             text = text.replace(message, _remove_library_frames(message))
     return printable(text)
 
@@ -240,9 +237,8 @@ def _find_cause(text: str, kind: str) -> str:
     """
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = lines[0].strip()
-    if (
-        first == _USER_CODE
-    ):  # frames of the traced code follow, and then the error itself as "TYPE: message"
+    # frames of the traced code follow, and then the error itself as "TYPE: message"
+    if first == _USER_CODE:
         starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"{kind}: ")]
         if starts:
             # its message may begin with a sentence of Keras or TensorFlow in turn

@@ -178,16 +178,14 @@ class TrialStarted(Record, frozen=True, kw_only=True):
     seed: int
     repeat: int
     time: float  # seconds since 1970, UTC, as everywhere in this module
-    driven_s: float | None = (
-        None  # duration of this session so far, by the driver's monotonic clock
-    )
+    # duration of this session so far, by the driver's monotonic clock
+    driven_s: float | None = None
     fold: int | None = None  # number of the fold in a cross-validation, from 0
     role: Role = Role.SEARCH
     parent: int | None = None  # the trial that this one is a copy of, with other parameters
     parent_epoch: int | None = None  # last epoch that it takes over from its parent
-    index: int | None = (
-        None  # its number in the search, if that is not ``trial``; None for other roles
-    )
+    # its number in the search, if that is not ``trial``; None for other roles
+    index: int | None = None
     enqueued_by: str | None = None  # who added its configuration; None if sweep has chosen it
     space_version: int = 0  # how often the space had been changed when its configuration was chosen
 
@@ -202,9 +200,8 @@ class EpochReported(Record, frozen=True, kw_only=True):
     time_s: float  # duration of this epoch
     learning_rate: float | None = None  # as applied in the epoch's last update
     examples_per_s: float | None = None
-    measures: Mapping[str, float] = field(
-        default_factory=dict
-    )  # further columns, whose names include their units
+    # further columns, whose names include their units
+    measures: Mapping[str, float] = field(default_factory=dict)
     memo: str | None = None  # "<sweep>/<trial>" whose result was used instead of training
     driven_s: float | None = None  # see `TrialStarted`
 
@@ -217,12 +214,10 @@ class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     files: Mapping[str, str] = field(default_factory=dict)  # fingerprint by path
-    folders: Mapping[str, str] = field(
-        default_factory=dict
-    )  # digest of the names in each folder, by path
-    environment: Mapping[str, str] = field(
-        default_factory=dict
-    )  # digest of the value, by name of the variable
+    # digest of the names in each folder, by path
+    folders: Mapping[str, str] = field(default_factory=dict)
+    # digest of the value, by name of the variable
+    environment: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()  # why some of what it has read cannot be compared later
 
 
@@ -230,41 +225,33 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Facts about where and how a trial ran; None for anything unknown, as after a lost worker."""
 
     started: float | None = None  # seconds since 1970: when training code first ran for the trial
-    lived_s: float | None = (
-        None  # seconds since then by its worker's clock; since it was resumed, if it was
-    )
+    # seconds since then by its worker's clock; since it was resumed, if it was
+    lived_s: float | None = None
     node: str | None = None
-    devices: str | None = (
-        None  # "cpu:0", "gpu:0,gpu:1"; with several workers separated by ";", as in "cpu:0;cpu:0"
-    )
+    # "cpu:0", "gpu:0,gpu:1"; with several workers separated by ";", as in "cpu:0;cpu:0"
+    devices: str | None = None
     strategy: str | None = None
     num_replicas: int | None = None
     precision: str | None = None
-    numerics: Mapping[str, str] = field(
-        default_factory=dict
-    )  # settings that its numbers depend on: tf32, cudnn ...
+    # settings that its numbers depend on: tf32, cudnn ...
+    numerics: Mapping[str, str] = field(default_factory=dict)
     train_s: float | None = None
     overhead_s: Mapping[str, float] = field(default_factory=dict)  # start, build, compile, data ...
     checkpoint: str | None = None  # relative to the results folder
-    accumulate: int | None = (
-        None  # number of micro-batches for each batch, after a whole batch did not fit
-    )
+    # number of micro-batches for each batch, after a whole batch did not fit
+    accumulate: int | None = None
     data: str | None = None  # fingerprint of the data, if the trainable computes one
-    data_reads: str | None = (
-        None  # parameters that the data depend on, written like ``structure``; None: not known
-    )
-    structure: str | None = (
-        None  # hyperparameters read while building its program, by `hyperparameters.to_json`
-    )
+    # parameters that the data depend on, written like ``structure``; None: not known
+    data_reads: str | None = None
+    # hyperparameters read while building its program, by `hyperparameters.to_json`
+    structure: str | None = None
     structures: int | None = None  # number of structures that its worker holds
-    reproducible: bool = (
-        True  # another trial with the same parameters and seed would have the same numbers
-    )
+    # another trial with the same parameters and seed would have the same numbers
+    reproducible: bool = True
     extends: bool = False  # a trial of more epochs would begin with exactly these epochs
     inputs: Inputs | None = None  # what it has read besides its code and data; None: not recorded
-    other_code: tuple[
-        str, ...
-    ] = ()  # modules that its worker imported in a version other than the sweep's first
+    # modules that its worker imported in a version other than the sweep's first
+    other_code: tuple[str, ...] = ()
 
 
 class TrialEnded(Record, frozen=True, kw_only=True):
@@ -275,22 +262,18 @@ class TrialEnded(Record, frozen=True, kw_only=True):
     reason: str  # one line, "" for a completed trial
     time: float
     error: str | None = None  # traceback of a failed trial
-    memo: str | None = (
-        None  # "<sweep>/<trial>" whose result was used: nothing was trained in this sweep
-    )
-    at_target: bool = (
-        False  # completed before its last epoch, because it reached the sweep's target
-    )
+    # "<sweep>/<trial>" whose result was used: nothing was trained in this sweep
+    memo: str | None = None
+    # completed before its last epoch, because it reached the sweep's target
+    at_target: bool = False
     regardless: bool = False  # failed before it had read any parameter that differs between trials
-    incompatible: bool = (
-        False  # failed because the code cannot do what the file asks, whatever the values
-    )
+    # failed because the code cannot do what the file asks, whatever the values
+    incompatible: bool = False
     asked: bool = False  # stopped by a user's request, not by the sweep's own rules
     worker_lost: bool = False  # failed because its workers were lost too often
     waits: bool = False  # interrupted because it pauses until its rule lets it continue; or pruned while it was paused
-    again: bool = (
-        False  # failed and is tried again: interrupted, even if the log said failed before
-    )
+    # failed and is tried again: interrupted, even if the log said failed before
+    again: bool = False
     facts: Facts = field(default_factory=Facts)
     driven_s: float | None = None  # see `TrialStarted`
 
@@ -330,9 +313,8 @@ class SessionEnded(Record, frozen=True, kw_only=True):
 
     time: float
     reason: str  # "finished", "interrupted", "budget", ...
-    finished: bool | None = (
-        None  # nothing was left to do, or a limit was reached; None in logs of early releases
-    )
+    # nothing was left to do, or a limit was reached; None in logs of early releases
+    finished: bool | None = None
     driven_s: float | None = None  # see `TrialStarted`
 
 
@@ -344,9 +326,8 @@ class NoteWritten(Record, frozen=True, kw_only=True):
     request: str  # identifies the command that asked for it, so that nothing is done twice
     by: str = ""  # name of the user
     time: float
-    driven_s: float | None = (
-        None  # see `TrialStarted`; None if no session was running, as in the events below
-    )
+    # see `TrialStarted`; None if no session was running, as in the events below
+    driven_s: float | None = None
 
 
 class TrialStarred(Record, frozen=True, kw_only=True):
@@ -373,12 +354,10 @@ class ConfigurationsEnqueued(Record, frozen=True, kw_only=True):
 class SweepChanged(Record, frozen=True, kw_only=True):
     """A person has changed keys of the sweep file; the new values are used from this event on."""
 
-    settings: Mapping[
-        str, Any
-    ]  # the new values of the changed top-level keys of the resolved file; None: removed
-    dropped: tuple[
-        Params, ...
-    ] = ()  # added configurations that have not started and are not in the new space
+    # the new values of the changed top-level keys of the resolved file; None: removed
+    settings: Mapping[str, Any]
+    # added configurations that have not started and are not in the new space
+    dropped: tuple[Params, ...] = ()
     request: str
     by: str = ""
     time: float
@@ -447,9 +426,8 @@ def decode(line: bytes) -> Event:
         # half a surrogate pair, a huge number or a damaged line: the slower way below tells them apart
         with suppress(ValueError, RecursionError):
             event: Event = _DECODER.decode(line)
-            if not isinstance(
-                event, SessionStarted
-            ):  # the format of a session is checked first, below
+            # the format of a session is checked first, below
+            if not isinstance(event, SessionStarted):
                 return event
     try:
         record = convert_from_json_types(_JSON.decode(line.decode("ascii")))
@@ -578,9 +556,8 @@ def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
                 record[name] = _collect_fields(value)
             elif isinstance(value, tuple):  # `decode` makes a tuple of the list again
                 record[name] = convert_to_json_types(list(value))
-            elif isinstance(
-                value, Status | Role
-            ):  # their type is not `str`, which would be refused
+            # their type is not `str`, which would be refused
+            elif isinstance(value, Status | Role):
                 record[name] = value.value
             else:
                 record[name] = convert_to_json_types(value)

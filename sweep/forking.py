@@ -41,9 +41,8 @@ class ForkServer:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(self.threads)),
             "CUDA_VISIBLE_DEVICES": "",  # a library that has found a GPU could not use it in a fork, nor may a trial
         }
-        self._errors = os.memfd_create(
-            "fork-server-errors"
-        )  # in memory, because a pipe or a disk may be full
+        # in memory, because a pipe or a disk may be full
+        self._errors = os.memfd_create("fork-server-errors")
         # The user's variables take precedence over sweep's settings, but not over ``own``.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
@@ -59,9 +58,8 @@ class ForkServer:
         if self._process.poll() is None:
             return ""
         written = os.pread(self._errors, os.fstat(self._errors).st_size, 0)
-        lines = (
-            written.decode(errors="replace").strip().splitlines()
-        )  # a traceback ends with the error
+        # a traceback ends with the error
+        lines = written.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def import_modules(self, modules: Sequence[str]) -> None:
@@ -116,9 +114,8 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
     server that suits them replaces it until the end of the outer block, if one can be started.
     """
     if _early_servers:
-        with suppress(
-            OSError
-        ):  # an early server only saves time: `serving` tries again, and lets it be reported
+        # an early server only saves time: `serving` tries again, and lets it be reported
+        with suppress(OSError):
             _correct_early_server(cpus, gpus)
         yield
         return

@@ -81,9 +81,8 @@ class Reporter:
         self._trained_s = trained_s  # until the last report
         self._training = RecordedParams(assignment.training, self.training_read)
         self._fold = assignment.fold
-        self._fold_read = (
-            assignment.fold is None
-        )  # whether the function has read `fold`, or need not
+        # whether the function has read `fold`, or need not
+        self._fold_read = assignment.fold is None
         self._restored = restored
         self._accumulate = assignment.accumulate
         self._objective = assignment.objective
@@ -412,9 +411,8 @@ class FunctionTrainable:
         self._restored = folder
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
-        self._before_s = float(
-            about.get("trained_s", 0.0)
-        )  # checkpoints of earlier releases lack it
+        # checkpoints of earlier releases lack it
+        self._before_s = float(about.get("trained_s", 0.0))
         if "waited" in about:  # checkpoints of earlier releases lack it
             self._waited.restore(about["waited"])
         return self._epoch
@@ -563,9 +561,8 @@ def load_trainable(
     """
     garbage.collect_as_usual()  # models are about to be made in this process
     make_importable(folders)
-    imports.treat_as_author_package(
-        trainable.partition(":")[0]
-    )  # before the import, which is seeded for it
+    # before the import, which is seeded for it
+    imports.treat_as_author_package(trainable.partition(":")[0])
     with imports.seed_imports(seed):
         if given is None:
             loaded = _import_target(trainable)

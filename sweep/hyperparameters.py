@@ -37,9 +37,8 @@ class Declaring:
     --from-hypermodel`.
     """
 
-    _declared: list[Declaration] | None = (
-        None  # collects the declarations; None: nothing is collected
-    )
+    # collects the declarations; None: nothing is collected
+    _declared: list[Declaration] | None = None
     # of the parameters declared so far, for later reads by name; filled only while declarations are collected
     _defaults: dict[str, Value]
     _declared_values: dict[str, Any]  # what the calls so far have returned
@@ -341,9 +340,8 @@ def _recording_all_reads(method: Any) -> Any:
     """Wrap a method of dict so that a call records all parameters as read."""
 
     def read_all(watched: RecordedParams, *arguments: Any) -> Any:
-        watched.seen.update(
-            dict.keys(watched)
-        )  # `watched.keys` is wrapped, and would call this function again
+        # `watched.keys` is wrapped, and would call this function again
+        watched.seen.update(dict.keys(watched))
         return method(watched, *arguments)
 
     return read_all
@@ -376,9 +374,8 @@ class RecordedParams(dict[str, Value]):
     )
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Value]]]:
-        return dict, (
-            dict(dict.items(self)),
-        )  # a pickled copy is a plain dict, which records nothing
+        # a pickled copy is a plain dict, which records nothing
+        return dict, (dict(dict.items(self)),)
 
 
 class ReadMark(Enum):
@@ -478,9 +475,8 @@ class Hyperparameters(Declaring):
         changed._live = self._live
         changed._defaults = self._defaults
         changed._declared_values = self._declared_values
-        changed._lengths = dict(
-            self._lengths
-        )  # `set_lengths` of the copy must not change the original
+        # `set_lengths` of the copy must not change the original
+        changed._lengths = dict(self._lengths)
         changed._ends_by_time = self._ends_by_time
         return changed
 
@@ -496,14 +492,12 @@ class Hyperparameters(Declaring):
         return value
 
     def __getattr__(self, name: str) -> Value | NestedParameters:
-        if name.startswith(
-            "_"
-        ):  # such as those that `copy` and `pickle` look for, perhaps before `__init__` has run
+        # such as those that `copy` and `pickle` look for, perhaps before `__init__` has run
+        if name.startswith("_"):
             raise AttributeError(name)
         if name in self._groups:
-            self._record_read(
-                name, ReadMark.ABSENT
-            )  # of a group, it records the presence, not this value
+            # of a group, it records the presence, not this value
+            self._record_read(name, ReadMark.ABSENT)
             return NestedParameters(self, name)
         if isinstance(value := self._read(name), ReadMark):
             raise AttributeError(self._describe_missing(name))
@@ -631,9 +625,8 @@ class Hyperparameters(Declaring):
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
         if default is not None and self.peek(name) is ReadMark.ABSENT:
-            return float(
-                self.get(name, default)
-            )  # a number, not one of the choices; it has no bounds
+            # a number, not one of the choices; it has no bounds
+            return float(self.get(name, default))
         return table.convert_to_number(
             name,
             self._get_or_default(name, default),
@@ -699,9 +692,8 @@ class Hyperparameters(Declaring):
     def _record_read(self, name: str, value: Value | ReadMark) -> None:
         """Add a read to all open records; of a group only that it exists, unless the record has an entry for it."""
         for record in self._records:
-            if (
-                name in self._groups
-            ):  # a group: what was read is that parameters exist below this name
+            # a group: what was read is that parameters exist below this name
+            if name in self._groups:
                 record.setdefault(name, ReadMark.PRESENT)
             else:
                 record[name] = value

@@ -43,9 +43,8 @@ class Interruption:
     def __init__(
         self, first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False
     ) -> None:
-        self.last_words = (
-            NOTHING_STARTED  # printed when a process that belongs to sweep ends at a signal
-        )
+        # printed when a process that belongs to sweep ends at a signal
+        self.last_words = NOTHING_STARTED
         self._acts = (first, second)
         self._breaks = breaks  # whether `breakable` blocks may be interrupted
         self._lock = threading.Lock()  # protects the next two; handlers never take it
@@ -97,9 +96,8 @@ class Interruption:
         """
         self.finish()
         for number, handler in self._before.items():
-            signal.signal(
-                number, signal.SIG_DFL if handler is None else handler
-            )  # None: not set by Python code
+            # None: not set by Python code
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if self._ears is not None:
             signal.set_wakeup_fd(self._wakeup)
             os.write(self._ears[1], _OVER)  # ends the thread, which closes the other end
@@ -148,9 +146,8 @@ class Interruption:
         while (number := os.read(heard, 1)) not in (_OVER, b""):
             if number[0] in _SIGNALS and self._own_signals:  # sent by `_resend_missed_signal`
                 self._own_signals -= 1
-            elif (
-                number[0] in _SIGNALS
-            ):  # Python also writes other signals, if code has set a handler for them
+            # Python also writes other signals, if code has set a handler for them
+            elif number[0] in _SIGNALS:
                 self._act_on_signal()
         os.close(heard)
 
@@ -163,9 +160,8 @@ class Interruption:
                 target=self._acts[self._heard > 1], name="sweep-signal", daemon=True
             )
             act.start()
-            act.join(
-                _PATIENCE_S
-            )  # an action that waits for a terminal must not keep the next signal from acting
+            # an action that waits for a terminal must not keep the next signal from acting
+            act.join(_PATIENCE_S)
         if self._breaks and self._heard > 1 and hasattr(signal, "pthread_kill"):  # not on Windows
             self._resend_missed_signal()
 
@@ -240,9 +236,8 @@ def handle_signals(
     signals count, and ``breaks`` has no effect. Outside of the main thread, signals are not handled.
     """
     global _active
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # Python allows no handlers to be set there
+    # Python allows no handlers to be set there
+    if threading.current_thread() is not threading.main_thread():
         yield Interruption(first, second)
         return
     if _active is not None:
@@ -306,9 +301,8 @@ def _after_fork(*, child: bool) -> None:
         return
     try:
         if child:
-            signal.set_wakeup_fd(
-                -1
-            )  # otherwise the child's signals would be written to its parent's pipe
+            # otherwise the child's signals would be written to its parent's pipe
+            signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _active = None

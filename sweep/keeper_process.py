@@ -169,9 +169,8 @@ class KeeperServer:
         It must if no command runs, and at least one of these holds: its time is over and no page is open; its Ray has
         ended; memory is short; it was asked to.
         """
-        is_lost = (
-            self._has_run and not self._kept.is_running
-        )  # before the first command, there is no Ray yet
+        # before the first command, there is no Ray yet
+        is_lost = self._has_run and not self._kept.is_running
         is_needed = not is_lost and (
             time.monotonic() < self._until or places.is_page_open(self._place)
         )
@@ -230,9 +229,8 @@ class KeeperServer:
                 reason = self._find_difference(content)
                 refused = bool(reason)
                 if refused:
-                    self._is_over = (
-                        True  # so that the command can start another keeper in its place
-                    )
+                    # so that the command can start another keeper in its place
+                    self._is_over = True
                     self._refuse(connection, reason)
                 else:
                     self._is_busy = True
@@ -387,9 +385,8 @@ def main() -> None:
     with place.with_suffix(".lock").open("a") as lock:
         deadline = time.monotonic() + FIRST_S
         while not _try_to_lock(lock):
-            if (
-                place.exists() or time.monotonic() > deadline
-            ):  # the other process serves commands, or hangs
+            # the other process serves commands, or hangs
+            if place.exists() or time.monotonic() > deadline:
                 return
             time.sleep(0.05)  # the one before is about to end
         _serve(place)

@@ -149,9 +149,8 @@ def _replace_functions(name: str) -> None:
             owner = getattr(owner, part, None)
         original = getattr(owner, function, None)
         if original is not None and not hasattr(original, "observed_by_sweep"):
-            skipped = reader.position + isinstance(
-                owner, type
-            )  # a method has ``self`` as one more argument
+            # a method has ``self`` as one more argument
+            skipped = reader.position + isinstance(owner, type)
             replacement: Callable[..., Any]
             if reader.is_public_class:
                 replacement = _derive_reader(original, reader)

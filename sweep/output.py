@@ -59,9 +59,8 @@ def prepare_streams() -> None:
         else:
             encoding = stream.encoding
         raw = io.FileIO(number, "w", closefd=False)
-        buffered = (
-            number == 1 and not raw.isatty()
-        )  # as in Python: people see each line at once, pipes get blocks
+        # as in Python: people see each line at once, pipes get blocks
+        buffered = number == 1 and not raw.isatty()
         kind = _Recorded if number == 1 else io.TextIOWrapper
         made = kind(
             io.BufferedWriter(raw),
@@ -77,9 +76,8 @@ def open_closed_streams() -> None:
     for number in range(3):
         try:
             os.fstat(number)
-        except (
-            OSError
-        ):  # otherwise the next opened file, such as a log, would receive what is printed
+        # otherwise the next opened file, such as a log, would receive what is printed
+        except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
 
 

@@ -83,9 +83,8 @@ class UnitReports:
         self._length = length
         self._epochs = epochs
         self._units: dict[int, int] = {}  # by trials that have not ended
-        self._hidden: dict[
-            int, EpochReported
-        ] = {}  # their last reports, if these reached no further unit
+        # their last reports, if these reached no further unit
+        self._hidden: dict[int, EpochReported] = {}
 
     def reword(self, reason: str) -> str:
         """Return a scheduler's reason with "at epoch N", where N is a unit, replaced by the share of the budget.

@@ -38,9 +38,8 @@ _LOOKUPS = frozenset({"open", "os.listdir"})
 _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
 """Files that call the author's code; the frames that called these files have no part in what a trial reads."""
 
-_hashes: dict[
-    tuple[str, int, int, int, int], str
-] = {}  # by path and everything that changes with the content
+# by path and everything that changes with the content
+_hashes: dict[tuple[str, int, int, int, int], str] = {}
 
 
 class AuthorLine(NamedTuple):
@@ -98,9 +97,8 @@ class ReadRecorder:
         self._apart = Reads()  # reads inside `apart` blocks
         self._session = ""  # name of the sweep whose trials run
         self._written: set[str] = set()  # files and folders created by this process
-        self._set_variables: dict[
-            str, str
-        ] = {}  # digests of variables before the author's code set them
+        # digests of variables before the author's code set them
+        self._set_variables: dict[str, str] = {}
         self._excluded: list[str] = []  # folders of sweep itself
         self._code: dict[str, str] = {}  # digest of each of the author's modules that ran, by file
         self._in_trial = 0  # number of open `in_trial` blocks
@@ -164,9 +162,8 @@ class ReadRecorder:
             is_cell = file.startswith("<") or "ipykernel" in file
             if is_cell or file in modules:
                 self._reads.add(before.by_file[file])
-        self._reads.by_file = (
-            before.by_file
-        )  # of all files: the modules of a later sweep may be others
+        # of all files: the modules of a later sweep may be others
+        self._reads.by_file = before.by_file
 
     def continue_session(self, name: str) -> None:
         """Keep all reads so far when trials of the sweep ``name`` begin, because they may use data read earlier.
@@ -351,9 +348,8 @@ class ReadRecorder:
 
     def _note_read(self, path: object, add: Callable[[object, AuthorLine], None]) -> None:
         """Record a file or folder by calling ``add`` with the author's line, if reading it counts and there is one."""
-        if (
-            self._resolve(path) is None
-        ):  # true for most files; checked first because inspecting the stack takes longer
+        # true for most files; checked first because inspecting the stack takes longer
+        if self._resolve(path) is None:
             return
         place = self._find_author_line()
         if place is not None:
@@ -439,9 +435,8 @@ class ReadRecorder:
 
     def _on_library_load(self, args: tuple[Any, ...]) -> None:
         """Record a shared library that is loaded by its path as read."""
-        if (
-            isinstance(args[0], str) and os.sep in args[0]
-        ):  # other names are found among the system's libraries
+        # other names are found among the system's libraries
+        if isinstance(args[0], str) and os.sep in args[0]:
             self._note_read(args[0], self._add_file)
 
     def _on_sqlite_connect(self, args: tuple[Any, ...]) -> None:
@@ -488,9 +483,8 @@ class ReadRecorder:
         file = Path(code.co_filename)
         if file.is_file():
             place = self._find_author_line(importing=True)
-            if (
-                place is not None
-            ):  # the name of the module may be computed, perhaps from what was read
+            # the name of the module may be computed, perhaps from what was read
+            if place is not None:
                 self._add_file(file, place)
             # after `_add_file`, which leaves out files that are recorded here
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -593,9 +587,8 @@ class ReadRecorder:
             is_in_library = is_in_library and _is_of_python(file)
             if is_author_file(file) and self._is_counted(frame):
                 return _make_author_line(frame)
-            if file.endswith(
-                _BOUNDARIES
-            ):  # it calls the author's code, of which no frame was found
+            # it calls the author's code, of which no frame was found
+            if file.endswith(_BOUNDARIES):
                 return None
             is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
             frame = frame.f_back

@@ -79,9 +79,8 @@ class Names:
     number: Number | None
     said: str
     zero: str = ""
-    known: tuple[
-        str, ...
-    ] = ()  # names that are known without looking into the model; others are taken as well
+    # names that are known without looking into the model; others are taken as well
+    known: tuple[str, ...] = ()
 
     def accepts(self, value: Value) -> bool:
         if isinstance(value, str) or (isinstance(value, list) and value):

@@ -76,9 +76,8 @@ def trials_named(numbers: Collection[int]) -> str:
     return f"trial{'' if len(numbers) == 1 else 's'} {numbered(numbers)}"
 
 
-LARGEST_SHORT = (
-    9999.5  # from here on, four digits round a number to 1e4, which Python formats with an exponent
-)
+# from here on, four digits round a number to 1e4, which Python formats with an exponent
+LARGEST_SHORT = 9999.5
 
 
 def figure(value: float) -> str:
@@ -160,9 +159,8 @@ def shortened(text: str, length: int = 300) -> str:
     if len(text) <= length:
         return text
     room = length - len("...")
-    words = (
-        text[: room + 1].rpartition(" ")[0].rstrip()
-    )  # one character more: a word may end exactly at ``room``
+    # one character more: a word may end exactly at ``room``
+    words = text[: room + 1].rpartition(" ")[0].rstrip()
     # The text is cut within a word if that is so long that less than half of the room would be used otherwise.
     return f"{words if len(words) > room // 2 else text[:room]}..."
 

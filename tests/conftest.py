@@ -29,16 +29,13 @@ SLOW_TESTS = frozenset((Path(__file__).parent / "slow_tests.txt").read_text().sp
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-os.environ.setdefault(
-    "TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory="
-)  # tests keep nothing for others
+# tests keep nothing for others
+os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=")
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # a script has put the tests into the background
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # or else commands that tests start ignore it, too
+# a script has put the tests into the background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # or else commands that tests start ignore it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A full collection takes seconds in a process that has trained many models, and by default there are hundreds of them:
 # an eighth of the time of all tests that train. Those that ask what is collected call `gc.collect` themselves.

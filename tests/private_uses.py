@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+# by Python, and by Keras to be set
 DOCUMENTED = {
     "_replace",
     "_fields",
@@ -19,7 +20,7 @@ DOCUMENTED = {
     "_getframe",
     "_exit",
     "trainable",
-}  # by Python, and by Keras to be set
+}
 BY_NAME = {"getattr", "setattr", "hasattr", "delattr"}
 
 

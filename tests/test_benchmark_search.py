@@ -40,9 +40,8 @@ def test_auto_is_better_than_random_search_where_quick_starters_do_not_end_best(
     assert list(found) == methods.split(",")
     assert found["auto"][1] < found["random"][1]
     assert all(regrets[0] >= regrets[1] >= 0 for regrets in found.values())
-    assert (
-        table(tmp_path, "--methods", methods, "--seeds", "2", "--budgets", "2,8") == found
-    )  # out of its files
+    # out of its files
+    assert table(tmp_path, "--methods", methods, "--seeds", "2", "--budgets", "2,8") == found
 
 
 class Line:

@@ -103,9 +103,8 @@ def test_times_of_a_test_are_added_up() -> None:
 
 
 def test_what_is_listed_as_slow_exists() -> None:
-    shared = [
-        _function_names(path) for path in (ROOT / "sweep" / "conformance").glob("*.py")
-    ]  # imported by tests
+    # imported by tests
+    shared = [_function_names(path) for path in (ROOT / "sweep" / "conformance").glob("*.py")]
     defined: dict[str, set[str]] = {}
     for line in SLOW_TESTS.read_text().splitlines():
         file, _, test = line.partition("::")

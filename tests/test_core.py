@@ -14,11 +14,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+# the table and its parts
 FEATURES = (
     "sweep.runner.features",
     "sweep.backends.features",
     "sweep.store.features",
-)  # the table and its parts
+)
 LINES_OFF = 0.03  # how far the number of lines in the text may be off
 
 MAIN_JOB = """
@@ -90,9 +91,8 @@ def test_the_contract_is_about_the_whole_core_and_about_all_features() -> None:
     assert set(list_core()) <= set(contract["source_modules"])
     rooms = {name.removesuffix(".**") for name in contract["forbidden_modules"]}
     late = {module for table in FEATURES for module in list_late_imports(table)}
-    assert (
-        late - {"sweep.backends.inline"} <= rooms
-    )  # the core's, which not every system can import
+    # the core's, which not every system can import
+    assert late - {"sweep.backends.inline"} <= rooms
     for module in (*contract["source_modules"], *rooms):
         find_file(module)
 

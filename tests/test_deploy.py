@@ -67,9 +67,8 @@ def test_who_runs_in_it_is_not_root_and_pip_is_gone() -> None:
     last = DOCKERFILE.rpartition("FROM ")[2]
     assert "USER 1000\n" in last
     assert "pip install" not in last
-    assert (
-        'HEALTHCHECK --interval=5m --timeout=1m CMD ["python", "-m", "sweep", "list"]' in last
-    )  # `doctor` trains, beside the sweep
+    # `doctor` trains, beside the sweep
+    assert 'HEALTHCHECK --interval=5m --timeout=1m CMD ["python", "-m", "sweep", "list"]' in last
 
 
 def test_the_services_are_built_of_it() -> None:
@@ -255,9 +254,8 @@ def test_files_fit_their_schemas(name: str) -> None:
 
 
 GROUP = "spec/workerGroupSpecs"
-WRONG: tuple[
-    tuple[str, int, str, Any], ...
-] = (  # file, document in it, place, what stands there; None: nothing
+# file, document in it, place, what stands there; None: nothing
+WRONG: tuple[tuple[str, int, str, Any], ...] = (
     ("kuberay/raycluster.yaml", 0, "apiVersion", "ray.io/v1alpha1"),
     ("kuberay/raycluster.yaml", 0, "spec/rayversion", "2.60.0"),
     ("kuberay/raycluster.yaml", 0, "spec/headGroupSpec", None),

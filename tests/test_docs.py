@@ -73,6 +73,7 @@ def test_every_command_line_of_the_docs_can_be_typed(page: Path) -> None:
         for param in command.params
         for option in param.opts
     }
+    # of pytest, Ray, Slurm, Docker, tools/gpu_day.py
     others = {
         "--help",
         "--dist",
@@ -83,7 +84,7 @@ def test_every_command_line_of_the_docs_can_be_typed(page: Path) -> None:
         "--build-arg",
         "--noise",
         "--rehearse",
-    }  # of pytest, Ray, Slurm, Docker, tools/gpu_day.py
+    }
     named = set(re.findall(r"`[^`\n]*?(--[a-z-]+)", page.read_text()))
     assert named <= known | others, named - known - others
 

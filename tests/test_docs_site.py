@@ -105,9 +105,8 @@ def test_the_site_in_a_browser(address: str) -> None:
             ),
         )
         page.goto(f"{address}/index.html", wait_until="networkidle")
-        assert (
-            page.evaluate("document.body.dataset.mdColorScheme") == "slate"
-        )  # dark, as the system
+        # dark, as the system
+        assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
         assert page.evaluate(
             "[...document.images].every((image) => image.complete && image.naturalWidth > 0)"
         )

@@ -209,11 +209,12 @@ def test_a_damaged_record_is_told_from_a_foreign_one(line):
     [
         (Status.PRUNED, "pruned at epoch 2: rank 3 of 3", "pruned"),
         (Status.PRUNED, "stopped on request", "stopped by hand"),
+        # the sweep was stopped, and resumes the trial
         (
             Status.INTERRUPTED,
             "stopped on request",
             "interrupted",
-        ),  # the sweep was stopped, and resumes the trial
+        ),
         (Status.INTERRUPTED, "tried again", "failed, tried again"),
         (Status.INTERRUPTED, "ValueError: no; tried again, 1 of 3", "failed, tried again"),
         (Status.FAILED, "ValueError: tried again", "failed"),

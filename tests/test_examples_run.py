@@ -36,11 +36,12 @@ SMALL = {
 }
 """What makes a file small, beside one epoch and two configurations where nothing else is said."""
 
+# no more of ours runs in them than in the others
 ALIKE = (
     "folds",
     "log_uniform_tpe",
     "regularization",
-)  # no more of ours runs in them than in the others
+)
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 

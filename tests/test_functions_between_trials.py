@@ -115,9 +115,8 @@ def test_switches_of_keras_and_tensorflow_are_those_of_the_first_trial(
 def test_what_was_collected_in_a_module_is_told_to_be_put_back(worker_of: Any) -> None:
     worker = worker_of(SWITCHES)
     trial(worker, 0, changes=False)
-    assert (
-        len(sys.modules["some_function"].HISTORY) == 1
-    )  # for whoever is in this process to look at
+    # for whoever is in this process to look at
+    assert len(sys.modules["some_function"].HISTORY) == 1
     progress = trial(worker, 1, changes=False)[2]
     assert progress.notices == (
         "some_function.HISTORY, which a trial has changed, is as before for the next one: trials share nothing "
@@ -161,9 +160,8 @@ def test_what_a_module_draws_when_it_is_imported_follows_the_sweeps_seed(worker_
     assert found[0] == found[1]
     assert all(found[0][name] != found[2][name] for name in "abc")
     job = worker_of(DRAWING, seed=3).job
-    load_trainable(
-        job.trainable, job.import_folders, seed=4
-    )  # as for another sweep of this process
+    # as for another sweep of this process
+    load_trainable(job.trainable, job.import_folders, seed=4)
     other = Worker(job)
     _, end, _ = trial(other, 0)
     other.close()
@@ -191,10 +189,11 @@ def test_what_a_module_draws_by_tensorflow_when_it_is_imported_follows_the_sweep
     drawn = [float(tf.random.normal(()))]
     found = [trial(worker_of(TENSORFLOW, seed=seed), 0)[0] for seed in (0, 1)]
     assert all(found[0][name] != found[1][name] for name in "ab")
+    # others go on as if nothing had been drawn
     assert [
         *drawn,
         float(tf.random.normal(())),
-    ] == expected  # others go on as if nothing had been drawn
+    ] == expected
     code = (
         "from sweep.functions import load_trainable; load_trainable('some_function:train', ['.'], seed=0);"
         "import some_function; print(some_function.A, some_function.B)"

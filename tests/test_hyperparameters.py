@@ -147,10 +147,11 @@ def test_a_record_holds_what_was_read_and_how() -> None:
     ("other", "same"),
     [
         (HP, True),
+        # not read, or only whether it is there
         (
             {**HP, "kind": "tanh", "units": 9, "aug.kind": "crop"},
             True,
-        ),  # not read, or only whether it is there
+        ),
         ({**HP, "none": 1}, False),
         ({**HP, "rate": 0.2}, False),
         ({**HP, "aug.more": 1}, False),

@@ -20,9 +20,8 @@ pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 PACKAGES = Path(sysconfig.get_path("purelib"))
 PROJECT = Path(sweep.__file__).parents[1]
-BASE_PYTHON = getattr(
-    sys, "_base_executable", sys.executable
-)  # the interpreter that this environment was made of
+# the interpreter that this environment was made of
+BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 MODEL = """

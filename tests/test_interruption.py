@@ -38,10 +38,11 @@ def test_a_thread_acts_and_the_main_thread_looks() -> None:
         assert signals.asked
         with pytest.raises(InterruptedByUser, match="before it began"):
             signals.check("before it began")
+    # all heard when the block ends
     assert done == [
         "first in sweep-signal",
         *["second in sweep-signal"] * 2,
-    ]  # all heard when the block ends
+    ]
 
 
 def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -> None:
@@ -51,10 +52,11 @@ def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -
         with lock:
             done.append("told")
 
+    # as a view that counts an event
     with (
         interruption.handle_signals(first, first) as signals,
         lock,
-    ):  # as a view that counts an event
+    ):
         os.kill(os.getpid(), signal.SIGINT)
         assert signals.asked
         assert done == []
@@ -94,9 +96,8 @@ def test_two_signals_that_the_handler_is_told_of_once_are_two() -> None:
 
     @interruption.breakable()
     def wait(written: int) -> None:
-        os.write(
-            written, bytes([signal.SIGINT])
-        )  # what Python writes of a signal whose call is still to come
+        # what Python writes of a signal whose call is still to come
+        os.write(written, bytes([signal.SIGINT]))
         time.sleep(60)
 
     with interruption.handle_signals(noting(done, "first"), noting(done, "second"), breaks=True):

@@ -122,9 +122,8 @@ def test_a_file_that_is_opened_in_native_code_is_known(
     write(path)
     reads = record(lambda: read(str(path)))
     assert str(path) in reads.files
-    assert (
-        not reads.unknown or name == "make_csv_dataset"
-    )  # which names its file to a graph as well
+    # which names its file to a graph as well
+    assert not reads.unknown or name == "make_csv_dataset"
 
 
 def test_all_files_of_a_checkpoint_are_known(

@@ -47,8 +47,9 @@ def test_shipped_pictures_ask_nobody(name: str) -> None:
 
 def _self_contained(svg: str) -> None:
     addresses = set(re.findall(r"https?://[^\s\"')]+", svg))
+    # a namespace and a comment
     assert addresses <= {
         "http://www.w3.org/2000/svg",
         "https://www.textualize.io",
-    }  # a namespace and a comment
+    }
     assert "@font-face" not in svg

@@ -32,9 +32,8 @@ def _run(*command: str | Path, cwd: Path = ROOT) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    _run(
-        sys.executable, "-m", "build", "--outdir", folder
-    )  # the wheel out of the source distribution
+    # the wheel out of the source distribution
+    _run(sys.executable, "-m", "build", "--outdir", folder)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -58,9 +57,8 @@ def test_a_function_is_swept_from_it(wheel: Path, tmp_path: Path) -> None:
     python = _environment(tmp_path / "env")
     _run(python, "-m", "pip", "install", "--no-deps", wheel)
     (site,) = (tmp_path / "env" / "lib").glob("*/site-packages")
-    (site / "libraries.pth").write_text(
-        sysconfig.get_path("purelib")
-    )  # its own .pth files are not read: no checkout
+    # its own .pth files are not read: no checkout
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))
     project = tmp_path / "project"
     project.mkdir()
     where = _run(

@@ -45,9 +45,8 @@ def read_branches(database: Path) -> dict[str, int]:
     The file's tables are described in coverage.py's documentation, "Coverage.py database schema". A context is named
     ``test|phase``, where the phase is setup, run or teardown.
     """
-    numbers: dict[
-        tuple[int, int, int], int
-    ] = {}  # of the branches, in the order in which they come
+    # of the branches, in the order in which they come
+    numbers: dict[tuple[int, int, int], int] = {}
     masks: dict[str, bytearray] = defaultdict(bytearray)
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         contexts = dict(connection.execute("select id, context from context"))

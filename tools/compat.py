@@ -92,9 +92,8 @@ def failures(report: Path) -> tuple[int, list[Failure]]:
     for case in cases:
         for bad in (*case.iterfind("failure"), *case.iterfind("error")):
             text, name = bad.text or "", case.get("name", "")
-            place = (
-                case.get("file") or name.replace(".", "/") + ".py"
-            )  # the latter cannot be imported
+            # the latter cannot be imported
+            place = case.get("file") or name.replace(".", "/") + ".py"
             reason = (bad.get("message") or text).strip().splitlines()
             found.append(Failure(place, name, reason[0] if reason else "no reason", text))
     return len(cases), found

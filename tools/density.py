@@ -42,12 +42,10 @@ class Density:
     comprehensions: int = 0
     conditionals: int = 0
     nested: list[str] = field(default_factory=list)  # file and line of each statement
-    classes: dict[str, list[str]] = field(
-        default_factory=lambda: defaultdict(list)
-    )  # files by name
-    functions: dict[str, list[str]] = field(
-        default_factory=lambda: defaultdict(list)
-    )  # files by name
+    # files by name
+    classes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    # files by name
+    functions: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def nodes_per_line(self) -> float:

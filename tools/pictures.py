@@ -39,9 +39,8 @@ LIVE_NAME = "lr_wd_aug"
 SHOWN_TRIALS = r"1[3-9]/27 trials"  # half of them
 COLUMNS, ROWS = 148, 50
 FONTS = re.compile(r"@font-face {.*?}\s*", re.DOTALL)  # rich's SVGs would download them
-FRAME = re.compile(
-    rb"\x1b\[\?7l(.*?)\x1b\[\?7h", re.DOTALL
-)  # what the live view draws between two switches of wrapping
+# what the live view draws between two switches of wrapping
+FRAME = re.compile(rb"\x1b\[\?7l(.*?)\x1b\[\?7h", re.DOTALL)
 MOVES = re.compile(r"\x1b\[(?:\?\d+[hl]|\d*[A-HJKST])|\r")  # all sequences but those of colours
 WINDOW = {"width": 1280, "height": 1180}
 

@@ -14,10 +14,11 @@ from trainables.numbers.draws import Draws
 from trainables.recipe import augmentation
 
 PADDING = {"none": 0.0, "low": 2.0, "medium": 4.0, "high": 6.0}
+# of the training images, per channel
 MEAN, STDDEV = (
     (0.4914, 0.4822, 0.4465),
     (0.2470, 0.2435, 0.2616),
-)  # of the training images, per channel
+)
 
 
 class CifarResNet(KerasTrainable):
@@ -98,9 +99,8 @@ def resnet20(x: Any) -> Any:
     x = _convolution(x, 16, 3, 1)
     for stage, filters in enumerate((16, 32, 64)):
         for block in range(3):
-            stride = (
-                2 if stage and not block else 1
-            )  # each stage after the first one halves the images
+            # each stage after the first one halves the images
+            stride = 2 if stage and not block else 1
             y = _convolution(x, filters, 3, stride)
             y = _convolution(y, filters, 3, 1, activation=None)
             x = _add(x, y, filters, stride)
@@ -115,9 +115,8 @@ def resnet50(x: Any) -> Any:
     x = _convolution(x, 64, 3, 1)
     for stage, (blocks, filters) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
         for block in range(blocks):
-            stride = (
-                2 if stage and not block else 1
-            )  # each stage after the first one halves the images
+            # each stage after the first one halves the images
+            stride = 2 if stage and not block else 1
             y = _convolution(x, filters, 1, 1)
             y = _convolution(y, filters, 3, stride)
             y = _convolution(y, 4 * filters, 1, 1, activation=None)

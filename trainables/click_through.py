@@ -28,9 +28,8 @@ class ClickThrough(KerasTrainable):
         rows = hp.integer("rows", 2000)
         count = hp.integer("examples", 20000)
         rng = np.random.default_rng(0)
-        drawn = rng.power(0.3, (count, FIELDS)) * (
-            rows // FIELDS
-        )  # a few of the numbers occur often
+        # a few of the numbers occur often
+        drawn = rng.power(0.3, (count, FIELDS)) * (rows // FIELDS)
         # Each field has its own part of the table's rows.
         ids = (
             drawn.astype(np.int32) + np.arange(FIELDS, dtype=np.int32) * (rows // FIELDS)

@@ -82,9 +82,8 @@ def taught() -> list[Any]:
     """
     x, _, y, _ = _split_digits()
     net = MLPClassifier(HIDDEN, alpha=0.1, random_state=0)
-    with threadpool_limits(
-        1
-    ):  # the same sums on every machine, and workers do not compete for cores
+    # the same sums on every machine, and workers do not compete for cores
+    with threadpool_limits(1):
         for _ in range(30):
             net.partial_fit(x, y, classes=range(10))
     return [part for pair in zip(net.coefs_, net.intercepts_, strict=True) for part in pair]

@@ -378,9 +378,8 @@ def clearing_names_alone() -> Iterator[None]:
     eager = tensorflow_private.eager_context()
     trackers = _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER
     reset = graphs.reset_default_graph
-    own_method = vars(eager).get(
-        "clear_kernel_cache"
-    )  # None, if no outer block has replaced the class's method
+    # None, if no outer block has replaced the class's method
+    own_method = vars(eager).get("clear_kernel_cache")
 
     def put_back() -> None:
         # `clear_session` has made new trackers before it calls this. After another call, there is nothing to put back.

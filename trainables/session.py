@@ -108,9 +108,8 @@ class TrialSession(RankJoining):
         self.data = AuthorData(OWN)
         """The data of the trials."""
         self._trials = author_globals.TrialSnapshot(OWN)
-        self._hook_changes: author_globals.HookChanges | None = (
-            None  # what hooks and callbacks of the present trial have changed
-        )
+        # what hooks and callbacks of the present trial have changed
+        self._hook_changes: author_globals.HookChanges | None = None
         self._number: int | None = None  # of the present trial; None while a program is made
         self._number_read = False  # whether the author's code has read the number
         self.example_read = self.targets_read = False
@@ -218,9 +217,8 @@ class TrialSession(RankJoining):
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.with_changes(span.changes)
         batch_size = global_batch_size(hp, placement, train)
-        compiled_before_s = stopwatch.laps.get(
-            "compile", 0.0
-        )  # by earlier phases, whose times the stopwatch adds up
+        # by earlier phases, whose times the stopwatch adds up
+        compiled_before_s = stopwatch.laps.get("compile", 0.0)
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
         _set_lengths(hp, assignment, per_epoch)
         settings_of_trial = global_settings.trial_settings(setting.dtype, trains=assignment.trains)
@@ -257,11 +255,12 @@ class TrialSession(RankJoining):
             program=program,
             walk=walk,
             held_out=held_out,
+            # hooks add what they read to the last one
             reads=(
                 *setting.reads,
                 structure.reads,
                 reads,
-            ),  # hooks add what they read to the last one
+            ),
             peak=peak,
             schedule=schedule,
             warmup=schedules.count_warmup_updates(hp, walk.per_epoch),
@@ -309,9 +308,8 @@ class TrialSession(RankJoining):
         hyperparameter that the phase changes. IndexError: if there is no next phase.
         """
         trial = self.trial
-        carried = CarriedWeights(
-            trial.program
-        )  # copied before the program is reset: the next phase may use it as well
+        # copied before the program is reset: the next phase may use it as well
+        carried = CarriedWeights(trial.program)
         program_variables.reset_changed_state(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
         carried.assign_to(following.program)
@@ -581,12 +579,10 @@ class TrialSession(RankJoining):
         if kept is not None:
             return kept
         record = origins.CreatedVariables(seed)
-        used = cache.measure_used_bytes(
-            placement
-        )  # before the program, to compute its share of the memory below
-        attributes.replace_all(
-            self._author, OWN, self.data.bare
-        )  # as `data` left them, without those of a model
+        # before the program, to compute its share of the memory below
+        used = cache.measure_used_bytes(placement)
+        # as `data` left them, without those of a model
+        attributes.replace_all(self._author, OWN, self.data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
         recording = origins.recording_variables(record, seeds_on_host=not (fit or served))
@@ -607,9 +603,8 @@ class TrialSession(RankJoining):
                 )
                 attributes_kept = attributes.get_author_attributes(self._author, OWN)
                 if compiles:
-                    global_batch_size(
-                        hp, placement, train
-                    )  # part of what XLA compiles, so it must be recorded as read
+                    # part of what XLA compiles, so it must be recorded as read
+                    global_batch_size(hp, placement, train)
                 wanted = ProgramOptions(
                     placement,
                     recipe,
@@ -649,9 +644,8 @@ class TrialSession(RankJoining):
         )
         if built.kept:
             most = cache.compute_room(placement, assignment.devices)
-            weights.limit_cache(
-                most.get("host", math.inf) / 2
-            )  # weights count towards the memory of the first program
+            # weights count towards the memory of the first program
+            weights.limit_cache(most.get("host", math.inf) / 2)
             share = cache.compute_share_of_room(used, cache.measure_used_bytes(placement), most)
             self._programs.add(structure, built, share)
         return structure, built

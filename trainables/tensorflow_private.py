@@ -250,9 +250,8 @@ def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
     The new one is ``convert(kind, converter, call)``. ``converter`` is the one before, or None if there was none.
     ``call`` is the object that TensorFlow passes to converters, with the inputs and outputs of the operation.
     """
-    before = _pfor._pfor_converter_registry.pop(
-        kind, None
-    )  # `RegisterPFor` refuses a type that has one
+    # `RegisterPFor` refuses a type that has one
+    before = _pfor._pfor_converter_registry.pop(kind, None)
     if isinstance(before, tuple):  # the converter and its arguments
         converter = before[0]
     else:

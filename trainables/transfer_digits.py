@@ -46,9 +46,8 @@ class TransferDigits(KerasTrainable):
         model = keras.Sequential(
             [keras.Input((100,)), *hidden, dropout, head], name="transfer_digits"
         )
-        if hp.get(
-            "pretrained", True
-        ):  # the layers have weights already, because the model has an Input
+        # the layers have weights already, because the model has an Input
+        if hp.get("pretrained", True):
             for layer, weights in zip(hidden, pretrained(), strict=True):
                 layer.set_weights(weights)
         return model
@@ -63,9 +62,8 @@ def pretrained() -> tuple[list[Any], ...]:
     """
     x, y = _place_digits(range(5), copies=5)
     net = MLPClassifier(HIDDEN, random_state=0)
-    with threadpool_limits(
-        1
-    ):  # the same sums on every machine, and workers do not compete for cores
+    # the same sums on every machine, and workers do not compete for cores
+    with threadpool_limits(1):
         for _ in range(20):
             net.partial_fit(x, y, classes=range(5))
     # Without the output layer, which is for the other five digits.
@@ -82,9 +80,8 @@ def _place_digits(classes: range, copies: int) -> tuple[Any, Any]:
     x, y = load_digits(return_X_y=True)
     chosen = np.tile(np.flatnonzero(np.isin(y, classes)), copies)
     canvas = np.zeros((len(chosen), 10, 10), np.float32)
-    corners = np.random.default_rng(0).integers(
-        0, 3, (len(chosen), 2)
-    )  # 0 to 2: 8 of 10 rows and columns are used
+    # 0 to 2: 8 of 10 rows and columns are used
+    corners = np.random.default_rng(0).integers(0, 3, (len(chosen), 2))
     for image, pixels, (row, column) in zip(
         canvas, x[chosen].reshape(-1, 8, 8), corners, strict=True
     ):

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from sweep.store.ledger import Ledger
 
 BROKEN = "did not complete with a fresh seed"
-AFFORDED = (
-    3  # seeds per finalist that the budget must allow; otherwise the number of finalists is reduced
-)
+# seeds per finalist that the budget must allow; otherwise the number of finalists is reduced
+AFFORDED = 3
 
 Key: TypeAlias = str
 """Identifies a configuration: trials with equal parameters have the same key."""
@@ -92,18 +91,15 @@ class Racer:
 class Race:
     """The state of a race."""
 
-    racers: tuple[
-        Racer, ...
-    ] = ()  # the leader, then the others that are left, then those that dropped out
-    wanted: tuple[
-        tuple[Params, int, int | None], ...
-    ] = ()  # trials to start now: configuration, repeat, fold
+    # the leader, then the others that are left, then those that dropped out
+    racers: tuple[Racer, ...] = ()
+    # trials to start now: configuration, repeat, fold
+    wanted: tuple[tuple[Params, int, int | None], ...] = ()
     over: str = ""  # why it has ended, in words; "" while it goes on
     out_of_budget: bool = False  # it has ended because another seed takes more epochs than are left
     decided: bool = False  # only one finalist is left
-    epochs: int = (
-        0  # epochs used: of seeds that all those left completed, and of finalists that failed
-    )
+    # epochs used: of seeds that all those left completed, and of finalists that failed
+    epochs: int = 0
     allowed: float = math.inf  # epochs that it may use
     left: tuple[Key, ...] = ()
 
@@ -124,9 +120,8 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     for key, losses in scores.items():
         if any(map(math.isnan, losses.values())):
             failed.append(key)
-    failed = failed[
-        : rules.finalists
-    ]  # further ones drop out, but are not replaced, so that replacements end
+    # further ones drop out, but are not replaced, so that replacements end
+    failed = failed[: rules.finalists]
     ranked = list_candidates(runs, rules)
     racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
     broken = []
@@ -205,9 +200,8 @@ def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     ).items():
         means = _mean_losses(group, rules)
         if means is not None:
-            epochs = max(one.epochs for one in group) * (
-                rules.folds or 1
-            )  # of one seed, with all its folds
+            # of one seed, with all its folds
+            epochs = max(one.epochs for one in group) * (rules.folds or 1)
             is_baseline = any(one.role is Role.BASELINE for one in group)
             racer = Racer(key, group[0].params, is_baseline, fmean(means), (), epochs)
             completed.append((racer, means))
@@ -303,9 +297,8 @@ def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
 
     Only repeats that all of them have are compared. With one such repeat, nothing is shown and all are returned.
     """
-    common = min(
-        (len(losses) for _, losses in ranked), default=0
-    )  # fewer than some have, if the number was changed
+    # fewer than some have, if the number was changed
+    common = min((len(losses) for _, losses in ranked), default=0)
     if len(ranked) < 2 or common < FIRST_SEEDS:
         return ranked
     losses = [losses[:common] for _, losses in ranked]
@@ -426,9 +419,8 @@ def _run_seeds(
         spent += cost
         left, broken = _take_scores(left, repeat, scores)
         left, worse = _split_off_worse(left, rules)
-        out = (
-            worse + broken + out
-        )  # the last to drop out come first, and among these the failures last
+        # the last to drop out come first, and among these the failures last
+        out = worse + broken + out
         if len(left) < 2:
             if left:
                 over = "decided"

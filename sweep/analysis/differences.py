@@ -76,9 +76,8 @@ def list_varying_parameters(params: Sequence[Mapping[str, Value]]) -> tuple[str,
     names = dict.fromkeys(name for one in params for name in one)
     differing = []
     for name in names:
-        values = {
-            repr(one.get(name, _ABSENT)) for one in params
-        }  # as texts, because a list cannot be in a set
+        # as texts, because a list cannot be in a set
+        values = {repr(one.get(name, _ABSENT)) for one in params}
         if len(values) > 1:
             differing.append(name)
     return tuple(differing)

@@ -222,9 +222,8 @@ class Standing:
             self._present = _follow_spec(outline.spec)
         self._ledger = Ledger(keep_epochs=False)
         self.open: dict[int, Open] = {}
-        self.running: dict[
-            int, Open
-        ] = {}  # the open trials that train now, in the order of their start
+        # the open trials that train now, in the order of their start
+        self.running: dict[int, Open] = {}
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
         self.failures: dict[tuple[Status, str], Failure] = {}
         self.searched_best: Best | None = None  # by the trials of the search alone
@@ -234,17 +233,14 @@ class Standing:
         self.epochs = 0
         self.started = 0  # trials
         self.session: float | None = None  # start of the current session
-        self.over: str | None = (
-            None  # why the last session ended; None while one runs, or if its driver was killed
-        )
-        self.has_finished = (
-            False  # it ended because nothing was left to do, or because a limit was reached
-        )
+        # why the last session ended; None while one runs, or if its driver was killed
+        self.over: str | None = None
+        # it ended because nothing was left to do, or because a limit was reached
+        self.has_finished = False
         self.last: float | None = None  # the time of the last event
         self.has_reported = False  # whether a trial has reported an epoch in the current session
-        self.is_steered_after_end = (
-            False  # whether it was changed or added to since its last session ended
-        )
+        # whether it was changed or added to since its last session ended
+        self.is_steered_after_end = False
         self._trained_s = 0.0
         self._gpu_s = 0.0  # GPU-seconds of training
         self.cost = 0.0  # of the GPUs, over all epochs
@@ -255,31 +251,26 @@ class Standing:
         self.measures = False  # whether trials measure their use of resources
         self.confirming: set[int] = set()  # trials with fresh seeds
         self._earlier_s = 0.0  # duration of the sessions before the current one
-        self._failed: dict[
-            int, tuple[Status, str]
-        ] = {}  # the kind of failure of trials that may be retried
+        # the kind of failure of trials that may be retried
+        self._failed: dict[int, tuple[Status, str]] = {}
         self._reached: Counter[int] = Counter()  # trials by epoch, in the units of the rungs
-        self._lost: Counter[int] = (
-            Counter()
-        )  # trials that ended early or pause, by their last epoch
+        # trials that ended early or pause, by their last epoch
+        self._lost: Counter[int] = Counter()
         self._pruned: Counter[int] = Counter()
-        self._paused: dict[
-            int, int
-        ] = {}  # trials paused by a stopping rule, and the epochs where they paused
+        # trials paused by a stopping rule, and the epochs where they paused
+        self._paused: dict[int, int] = {}
         rule = outline.rule
         # whether the rule can be rehearsed: not a user's own, nor one that pauses trials
         acts = not (isinstance(rule, NoTermination | Own) or rule.pauses)
         self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
         self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration
         self._params: dict[str, Params] = {}  # of these configurations
-        self._seconds: deque[list[int]] = deque(
-            maxlen=RATE_S + 2
-        )  # pairs [second, epochs that ended in it]
+        # pairs [second, epochs that ended in it]
+        self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
         self._overhead_s: deque[float] = deque(maxlen=RECENT)
-        self._at_once: deque[int] = deque(
-            maxlen=32
-        )  # how many trials ran, at the latest starts of trials
+        # how many trials ran, at the latest starts of trials
+        self._at_once: deque[int] = deque(maxlen=32)
 
     @property
     def best(self) -> Best | None:
@@ -460,9 +451,8 @@ class Standing:
 
         Epochs are in the units in which the rule counts.
         """
-        epochs = sorted(
-            {*self.outline.decisions, *+self._pruned}
-        )  # + leaves out epochs with a count of 0
+        # + leaves out epochs with a count of 0
+        epochs = sorted({*self.outline.decisions, *+self._pruned})
         statuses = []
         for epoch in epochs:
             statuses.append(RungStatus(epoch, self._reached[epoch], self._pruned[epoch]))
@@ -500,9 +490,8 @@ class Standing:
             overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4]
         else:
             overhead_s = 0.0
-        slots = max(
-            *self._at_once, len(self.running), 1
-        )  # the most trials that have recently run at once
+        # the most trials that have recently run at once
+        slots = max(*self._at_once, len(self.running), 1)
         waiting = self.waiting()
         limits = self.outline.limits
         bounds = []
@@ -523,9 +512,8 @@ class Standing:
             bounds.append((limits.epochs - self.epochs) * fmean(self._epoch_s) / slots)
         if limits.gpu_hours is not None and self._gpu_s:
             left_gpu_s = limits.gpu_hours * 3600 - self._gpu_s
-            bounds.append(
-                left_gpu_s * self._trained_s / self._gpu_s / slots
-            )  # GPU-seconds as seconds of one trial
+            # GPU-seconds as seconds of one trial
+            bounds.append(left_gpu_s * self._trained_s / self._gpu_s / slots)
         if limits.money is not None and self.cost:
             bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
@@ -594,9 +582,8 @@ class Standing:
                 each = fmean(self._cost_later)
             else:
                 each = self.cost / max(self.epochs, 1)
-            if (
-                self.outline.minutes is not None
-            ):  # `left` counts units, which may be shorter than epochs
+            # `left` counts units, which may be shorter than epochs
+            if self.outline.minutes is not None:
                 each *= self._unit_s / fmean(self._epoch_s)
             # A first epoch costs more than a later one, because of the start-up; the lower quartile, as in `left_s`.
             if self._cost_first:
@@ -660,9 +647,8 @@ class Standing:
         # in a sweep with minutes, an epoch may reach several units of the trial, or none
         new_units = range(trial.reached + 1, trial.done + 1)
         for unit in new_units:
-            self._reached[unit] += (
-                state.role is not Role.CONFIRM
-            )  # no rule stops trials with fresh seeds
+            # no rule stops trials with fresh seeds
+            self._reached[unit] += state.role is not Role.CONFIRM
             if self._foresight is not None:
                 loss = self.outline.objective.loss(event.metrics)
                 self._foresight.hear(state.number, unit, loss, event.time_s / len(new_units))
@@ -778,9 +764,8 @@ class Standing:
 
     def _begin_session(self, event: SessionStarted, before: float | None) -> None:
         """Begin a session; ``before`` is the time of the last event before it."""
-        if (
-            before is not None and self.session is not None
-        ):  # a killed session ended with its last event
+        # a killed session ended with its last event
+        if before is not None and self.session is not None:
             self._earlier_s += max(before - self.session, 0.0)
         self.session = event.time
         self.over = None

@@ -108,9 +108,8 @@ class NoticeWatch:
         The event is observed only when the result is iterated over.
         """
         ended = self._standing.observe(event)
-        if isinstance(
-            event, SessionStarted
-        ):  # such as that of the confirmation, which makes its own notice
+        # such as that of the confirmation, which makes its own notice
+        if isinstance(event, SessionStarted):
             self.withheld = None
         if isinstance(event, SessionEnded):
             yield from self._announce_end(event)
@@ -119,9 +118,8 @@ class NoticeWatch:
         if event.worker_lost:
             yield self._make_notice("worker_lost", f"trial {ended.trial}: {ended.reason}")
             return
-        kind = get_error_type(
-            ended.reason
-        )  # one notice for each kind, because many trials may fail alike
+        # one notice for each kind, because many trials may fail alike
+        kind = get_error_type(ended.reason)
         if kind not in self._failures:
             self._failures.add(kind)
             yield self._make_notice("failed", f"trial {ended.trial} failed: {ended.reason}")

@@ -41,15 +41,13 @@ class Numbering:
     has_baseline: bool = False
     first: int = 0  # place of this part; those before it are of earlier parts
     lacking: tuple[Slot, ...] = ()  # at the first places of this part
-    begun: Mapping[int, int] = field(
-        default_factory=dict
-    )  # trials of each configuration that began in earlier parts
+    # trials of each configuration that began in earlier parts
+    begun: Mapping[int, int] = field(default_factory=dict)
     skipped: tuple[int, ...] = ()  # configurations that had not begun, although a later one had
     beyond: int = 0  # the first configuration after all that had begun
     shift: int = 0  # the number of a trial of the search in this part, minus its place
-    baseline_shift: int = (
-        0  # the number of a trial of the baseline, minus its number within the baseline
-    )
+    # the number of a trial of the baseline, minus its number within the baseline
+    baseline_shift: int = 0
     earlier: Numbering | None = None  # the numbering before this part
 
     @classmethod

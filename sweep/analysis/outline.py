@@ -55,17 +55,15 @@ class Outline:
     varying: tuple[str, ...] = ()  # the parameters that differ between configurations
     total: int | None = None  # number of trials of the search and the baseline, if known
     repeats: int = 1
-    epochs: int = (
-        1  # of a trial whose parameters do not set it; hundredths of its minutes with these alone
-    )
+    # of a trial whose parameters do not set it; hundredths of its minutes with these alone
+    epochs: int = 1
     minutes: float | None = None  # of training, after which a trial is complete
     counts_epochs: bool = True  # whether a trial ends after a number of epochs
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
     rule: EarlyTermination = _NO_RULE
     limits: BudgetLimits = BudgetLimits()
-    spec: Spec | None = field(
-        default=None, repr=False, compare=False
-    )  # if the sweep file itself is known
+    # if the sweep file itself is known
+    spec: Spec | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, spec: Spec) -> Outline:

@@ -128,9 +128,8 @@ class PresentSpec:
         # by the changed keys rather than the values: if the log is replayed on a later spec, these do not change
         if not SPACE.isdisjoint(event.settings):
             self.space_version += 1
-            self.is_steered = (
-                False  # so that the next line looks at all configurations again, in the new space
-            )
+            # so that the next line looks at all configurations again, in the new space
+            self.is_steered = False
             self._begin_steering()
 
     def _change_repeats(self) -> None:
@@ -181,9 +180,8 @@ class Position:
     ledger: Ledger
     present: PresentSpec
     searcher_changes: bool = True  # whether the searcher can go on in another space
-    began: Spec | None = (
-        None  # the sweep as it was when its process began; None if no process runs it
-    )
+    # the sweep as it was when its process began; None if no process runs it
+    began: Spec | None = None
 
     def observe(self, event: SteeringEvent) -> None:
         """Update the ledger and the spec with a person's act that was logged. Raises `OutOfOrder` if it cannot be."""

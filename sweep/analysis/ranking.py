@@ -194,21 +194,18 @@ class RankedConfiguration(Struct, frozen=True):
     completed: float  # share of its repeats that completed with finite objectives
     epochs: int  # maximum over the trials that the scores come from
     scores: tuple[Score, ...]  # one per objective; empty if an objective has no finite value
-    front: (
-        int | None
-    )  # with several objectives: 1 is the Pareto front, 2 the front of the rest, and so on
-    trials: tuple[
-        Trial, ...
-    ]  # those that the scores come from first, completed ones if any, then the others
+    # with several objectives: 1 is the Pareto front, 2 the front of the rest, and so on
+    front: int | None
+    # those that the scores come from first, completed ones if any, then the others
+    trials: tuple[Trial, ...]
     verdict: Verdict = Verdict.UNDECIDED
     difference: float | None = None  # its mean minus that of the best, over common seeds
     difference_low: float | None = None  # its 95 % interval
     difference_high: float | None = None
     p: float | None = None  # of this comparison, unadjusted
     p_adjusted: float | None = None  # decides the verdict
-    p_error: float | None = (
-        None  # standard error of a p of 0.05, if p was sampled instead of enumerated
-    )
+    # standard error of a p of 0.05, if p was sampled instead of enumerated
+    p_error: float | None = None
     more: int | None = None  # number of further seeds that would decide
     undecided: str = ""  # the reason, if undecided
 
@@ -249,9 +246,8 @@ class Ranking:
     varying: tuple[str, ...]  # the parameters that differ between configurations
     rows: tuple[RankedConfiguration, ...]
     method: str = ""  # describes the statistical method; "" without verdicts
-    confirmed: Confirmation | None = (
-        None  # results of fresh seeds, which then determine order and verdicts
-    )
+    # results of fresh seeds, which then determine order and verdicts
+    confirmed: Confirmation | None = None
     other_code: str = ""  # describes in what trainings differ besides their parameters
     other_space: str = ""  # the warning that configurations were chosen from different spaces
 
@@ -475,9 +471,8 @@ def _keep_verdicts_of_finalists(
         else:
             rows.append(_set_verdict_of_finalist(row, finalist))
     among = f"finalists of {best.sweep}: {confirmation.method}"
-    if any(
-        row.p is not None for row in rows
-    ):  # rows with the verdict of their confirmation have none
+    # rows with the verdict of their confirmation have none
+    if any(row.p is not None for row in rows):
         method = f"{ranking.method}; {among}"
     else:
         method = among
@@ -506,9 +501,8 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
         better = (others < points[index]).any(axis=1)
         return bool((no_worse & better).any())
 
-    for index in map(
-        int, np.lexsort(points.T[::-1])
-    ):  # reversed, because `lexsort` sorts by the last key first
+    # reversed, because `lexsort` sorts by the last key first
+    for index in map(int, np.lexsort(points.T[::-1])):
         free = (number for number, front in enumerate(fronts) if not is_dominated(index, front))
         number = next(free, len(fronts))
         if number == len(fronts):

@@ -41,9 +41,8 @@ class Curve:
     trial: int
     params: Params
     length: int  # epochs that it was to train
-    reports: list[EpochReported] = field(
-        default_factory=list
-    )  # ascending, with `place` as their trial
+    # ascending, with `place` as their trial
+    reports: list[EpochReported] = field(default_factory=list)
     status: Status = Status.RUNNING
     asked: bool = False  # the user stopped it
 
@@ -89,9 +88,8 @@ class Extreme:
 
     epochs: Spread
     winner_kept: float  # the share of orderings in which it still ranks first
-    lost: (
-        Spread  # difference to the winner of the one that ranks first; infinite if no trial is left
-    )
+    # difference to the winner of the one that ranks first; infinite if no trial is left
+    lost: Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +226,8 @@ class _LiveReplay:
         self._scheduler = scheduler
         self._curves = {curve.trial: curve for curve in known}
         self._paused = _PausedTrials(scheduler)
-        self._stopped: dict[
-            int, int
-        ] = {}  # by place: the epoch at which the rule stopped the trial
+        # by place: the epoch at which the rule stopped the trial
+        self._stopped: dict[int, int] = {}
         self._reached: dict[int, int] = {}  # by place: the last epoch that the log has so far
 
     def run(self, events: Iterable[Event]) -> dict[int, int]:
@@ -474,9 +471,8 @@ def _choose_best(
         for place, loss in one.losses.items():
             if is_whole(place):
                 losses.append(loss)
-        if (
-            not losses or one.place[:2] != winner.place[:2]
-        ):  # without the losses: the share and the status
+        # without the losses: the share and the status
+        if not losses or one.place[:2] != winner.place[:2]:
             continue
         key = (-len(losses) / max(len(one.curves), one.repeats), fmean(losses), one is not winner)
         if best_key is None or key < best_key:  # of equal keys, the first one

@@ -55,9 +55,8 @@ class Costs:
 
     ``failed`` is the time of trials that failed or ran out of memory.
     """
-    starving: Mapping[
-        int, float
-    ]  # by trial: the share of training time spent waiting for data, if above `STARVING`
+    # by trial: the share of training time spent waiting for data, if above `STARVING`
+    starving: Mapping[int, float]
     money: float | None = None  # of its GPUs, if they have a price
     # the number of trials by the size of the largest group in which they were trained
     fused: Mapping[int, int] = field(default_factory=dict)
@@ -134,9 +133,8 @@ class Curves:
     starts: npt.NDArray[np.int64]  # (trials + 1,)
     epochs: npt.NDArray[np.int32]  # (rows,)
     values: Mapping[str, npt.NDArray[np.float32]]  # by metric, each (rows,); NaN if not reported
-    across: Mapping[
-        str, npt.NDArray[np.float32]
-    ]  # by `TRAINING_TIME` and `EXAMPLES`, if known: sums up to each epoch
+    # by `TRAINING_TIME` and `EXAMPLES`, if known: sums up to each epoch
+    across: Mapping[str, npt.NDArray[np.float32]]
     thinned: int | None  # maximum number of epochs kept of a trial; None if all are kept
     left_out: tuple[str, ...]  # metrics that did not fit
 
@@ -212,9 +210,8 @@ def _sum_up(
     parts = {TRAINING_TIME: columns["time_s"]}
     if "examples_per_s" in columns and np.isfinite(columns["examples_per_s"]).all():
         parts[EXAMPLES] = columns["examples_per_s"] * columns["time_s"]
-    begins = np.flatnonzero(
-        np.diff(row, prepend=-1)
-    )  # the first row of each trial; positions of trials begin at 0
+    # the first row of each trial; positions of trials begin at 0
+    begins = np.flatnonzero(np.diff(row, prepend=-1))
     lengths = np.diff(begins, append=len(row))
     sums = {}
     for name, part in parts.items():
@@ -260,9 +257,8 @@ def _thin_rows(
     unknown = np.isnan(values)
     chosen[_find_first_smallest(row, np.where(unknown, np.inf, values))] = True
     falling = np.where(unknown, np.inf, -values)
-    chosen[len(row) - 1 - _find_first_smallest(row[::-1], falling[::-1])] = (
-        True  # the last of the largest
-    )
+    # the last of the largest
+    chosen[len(row) - 1 - _find_first_smallest(row[::-1], falling[::-1])] = True
     return chosen
 
 
@@ -287,9 +283,8 @@ NOT_KNOWN = "not known"
 """The lane of trials whose node the log does not have."""
 RUNNING_NOW = "running now"
 """The lane of trials that run, while the log does not have their node yet."""
-SLACK_S = (
-    0.05  # a worker may begin a trial before the driver has logged the end of the previous one
-)
+# a worker may begin a trial before the driver has logged the end of the previous one
+SLACK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,10 +403,11 @@ def _assign_lanes(
     free: list[float] = []
     for begin, end, row in trials:
         lane = next((at for at, until in enumerate(free) if until <= begin + SLACK_S), len(free))
+        # replaces the time at which the lane is free, or adds a lane
         free[lane:] = [
             end,
             *free[lane + 1 :],
-        ]  # replaces the time at which the lane is free, or adds a lane
+        ]
         yield lane, begin, end, row
 
 
@@ -435,9 +431,8 @@ def _read_pauses(path: Path, history: History) -> tuple[tuple[float, float], ...
     pauses = []
     earlier_total_s = 0.0
     sessions = log.read_at(path, [position for position, _ in history.pauses])
-    for session, (_, total_s) in zip(
-        sessions, history.pauses, strict=True
-    ):  # all pauses before the session
+    # all pauses before the session
+    for session, (_, total_s) in zip(sessions, history.pauses, strict=True):
         if total_s > earlier_total_s:
             pauses.append((session.time - (total_s - earlier_total_s), session.time))
         earlier_total_s = total_s
@@ -474,9 +469,8 @@ class ReportData:
     def question(self) -> tuple[str, ...]:
         """The comment lines at the start of the sweep file, without the #, empty ones and those for editors."""
         lines: list[str] = []
-        for line in self.text.lstrip(
-            "\ufeff"
-        ).splitlines():  # some editors begin a file with a byte order mark
+        # some editors begin a file with a byte order mark
+        for line in self.text.lstrip("\ufeff").splitlines():
             if not line.startswith("#"):
                 break
             text = line.lstrip("#").strip()

@@ -148,9 +148,8 @@ class RungPrediction:
 
     epoch: int
     correlation: Correlation | None
-    of_best: (
-        int | None
-    )  # the rank of the best configuration at this epoch, from 1; None if it has no score there
+    # the rank of the best configuration at this epoch, from 1; None if it has no score there
+    of_best: int | None
     configurations: int  # number of configurations with a score at this epoch
 
 
@@ -220,9 +219,8 @@ def measure_search_efficiency(
         _measure_prediction(*looked, losses, complete)
         for looked in zip(epochs, means.T, strict=False)
     )
-    control = _measure_control(
-        rows, losses, means[:, 0], complete, one
-    )  # column 0 is the first epoch
+    # column 0 is the first epoch
+    control = _measure_control(rows, losses, means[:, 0], complete, one)
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
 

@@ -249,14 +249,12 @@ class FollowedSweep:
         follower = self._follower
         changed: set[int] = set()
         while (events := follower.more() if follower else None) != []:
-            if (
-                events is None
-            ):  # the log was replaced, or an event was out of order at the last look
+            # the log was replaced, or an event was out of order at the last look
+            if events is None:
                 self._load()
                 return
-            self._follower = (
-                None  # if an event is out of order, the next look reads everything again
-            )
+            # if an event is out of order, the next look reads everything again
+            self._follower = None
             with naming(self._folder.log):
                 for event in events:
                     self._observe(event, changed)

@@ -187,9 +187,8 @@ class Foresight:
         self._epochs = epochs
         self._decisions = compute_decision_epochs(rule, epochs)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
-        self._gone: dict[
-            int, tuple[int, int]
-        ] = {}  # of ended trials: epochs trained and epochs to train
+        # of ended trials: epochs trained and epochs to train
+        self._gone: dict[int, tuple[int, int]] = {}
         self._timed = 0  # epochs, and the seconds that they took together
         self._timed_s = 0.0
         self._events = 0  # that concern the rule, so far
@@ -231,10 +230,11 @@ class Foresight:
             self._ends = {trial: done + left for (trial, (done, _)), left in of_each}
         new = self._prospect.waiting_left
         left = []
+        # one that began after the rehearsal is expected to train as a new one
         for trial, (
             done,
             _,
-        ) in going.items():  # one that began after the rehearsal is expected to train as a new one
+        ) in going.items():
             left.append(max(self._ends.get(trial, new) - done, 0.0))
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
@@ -248,13 +248,11 @@ class Foresight:
         numbers = random.Random(0)
         started = len(self._gone) + len(going)
         failed = [*lost.elements()]
-        gone = dict(
-            [*self._gone.items()][:: len(self._gone) // MOST + 1]
-        )  # every n-th ended trial, at most `MOST`
+        # every n-th ended trial, at most `MOST`
+        gone = dict([*self._gone.items()][:: len(self._gone) // MOST + 1])
         seen = gone | {**going}
-        coming = min(
-            max(waiting, 1), MOST
-        )  # one at least, because the result is about a new trial in any case
+        # one at least, because the result is about a new trial in any case
+        coming = min(max(waiting, 1), MOST)
         reports = (len(seen) + coming) * max(len(self._decisions), 1)
         rehearsals = max(min(REHEARSALS, REPORTS // reports), 1)
         left = dict.fromkeys(going, 0.0)
@@ -262,18 +260,16 @@ class Foresight:
         for _ in range(rehearsals):
             scheduler = build_scheduler(self._rule, self._objective, self._epochs)
             losses = self._draw_losses(seen, numbers)
-            for trial in sorted(
-                seen, key=lambda trial: -losses[trial]
-            ):  # worst first, so that the rule stops none
+            # worst first, so that the rule stops none
+            for trial in sorted(seen, key=lambda trial: -losses[trial]):
                 self._train(scheduler, trial, losses[trial], range(1, seen[trial][0] + 1))
             for trial, (done, of) in going.items():
                 end = self._train(scheduler, trial, losses[trial], range(done + 1, of + 1))
                 left[trial] += max(end - done, 0) / rehearsals
                 whole += end >= of
             for trial in range(started, started + coming):
-                if numbers.random() * started < len(
-                    failed
-                ):  # it fails, as the same share of the real ones did
+                # it fails, as the same share of the real ones did
+                if numbers.random() * started < len(failed):
                     of = numbers.choice(failed)
                 else:
                     of = self._epochs

@@ -98,9 +98,8 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
         )
         widened = _find_last_widening(sweep)
         without = _count_chosen_before(searched, widened)
-        if (
-            widened == sweep.space_changes
-        ):  # all that were chosen before the last change lack its values
+        # all that were chosen before the last change lack its values
+        if widened == sweep.space_changes:
             told += ", and had no chance of the new values"
         elif widened:
             told += f", and {without} had no chance of the new values"

@@ -45,9 +45,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     parent_epoch: int | None = None  # the last epoch that it has from its parent
     data: str | None = None  # fingerprint of the data
     data_reads: str | None = None  # see `Facts.data_reads`
-    accumulate: int | None = (
-        None  # micro-batches that each batch was split into after running out of memory
-    )
+    # micro-batches that each batch was split into after running out of memory
+    accumulate: int | None = None
     space_version: int = 0  # how often the space had been changed when its configuration was chosen
     enqueued_by: str | None = None  # who added its configuration; None if sweep has chosen it
     starred: bool = False  # by a person
@@ -142,9 +141,8 @@ def make_sweep(
         else:
             nulls_of_group = None
         below.append(_make_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
-    single = (
-        columns[name] for name in _SINGLE
-    )  # with `below`, the values of a row are in the order of `_FIELDS`
+    # with `below`, the values of a row are in the order of `_FIELDS`
+    single = (columns[name] for name in _SINGLE)
     trials = tuple(_make_trial(row) for row in zip(*single, *below, strict=True))
     info = folder.read_info()
     cost = reading.total(read_tables.trials, COST)

@@ -169,9 +169,8 @@ def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
     for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
         if one.data is not None and one.data_reads is not None:
             seen.setdefault(one.data_reads, {}).setdefault(one.data, []).append(one)
-    states = max(
-        seen.values(), key=len, default={}
-    )  # trials by fingerprint, where there are the most fingerprints
+    # trials by fingerprint, where there are the most fingerprints
+    states = max(seen.values(), key=len, default={})
     if len(states) < 2:
         return ""
     several = len({one.sweep for found in states.values() for one in found}) > 1

@@ -85,9 +85,8 @@ class LoadedSweep:
     trials: Frame
     metrics: Frame
     _tables: Sequence[Tables] = field(repr=False)
-    _trainable: object = (
-        None  # the class or function that this process ran, if no module contains it
-    )
+    # the class or function that this process ran, if no module contains it
+    _trainable: object = None
 
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:

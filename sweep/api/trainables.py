@@ -54,9 +54,8 @@ def accept_trainable(trainable: object) -> NamedTrainable:
         raise InputError.one("trainable", str(error)) from None
     target = get_import_target(trainable)
     folder = _find_import_folder(target.partition(":")[0]) if target else None
-    if (
-        target and folder != Path()
-    ):  # else a worker could not import it, and it is sent to the workers itself
+    # else a worker could not import it, and it is sent to the workers itself
+    if target and folder != Path():
         return NamedTrainable(target, folders=(folder,) if folder else ())
     return NamedTrainable(f"{HERE}:{name}", trainable)
 

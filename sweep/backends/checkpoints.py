@@ -127,9 +127,8 @@ def list_trials(results_folder: Path) -> set[int]:
     if stored is not None:
         return stored.list_trials()
     found = (path.parent.name for path in (results_folder / "checkpoints").glob("[0-9]*/epoch-*"))
-    return {
-        int(name) for name in found if name.isdecimal()
-    }  # not a copy that somebody has made, such as 00003-old
+    # not a copy that somebody has made, such as 00003-old
+    return {int(name) for name in found if name.isdecimal()}
 
 
 def list_trials_with_files(results_folder: Path) -> set[int]:
@@ -178,16 +177,14 @@ def begin_checkpoint(
             if write is not None:
                 write()
             _write_manifest(aside, manifest)
-            shutil.rmtree(
-                final, ignore_errors=True
-            )  # an earlier one of this epoch, which could not be restored
+            # an earlier one of this epoch, which could not be restored
+            shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
         trim(folder, keep)
         return final
 
-    shutil.rmtree(
-        aside, ignore_errors=True
-    )  # left by a checkpoint that was begun and never completed
+    # left by a checkpoint that was begun and never completed
+    shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     with removed_if_it_fails(aside):
         return partial(finish, save(aside))
@@ -424,9 +421,8 @@ class Saver:
         self.best = min([self.best, *losses])
         if since_s >= self.every_s:
             return True
-        is_better = (
-            losses[-1] == self.best < before
-        )  # only the state after the last epoch can be saved
+        # only the state after the last epoch can be saved
+        is_better = losses[-1] == self.best < before
         cheap_after_s = max(self.pause_s, self._took_s / SAVING_SHARE)
         return is_better and since_s >= cheap_after_s
 
@@ -561,13 +557,11 @@ class CheckpointKeeper:
         self._most_bytes = spec.checkpoint.space_gb * GB
         self._kept: list[_KeptCheckpoints] = []  # best first
         self._ended: set[int] = set()  # ended trials whose checkpoints were deleted
-        self._past = list_trials_with_files(
-            folder
-        )  # trials that had checkpoints before this session
+        # trials that had checkpoints before this session
+        self._past = list_trials_with_files(folder)
         self._recalled: dict[int, Ended] = {}  # by trial in `_past`: its last logged end
-        self._later: list[
-            tuple[float, int]
-        ] = []  # completed trials for which the store was unavailable
+        # completed trials for which the store was unavailable
+        self._later: list[tuple[float, int]] = []
         self._size = 0  # bytes of all in `_kept`
         self._full = False  # whether a further trial is kept only in place of a worse one
 
@@ -617,9 +611,8 @@ class CheckpointKeeper:
         are then too many trials or bytes, those of the trials with the highest losses are deleted, perhaps of this one.
         The checkpoints of a trial that has ended otherwise are deleted.
         """
-        if isinstance(
-            change, Reopened
-        ):  # it will write checkpoints again, which `close` must not delete
+        # it will write checkpoints again, which `close` must not delete
+        if isinstance(change, Reopened):
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):
             return

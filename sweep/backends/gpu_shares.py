@@ -23,10 +23,11 @@ def write_shares(job: Job, shares: Mapping[int, float]) -> None:
     Their workers read the file; a trial that is left out keeps the share that it has. If writing fails, as on a full
     disk, nothing is raised, and the shares that were written before still apply.
     """
+    # a full disk: what was written before stays
     with (
         suppress(StoreError),
         replacing(job.share_file) as aside,
-    ):  # a full disk: what was written before stays
+    ):
         aside.write_text(json.dumps(shares))
 
 

@@ -28,12 +28,10 @@ class WorkerGroup:
         self._group: Group | None = None
         self._free: list[Worker] = []
         self._workers: dict[int, Worker] = {}  # by trial
-        self._members: dict[
-            int, Trainable
-        ] = {}  # of the group, by trial: a worker drops the trainable of a failed one
-        self._spoilt: str | None = (
-            None  # why this process must not be used again after its present trials
-        )
+        # of the group, by trial: a worker drops the trainable of a failed one
+        self._members: dict[int, Trainable] = {}
+        # why this process must not be used again after its present trials
+        self._spoilt: str | None = None
         self._has_apart_trial = False  # a trial did not fit together with the present ones
         self._together = job.together  # number of trials to ask for; lower if so many did not fit
         self._notices: list[str] = []  # about all trials, to be sent with the next progress
@@ -60,9 +58,8 @@ class WorkerGroup:
         Numbers of trials that are not here are ignored.
         """
         kept_trials = set(trials)
-        for trial in [
-            trial for trial in self._workers if trial not in kept_trials
-        ]:  # a copy: the loop removes some
+        # a copy: the loop removes some
+        for trial in [trial for trial in self._workers if trial not in kept_trials]:
             worker = self._workers.pop(trial)
             worker.release()
             if self._group is not None:
@@ -79,9 +76,8 @@ class WorkerGroup:
         """
         progress = self._train_step()
         self._note_spoilt(progress)  # before the next lines remove the reason
-        if (
-            len(self._workers) > 1
-        ):  # or one that continues elsewhere would wait until this process ends
+        # or one that continues elsewhere would wait until this process ends
+        if len(self._workers) > 1:
             for trial in progress:
                 progress[trial] = dataclasses.replace(progress[trial], spoilt=None)
         self.keep([trial for trial in progress if not is_released(progress[trial])])
@@ -141,9 +137,8 @@ class WorkerGroup:
                 self._notices.append(
                     f"{self._job.trainable} has no group(): its trials are trained one at a time"
                 )
-                self._job = dataclasses.replace(
-                    self._job, together=1
-                )  # so that later calls do not ask again
+                # so that later calls do not ask again
+                self._job = dataclasses.replace(self._job, together=1)
                 self._together = 1
                 return self._make(None)
             self._group = group()
@@ -190,9 +185,8 @@ class WorkerGroup:
 
         Without an ``error``, call `Worker.pause` before.
         """
-        if (
-            error is None
-        ):  # the report of one trial pauses all; one that trains no further has raised `Stopped`
+        # the report of one trial pauses all; one that trains no further has raised `Stopped`
+        if error is None:
             worker.pause()
         return worker.end_training(error)
 

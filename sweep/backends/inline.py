@@ -100,14 +100,12 @@ class Inline:
                     driver.lose(trial, "replaced")
                 if goes_on and not is_released(progress):
                     trials.append(trial)
-            for trial in (
-                driver.tick()
-            ):  # it took too long; its training could not be interrupted during the step
+            # it took too long; its training could not be interrupted during the step
+            for trial in driver.tick():
                 driver.lose(trial, "ended")
                 trials = [other for other in trials if other != trial]
-            group.keep(
-                trials
-            )  # before new trials are taken, so that they get the places of those that end
+            # before new trials are taken, so that they get the places of those that end
+            group.keep(trials)
             more = refill(driver, "", steps, len(trials), 1)
             group.take(more)
             for order in more:

@@ -69,9 +69,8 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     for path, value in read.items():
         files[_make_relative(path, folders)] = value
     for path, value in collect_declared_inputs(job, declared).files.items():
-        files.setdefault(
-            path, value
-        )  # the fingerprint from when the file was read counts, not the present one
+        # the fingerprint from when the file was read counts, not the present one
+        files.setdefault(path, value)
     if declared is None:
         unknown = (*reads.unknown, *_list_unobserved_imports(job))
     else:
@@ -141,9 +140,8 @@ def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
     reads.files = {_make_absolute(path, folders): value for path, value in inputs.files.items()}
     reads.folders = {_make_absolute(path, folders): value for path, value in inputs.folders.items()}
     reads.environment = dict(inputs.environment)
-    reads.unknown = dict.fromkeys(
-        inputs.unknown
-    )  # `Reads` keeps the reasons as keys, each once and in order
+    # `Reads` keeps the reasons as keys, each once and in order
+    reads.unknown = dict.fromkeys(inputs.unknown)
     recorder.absorb(reads)
 
 
@@ -223,9 +221,8 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
         else:
             base = Path.cwd()
         path = base / Path(named).expanduser()
-        anchor = Path(
-            path.anchor
-        )  # `Path.glob` takes only relative patterns, so it begins at the root
+        # `Path.glob` takes only relative patterns, so it begins at the root
+        anchor = Path(path.anchor)
         matching = sorted(anchor.glob(str(path.relative_to(anchor)))) or [path]
         for match in matching:
             if match.is_dir():
@@ -242,9 +239,8 @@ def list_module_files(job: Job) -> dict[str, str]:
     """Return the files of those modules in `Job.code` that this process has imported, by the name of the module."""
     files = {}
     for name in job.code:
-        files[name] = getattr(
-            sys.modules.get(name), "__file__", None
-        )  # None too if it is not imported
+        # None too if it is not imported
+        files[name] = getattr(sys.modules.get(name), "__file__", None)
     return {name: file for name, file in files.items() if file is not None}
 
 

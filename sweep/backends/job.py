@@ -35,30 +35,24 @@ class Job:
     profile: bool = False  # profile the first trial
     target: float | None = None  # value of the objective at which a trial is complete
     unsure: tuple[str, ...] = ()  # parameters whose reads cannot be found in the source
-    sometimes: tuple[
-        str, ...
-    ] = ()  # parameters that are read only with some values of others, such as the optimizer
+    # parameters that are read only with some values of others, such as the optimizer
+    sometimes: tuple[str, ...] = ()
     varying: tuple[str, ...] = ()  # parameters that differ between trials
     constant: tuple[str, ...] = ()  # parameters that are the same in all trials
-    choosing: tuple[
-        str, ...
-    ] = ()  # parameters that differ and are not numbers, so code may choose by them
+    # parameters that differ and are not numbers, so code may choose by them
+    choosing: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()  # keys of `training` that differ from their defaults
     price: Price | None = None  # per GPU-hour
     store: str | None = None  # URL of the sweep in an object store, if nodes share no folder
     stand_in: str | None = None  # local copy of the results folder, in each node's temporary folder
-    given: object = field(
-        default=None, repr=False
-    )  # the class or function itself, if no module has it
-    working_folder: Path | None = (
-        None  # the driver's working folder; trials begin in it if it exists on their node
-    )
-    code: Mapping[str, str] = field(
-        default_factory=dict
-    )  # SHA-256 of the author's modules when the session began
-    digest: str = (
-        ""  # digest of all modules that the trainable imports, and of the versions of packages
-    )
+    # the class or function itself, if no module has it
+    given: object = field(default=None, repr=False)
+    # the driver's working folder; trials begin in it if it exists on their node
+    working_folder: Path | None = None
+    # SHA-256 of the author's modules when the session began
+    code: Mapping[str, str] = field(default_factory=dict)
+    # digest of all modules that the trainable imports, and of the versions of packages
+    digest: str = ""
     data_seed: int = 0  # seed for loading data and importing the author's modules
 
     @property

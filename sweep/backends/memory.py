@@ -65,9 +65,8 @@ def compute_batch_size(params: Params, replicas: int) -> int | None:
     else:
         size = params.get("batch_size", DEFAULT_BATCH)
         batches = 1  # all replicas divide it among themselves
-    if not isinstance(
-        size, int
-    ):  # the author's own parameter of this name may be a text, for instance
+    # the author's own parameter of this name may be a text, for instance
+    if not isinstance(size, int):
         return None
     return size * batches
 

@@ -37,9 +37,8 @@ def sending_messages(job: Job, url: str) -> Iterator[None]:
         yield
     finally:
         stop()  # first, or the thread could write the copy again
-        with suppress(
-            StoreError
-        ):  # the store is away: a copy that stays is read by no other session
+        # the store is away: a copy that stays is read by no other session
+        with suppress(StoreError):
             store.delete([key])
 
 
@@ -66,9 +65,8 @@ def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
 
 def _try_once(turn: Callable[[], None]) -> None:
     """Call ``turn`` and ignore failures of the store or a disk, because it will be called again."""
-    with suppress(
-        StoreError, OSError, ValueError
-    ):  # the store is away or a disk full: the next attempt may succeed
+    # the store is away or a disk full: the next attempt may succeed
+    with suppress(StoreError, OSError, ValueError):
         turn()
 
 

@@ -15,16 +15,13 @@ class Order:
     """A trial that a worker is to train, and how."""
 
     assignment: Assignment
-    decision_epochs: tuple[
-        int, ...
-    ] = ()  # after which the driver may prune or pause the trial, in units of rungs
-    to_beat: float | None = (
-        None  # loss (`Objective.constrained_loss`): a trial that ends with no lower one keeps no checkpoint
-    )
+    # after which the driver may prune or pause the trial, in units of rungs
+    decision_epochs: tuple[int, ...] = ()
+    # loss (`Objective.constrained_loss`): a trial that ends with no lower one keeps no checkpoint
+    to_beat: float | None = None
     whole: bool = False  # train all epochs, even if the target is reached
-    known_data: str | None = (
-        None  # stop before training if the data have this fingerprint: the result is known
-    )
+    # stop before training if the data have this fingerprint: the result is known
+    known_data: str | None = None
     moved: bool = False  # it did not fit into another process
     waits: bool = False  # save at each decision epoch, because the trial may pause there
     shares: bool = False  # its GPU share may change, in which case another worker continues it

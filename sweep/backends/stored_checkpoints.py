@@ -83,9 +83,8 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
     """Return the files of each complete checkpoint of a trial by its name, that of the latest epoch first."""
     checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
     for entry in store.entries(checkpoint_key(trial)):
-        _, _, name, *rest = entry.key.split(
-            "/"
-        )  # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
+        # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
+        _, _, name, *rest = entry.key.split("/")
         if rest:  # otherwise it is an object directly below the trial, which sweep has not stored
             checkpoint_files[name].append(entry)
     complete = []
@@ -107,18 +106,18 @@ def _copy_from_store(
     one, it is replaced.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
-    with waiting_for(
-        final.parent / ".fetching"
-    ):  # several processes of a trial may want the same one
+    # several processes of a trial may want the same one
+    with waiting_for(final.parent / ".fetching"):
         if _is_same_checkpoint(store, trial, final):
             return True
         aside = final.with_name(f"fetching-{get_process_name()}")
         shutil.rmtree(aside, ignore_errors=True)
         prefix = f"{checkpoint_key(trial)}/{final.name}/"
+        # deleted in the store meanwhile: False
         with (
             suppress(FileNotFoundError),
             removed_if_it_fails(aside),
-        ):  # deleted in the store meanwhile: False
+        ):
             # Beside the final folder, so that an interrupted download never looks like a checkpoint.
             store.download((file.key, aside / file.key.removeprefix(prefix)) for file in files)
             shutil.rmtree(final, ignore_errors=True)
@@ -263,8 +262,7 @@ class Sender:
             except FileNotFoundError:  # deleted meanwhile: without a manifest, it does not count
                 continue
             self._sent.add(name)
-            if (
-                self._is_closed.is_set()
-            ):  # whoever trains or ends the trial next deletes what is superseded
+            # whoever trains or ends the trial next deletes what is superseded
+            if self._is_closed.is_set():
                 return
         self.trim()

@@ -31,9 +31,8 @@ class Surroundings:
             self._start = Path.cwd()
         self._imported = False
         self._at = self._start  # working folder of the present trial
-        self._streams: tuple[TextIO, TextIO] | None = (
-            None  # streams that the trial has put in place of Python's own
-        )
+        # streams that the trial has put in place of Python's own
+        self._streams: tuple[TextIO, TextIO] | None = None
         self._outputs: dict[int, int] = {}  # copies of the file descriptors 1 and 2
         self._close_outputs = weakref.finalize(self, _close_all, ())
         self.keep_outputs()
@@ -126,9 +125,8 @@ class Surroundings:
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
         self._of_trial = self._of_import
-        if (
-            self._alone or self._is_inside
-        ):  # otherwise the settings are now the caller's, with nothing to undo
+        # otherwise the settings are now the caller's, with nothing to undo
+        if self._alone or self._is_inside:
             self.resisting += self._settings.restore()
             settings.apply_settings(self._of_import)
 

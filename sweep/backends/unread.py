@@ -71,13 +71,11 @@ class UnreadParameters:
         """
         self._seen |= self.now
         due = sorted(self._unreported & set(params))
-        if self.now & {
-            *self._job.choosing
-        }:  # a trial with another choice may read what this one did not
+        # a trial with another choice may read what this one did not
+        if self.now & {*self._job.choosing}:
             due = [name for name in due if name not in self._job.sometimes or name in self.now]
-        self._unreported -= set(
-            due
-        )  # those that were read need no line, and the others get theirs now
+        # those that were read need no line, and the others get theirs now
+        self._unreported -= set(due)
         notices = []
         for name in due:
             if name not in self._seen:

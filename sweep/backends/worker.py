@@ -101,21 +101,18 @@ class _Trial:
     begun: bool = False
     since: float = 0.0  # when its training code first ran here, by the monotonic clock
     done: int = 0
-    trained_s: float = (
-        0.0  # seconds of its epochs, also in earlier workers, if its minutes are limited
-    )
+    # seconds of its epochs, also in earlier workers, if its minutes are limited
+    trained_s: float = 0.0
     epochs: list[EpochReported] = dataclasses.field(default_factory=list)  # of the present step
     step_began: float = 0.0  # when its training began, by the monotonic clock
     error: BaseException | None = None  # raised by the training of the step
     decided: bool = False  # its last epoch has reached a decision epoch
     paused: bool = False  # its training has returned, or will after this epoch, to be continued in another step
     moves: bool = False  # another worker continues it
-    restored_reports: tuple[
-        EpochReported, ...
-    ] = ()  # epochs from a checkpoint, to be reported once more
-    history: list[EpochReported] = dataclasses.field(
-        default_factory=list
-    )  # `restored_reports`, and the epochs since
+    # epochs from a checkpoint, to be reported once more
+    restored_reports: tuple[EpochReported, ...] = ()
+    # `restored_reports`, and the epochs since
+    history: list[EpochReported] = dataclasses.field(default_factory=list)
 
     @property
     def number(self) -> int:
@@ -217,9 +214,8 @@ class Worker:
             self._price = None
         else:
             self._price = prices.per_gpu_hour(job.price, self._node.labels)
-        self._held_since = (
-            time.monotonic()
-        )  # the present trial's GPU time since then is not yet charged
+        # the present trial's GPU time since then is not yet charged
+        self._held_since = time.monotonic()
         if job.price is not None and self._price is None:
             named = (
                 ", ".join(f"{name}={value}" for name, value in sorted(self._node.labels.items()))
@@ -388,9 +384,8 @@ class Worker:
             if outcome.status not in (Status.RUNNING, Status.DIVERGED):
                 trial.saver.finish()  # the facts name the last checkpoint, and the time that it took
             facts = self._collect_facts(trial, outcome.status)
-        except (
-            DiskFault
-        ) as error:  # it is not the trial's failure: once there is space, the sweep can be resumed
+        # it is not the trial's failure: once there is space, the sweep can be resumed
+        except DiskFault as error:
             fault = f"trial {trial.number}: {error}"
             outcome = _Outcome(Status.INTERRUPTED, fault, fault=fault)
         except (_TooLarge, _Crowded, Apart) as error:
@@ -511,9 +506,8 @@ class Worker:
 
     def _collect_inputs(self) -> Inputs:
         """Return what the trials of this process have read so far: here, on other ranks and in earlier processes."""
-        absorb_reads = getattr(
-            self._trainable, "absorb_reads", None
-        )  # of a `Gang`, which needs Ray to be imported
+        # of a `Gang`, which needs Ray to be imported
+        absorb_reads = getattr(self._trainable, "absorb_reads", None)
         if absorb_reads is not None:
             absorb_reads()
         return inputs.collect_inputs(self.job, inputs.get_declared_paths(self._trainable))
@@ -559,9 +553,8 @@ class Worker:
             checkpoints.delete_local_copy(self.job.folder, trial.number)
         except Exception as error:  # of the disk or the trainable's own `save`: the trial is over and cannot fail now
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        raised = contract.end_trial(
-            self._trainable
-        )  # runs code of the trial, so its changes are undone after that
+        # runs code of the trial, so its changes are undone after that
+        raised = contract.end_trial(self._trainable)
         if raised:
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
@@ -618,9 +611,8 @@ class Worker:
             return _Retry(
                 f"with each batch in {parts} parts", parts, elsewhere=self._make is not None
             )
-        if (
-            self._taken == 1 or trial.order.moved
-        ):  # this process is fresh, or the trial has come here from another
+        # this process is fresh, or the trial has come here from another
+        if self._taken == 1 or trial.order.moved:
             return None
         # Memory may be fragmented by earlier use, so the whole batch may fit into a fresh process.
         return _Retry("in a fresh process", asked.accumulate, elsewhere=True)
@@ -739,9 +731,8 @@ class Worker:
         if trial.moves:
             self._save(trial)
             return
-        decided = (
-            trial.decided
-        )  # it may be pruned, and its checkpoints deleted, which must not be half written then
+        # it may be pruned, and its checkpoints deleted, which must not be half written then
+        decided = trial.decided
         if decided and trial.order.waits:
             self._save(trial)
             trial.saver.settle()
@@ -757,25 +748,21 @@ class Worker:
         Raises DiskFault if the checkpoints in an object store cannot be fetched, OtherData if the data have changed,
         and any other error of the trainable's ``begin``.
         """
-        declared = inputs.get_declared_paths(
-            self._get_trainable()
-        )  # an invalid one ends the trial before it trains
-        if (
-            self._declared is None
-        ):  # only once: the data that the first trial loads from these files are reused
+        # an invalid one ends the trial before it trains
+        declared = inputs.get_declared_paths(self._get_trainable())
+        # only once: the data that the first trial loads from these files are reused
+        if self._declared is None:
             self._declared = inputs.collect_declared_inputs(self.job, declared)
-        trial.saver.finish(
-            kept=False
-        )  # if it begins again here, its last checkpoint may still be being written
+        # if it begins again here, its last checkpoint may still be being written
+        trial.saver.finish(kept=False)
         trial.reset()
         kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
         is_restored = False
         while not is_restored:
             with checkpoints.raising_disk_faults():
                 path = next(kept, None)
-            trial.since = (
-                time.monotonic()
-            )  # after the download, and anew for each checkpoint that is tried
+            # after the download, and anew for each checkpoint that is tried
+            trial.since = time.monotonic()
             if path is None:  # none was saved, or all are unusable
                 self._get_trainable().begin(self._make_assignment(trial))
                 break
@@ -967,10 +954,11 @@ class Worker:
         if not stale and trial.order.assignment.minutes is not None:
             stale = BY_TIME
         if stale:
+            # the trainable's own reason takes precedence
             numerics = {
                 "differs": stale,
                 **facts.numerics,
-            }  # the trainable's own reason takes precedence
+            }
             facts = structs.replace(facts, reproducible=False, numerics=numerics)
         if trial.saver.blocked_s:
             facts = structs.replace(

@@ -87,12 +87,13 @@ def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list
         options.append("--json")
     if command.name in DETACHED:
         options.append("--detach")
+    # after "--", an argument may begin with a dash
     return [
         str(command.name),
         *options,
         "--",
         *arguments,
-    ]  # after "--", an argument may begin with a dash
+    ]
 
 
 def _get_name(parameter: click.Parameter) -> str:
@@ -147,9 +148,8 @@ def _build_option(option: click.Parameter, value: Any) -> list[str]:
     word = max(option.opts, key=len)  # the long form, if there is a short one such as -q, too
     if getattr(option, "is_flag", False):
         return [word] if value else []
-    return [
-        f"{word}={text}" for text in _list_texts(value)
-    ]  # one word, so that a value may begin with a dash
+    # one word, so that a value may begin with a dash
+    return [f"{word}={text}" for text in _list_texts(value)]
 
 
 def _list_texts(value: Any) -> Sequence[str]:

@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 AS_JSON = "sweep.as_json"  # key in the context: whether the command line asks for JSON
 WRONG_INPUT = 2
+# a signal during these saves the trials that have begun
 TRAINING = (
     "run",
     "resume",
     "confirm",
     "retrain",
-)  # a signal during these saves the trials that have begun
+)
 WIDTH = 9  # width of the longest command name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Look": (

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
 CLUSTER_TIMEOUT_S = 60.0
-MOST_PAIRS = (
-    8  # maximum number of pairs of nodes that are tried, as in `sweep.backends.ray_tune.doctor`
-)
+# maximum number of pairs of nodes that are tried, as in `sweep.backends.ray_tune.doctor`
+MOST_PAIRS = 8
 
 
 @click.command()
@@ -128,9 +127,8 @@ def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
     from sweep.doctor import host_checks, probes
 
     if given.address is None:
-        folder, name = ray_folder.get_ray_folder(
-            given.environ
-        )  # the name is that of a variable, or empty
+        # the name is that of a variable, or empty
+        folder, name = ray_folder.get_ray_folder(given.environ)
         yield from host_checks.check_ray_folder(
             f"{name} {folder}".strip(), ray_folder.find_fault(folder)
         )

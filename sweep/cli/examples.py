@@ -20,9 +20,8 @@ from sweep.text import did_you_mean, printable
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "search_spaces"
-SCHEMA_LINE = re.compile(
-    r"^# yaml-language-server:.*\n", re.MULTILINE
-)  # its relative path is wrong in any other folder
+# its relative path is wrong in any other folder
+SCHEMA_LINE = re.compile(r"^# yaml-language-server:.*\n", re.MULTILINE)
 TRAINABLE = re.compile(r"^trainable: ([\w.]+):(\w+)", re.MULTILINE)
 
 
@@ -67,9 +66,8 @@ class Example:
         In the sweep file, the module of the trainable, the name of the sweep and mentions of the module's file are
         changed to the new name. Nothing is written.
         """
-        text = TRAINABLE.sub(
-            rf"trainable: {name}:\2", self.text
-        )  # group 2 is the name in the module
+        # group 2 is the name in the module
+        text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)
         # Without this key, the name of the file is that of the sweep.
         if re.search(r"^name: ", text, re.MULTILINE):
             text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)

@@ -138,10 +138,11 @@ class _Builds:
         for declaration in declarations:
             first = declared.setdefault(declaration.name, declaration)
             self._check_redeclaration(first, declaration)
+        # what the first build with a parameter declares is kept
         for (
             name,
             declaration,
-        ) in declared.items():  # what the first build with a parameter declares is kept
+        ) in declared.items():
             self.space.setdefault(name, declaration)
         chosen = {}
         for name, one in declared.items():
@@ -194,9 +195,8 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
                 f"{name} is used only for some choices, but `when` cannot express which; all trials have it"
             )
         when = dict(declaration.when)
-        for choice, inferred_values in (
-            inferred or {}
-        ).items():  # of values in both conditions, those that both allow
+        # of values in both conditions, those that both allow
+        for choice, inferred_values in (inferred or {}).items():
             when[choice] = tuple(
                 value for value in inferred_values if value in when.get(choice, inferred_values)
             )
@@ -225,9 +225,8 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
         if name in builds.explored or not choices:
             continue
         builds.explored.add(name)
-        tried = {
-            values.get(name, declaration.default)
-        }  # in the build that has declared ``declared``
+        # in the build that has declared ``declared``
+        tried = {values.get(name, declaration.default)}
         is_long = isinstance(choices, range) and len(choices) > FEW
         first_choices = (choices[0], choices[-1]) if is_long else choices
         # Of a long range, the values between its ends are tried only if an end declares other parameters.
@@ -297,9 +296,8 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
         others = {other: allowed for other, allowed in conditions.items() if other != choice}
         if not _is_met_by_any(lacking, others):
             conditions = others
-    for choice in list(
-        conditions
-    ):  # a choice that it depends on may itself exist only for some values
+    # a choice that it depends on may itself exist only for some values
+    for choice in list(conditions):
         conditions = (_infer_conditions(choice, builds) or {}) | conditions
     return conditions
 
@@ -341,9 +339,8 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
         raise InputError.one(target, "has neither model(self, hp) nor build(self, hp)")
     instance = named
     expression = name
-    if (
-        named is kind
-    ):  # a class, not an object: it is instantiated, here and in the module that is written
+    # a class, not an object: it is instantiated, here and in the module that is written
+    if named is kind:
         missing = _list_required_arguments(kind)
         if missing:
             raise InputError.one(
@@ -351,9 +348,8 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
             )
         instance = kind()
         expression = f"{name}()"
-    build: Build = getattr(
-        instance, methods[0]
-    )  # a trainable's `model` comes before KerasTuner's `build`
+    # a trainable's `model` comes before KerasTuner's `build`
+    build: Build = getattr(instance, methods[0])
     declare = getattr(instance, "declare_hyperparameters", lambda hp: None)
 
     def declare_and_build(hp: Hyperparameters) -> object:
@@ -385,9 +381,8 @@ def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
 
     Returns () for a trainable, and for a class that has only the ``fit`` of KerasTuner's base class.
     """
-    owner = next(
-        (base for base in kind.__mro__ if "fit" in vars(base)), None
-    )  # the class whose ``fit`` it has
+    # the class whose ``fit`` it has
+    owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)
     if is_trainable or owner is None or owner.__module__.startswith("keras_tuner"):
         return ()
     return (

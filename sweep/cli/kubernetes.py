@@ -64,9 +64,8 @@ class Pods:
     spot: str | None = None  # a key of `SPOT`
     redis: str | None = None  # host:port of a Redis where the head node's state survives a restart
     retries: int = 3
-    workdir: str | None = (
-        None  # the folder of the code in the image; None: the code is sent in a ConfigMap
-    )
+    # the folder of the code in the image; None: the code is sent in a ConfigMap
+    workdir: str | None = None
 
 
 def make_manifests(
@@ -84,9 +83,8 @@ def make_manifests(
         code = _pack_code(name, package)
     folder = pods.workdir or CODE
     line = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
-    entrypoint = (
-        f"bash -c {shlex.quote(line)}"  # KubeRay inserts it into a shell line without quoting
-    )
+    # KubeRay inserts it into a shell line without quoting
+    entrypoint = f"bash -c {shlex.quote(line)}"
     cluster: Manifest = {
         "rayVersion": pods.ray_version,
         "enableInTreeAutoscaling": True,
@@ -127,9 +125,8 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     Each pod requests resources for one worker of a trial, or for all trials that share its GPU by a fixed share.
     """
     asked = spec.resources
-    gpus = math.ceil(
-        asked.most_gpus
-    )  # a share of a GPU needs a whole one, on which several trials fit
+    # a share of a GPU needs a whole one, on which several trials fit
+    gpus = math.ceil(asked.most_gpus)
     if gpus:
         trials = count_parts(gpus, asked.most_gpus)
     else:

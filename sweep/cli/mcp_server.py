@@ -41,9 +41,8 @@ def mcp(ctx: click.Context) -> None:
     """
     from sweep.export.runs import import_extra
 
-    import_extra(
-        "mcp.server.lowlevel", "mcp", "mcp"
-    )  # for its error, which says how to install the extra
+    # for its error, which says how to install the extra
+    import_extra("mcp.server.lowlevel", "mcp", "mcp")
     import anyio
 
     group = ctx.find_root().command

@@ -200,9 +200,8 @@ def _apply_keep_warm(given: dict[str, Any]) -> None:
         kept.keep_s = seconds or kept.keep_s  # without the option, as long as before
         kept.is_quiet = given["quiet"] or given["as_json"] or given["events"]
         return
-    if seconds is None or given.get(
-        "detach"
-    ):  # with --detach, the process in the background gets the option
+    # with --detach, the process in the background gets the option
+    if seconds is None or given.get("detach"):
         return
     for name in ("inline", "address", "eager", "profile"):
         if given.get(name):
@@ -268,9 +267,8 @@ def _collect_options(given: dict[str, Any]) -> Options:
     return Options(
         address=given.pop("address"),
         max_concurrent=given.pop("max_concurrent"),
-        simulated_gpus=given.pop(
-            "simulate_gpus", None
-        ),  # those with a default here are options of some commands only
+        # those with a default here are options of some commands only
+        simulated_gpus=given.pop("simulate_gpus", None),
         reuse=not given.pop("no_reuse"),
         inline=given.pop("inline"),
         memo=not given.pop("no_memo"),

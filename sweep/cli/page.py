@@ -42,9 +42,8 @@ PORT = 8421
     metavar="PID",
     help="End when this process has ended and no page has been open for a minute.",
 )
-@click.option(
-    "--within", type=click.IntRange(min=1), hidden=True
-)  # the process of a notebook, which started this one
+# the process of a notebook, which started this one
+@click.option("--within", type=click.IntRange(min=1), hidden=True)
 @options.as_json
 def ui(
     sweep: str,
@@ -91,9 +90,8 @@ def ui(
 def _print_address(url: str, *, as_json: bool) -> None:
     """Print the address of the page, as text or as JSON."""
     if as_json:
-        click.echo(
-            json.dumps({"version": 1, "url": url}, indent=2)
-        )  # as `PageDocument` describes it
+        # as `PageDocument` describes it
+        click.echo(json.dumps({"version": 1, "url": url}, indent=2))
     else:
         click.echo(
             f"page     {url}\nend it with Ctrl-C; whoever has this address can do what you can do with sweep"

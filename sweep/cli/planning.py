@@ -128,9 +128,8 @@ def plan(
     )
     from sweep.spec import read_text
 
-    text = read_text(
-        STANDARD_INPUT if from_stdin else file
-    )  # that of an editor may differ from the file's
+    # that of an editor may differ from the file's
+    text = read_text(STANDARD_INPUT if from_stdin else file)
     spec = sweep_files.parse_file(text, file, assignments)
     folders = sweep_files.import_folders(file)
     source = checking.check_trainable(spec, str(file), folders, here=address is None)

@@ -101,9 +101,10 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         if efficiency is not None:
             efficiencies.append(efficiency)
     if as_json:
+        # it imports libraries that take longer than the comparison
         from sweep.documents import (
             shapes,
-        )  # it imports libraries that take longer than the comparison
+        )
 
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
         more = {"answer": answer, "search": tuple(efficiencies), "rungs": rungs, "held_out": noise}
@@ -208,9 +209,8 @@ def replay(
         what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
         raise InputError.one(sweep, what, "compare shows its Pareto front")
     methods.check_author_methods(other, folders)
-    if (
-        reopened.folder.log.exists()
-    ):  # otherwise nothing has been trained yet, which is refused below
+    # otherwise nothing has been trained yet, which is refused below
+    if reopened.folder.log.exists():
         events = list(log.read(reopened.folder.log))
     else:
         events = []
@@ -264,19 +264,19 @@ def _replace_rule(spec: Spec, text: str) -> Spec:
     if own:
         changes = [f"early_terminate={kind}"]
     else:
+        # without the keys of the sweep's own rule
         changes = [
             "early_terminate={}",
             f"early_terminate.type={kind}",
-        ]  # without the keys of the sweep's own rule
+        ]
     changes += [f"early_terminate.{key}" for key in keys]
     try:
         return parse_spec(json.dumps(resolved), spec.name, changes)
     except InputError as error:
         problems = []
         for problem in error.problems:
-            what = problem.what.replace(
-                "early_terminate.", ""
-            )  # the user has typed the keys without the block
+            # the user has typed the keys without the block
+            what = problem.what.replace("early_terminate.", "")
             problems.append(Problem("--early-terminate", what, problem.hint))
         raise InputError(problems) from error
 

@@ -278,9 +278,8 @@ def go_on(
 
     startup.announce(work or describe_work(reopened.spec))
     startup.step(f"checking {reopened.spec.trainable}")
-    how = dataclasses.replace(
-        how, simulated_gpus=reopened.simulated_gpus
-    )  # as in the sweep's earlier sessions
+    # as in the sweep's earlier sessions
+    how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
     where = str(reopened.folder.info)
     folders = reopened.import_folders
     _import_early(reopened.spec, folders, how)

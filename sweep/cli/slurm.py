@@ -274,9 +274,8 @@ def slurm(
     job = None
     if not dry_run:
         if not stored:
-            Path(where).mkdir(
-                parents=True, exist_ok=True
-            )  # the job could not write its output otherwise
+            # the job could not write its output otherwise
+            Path(where).mkdir(parents=True, exist_ok=True)
         job = printable(_submit_script(text))
     if as_json:
         from sweep.documents.shapes import SlurmDocument

@@ -99,9 +99,8 @@ def _find_most_epochs(spec: Spec) -> int:
             counts = [
                 choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)
             ]
-            if (
-                parameter.when is not None
-            ):  # trials to which it does not apply train the sweep's epochs
+            # trials to which it does not apply train the sweep's epochs
+            if parameter.when is not None:
                 counts.append(spec.epochs)
             return max(counts)
     return spec.epochs

@@ -86,9 +86,8 @@ def status(
     if summary.cost is not None:
         lines.append(f"cost     {money(summary.cost)}")
     if written is not None:
-        age = duration(
-            max(0.0, time.time() - written)
-        )  # the clock of the machine that runs it may be ahead
+        # the clock of the machine that runs it may be ahead
+        age = duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {duration(summary.duration_s or 0.0)} of work")
     if summary.state != "running" and (to_come or _has_work_left(summary, total)):
         lines.append(f"go on    {reopened.folder.to_resume}")
@@ -168,9 +167,8 @@ def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
     if summary.total is None:
         left = None
     else:
-        left = max(
-            summary.total - sum(summary.trials.values()), 0
-        )  # a lower run_cap may allow fewer than were tried
+        # a lower run_cap may allow fewer than were tried
+        left = max(summary.total - sum(summary.trials.values()), 0)
     return describe_to_come(left, summary.queued)
 
 
@@ -324,9 +322,8 @@ def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSwee
 
 def _read_new_events(view: LiveView, follower: LogReader) -> None:
     """Pass the new events of the log to the view; start again from the beginning if the log was replaced."""
-    while (
-        events := follower.more()
-    ) != []:  # [] if there are no more, None if the log was replaced
+    # [] if there are no more, None if the log was replaced
+    while (events := follower.more()) != []:
         if events is None:
             view.forget()
             continue

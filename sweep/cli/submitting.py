@@ -99,9 +99,8 @@ class CodePackage:
                 raise InputError.one(
                     f"--include {name}", f"is not below {root}", "give a path below the project"
                 )
-            found = (
-                path.rglob("*") if path.is_dir() else [path]
-            )  # without rules: what is named is sent as a whole
+            # without rules: what is named is sent as a whole
+            found = path.rglob("*") if path.is_dir() else [path]
             files |= {one.relative_to(root) for one in found if one.is_file()}
         package = cls(root, tuple(sorted(files)), tuple(sorted(left_out)))
         package._check_size()
@@ -119,9 +118,8 @@ class CodePackage:
         """
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
-                about = zipfile.ZipInfo(
-                    path.as_posix(), _OLD
-                )  # always the same time, so that the bytes are the same
+                # always the same time, so that the bytes are the same
+                about = zipfile.ZipInfo(path.as_posix(), _OLD)
                 # Zip archives keep the mode of a file in the upper 16 bits.
                 about.external_attr = ((self.root / path).stat().st_mode & 0o777) << 16
                 about.compress_type = zipfile.ZIP_DEFLATED
@@ -160,10 +158,11 @@ def _walk_files(
         elif not (there := path.resolve()).is_relative_to(root) or (
             is_folder and folder.is_relative_to(there)
         ):
+            # leave out links to outside the project, and links that would form a cycle
             yield (
                 path,
                 False,
-            )  # leave out links to outside the project, and links that would form a cycle
+            )
         elif is_folder:
             yield from _walk_files(root, path, rules)
         elif entry.is_file():
@@ -208,9 +207,8 @@ def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgno
     ``rules`` are pairs of a folder and its rules, outermost first. Of these, the innermost that matches decides;
     secrets and caches are left out in any case.
     """
-    end = (
-        "/" if is_folder else ""
-    )  # by which rules for folders alone, such as build/, know a folder
+    # by which rules for folders alone, such as build/, know a folder
+    end = "/" if is_folder else ""
     if _make_rule_of_unsent_files().match_file(path.name + end):
         return True
     for folder, spec in reversed(rules):
@@ -393,11 +391,12 @@ def submit(
         basis = planning.Basis(folders=folders, timing=timing)
         click.echo(f"sweep    {spec.name}")
         click.echo("plan     " + price_line(planning.make_plan(spec, None, basis)))
+    # the command is ``run FILE ...``
     about = {
         "sweep": spec.name,
         "results": place,
         "file": command[1],
-    }  # the command is ``run FILE ...``
+    }
     _submit_job(Jobs(address), command, asked.root, about, sending, as_json=as_json)
 
 

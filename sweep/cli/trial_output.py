@@ -64,9 +64,8 @@ def _iterate_output(folder: ResultsFolder, trial: int) -> Iterator[str]:
 
     ledger = Ledger(keep_epochs=False)
     offset = 0  # where the next look at the log begins
-    is_over = (
-        False  # at the last look; what a killed worker had printed is logged after its trial's end
-    )
+    # at the last look; what a killed worker had printed is logged after its trial's end
+    is_over = False
     while True:
         running = folder.is_running()  # before the log, so that nothing is missed
         features.update_copy(folder.path, folder.store)

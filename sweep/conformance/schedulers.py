@@ -64,9 +64,8 @@ class SchedulerConformance(ABC):
     def test_a_log_replays_to_the_same_verdicts_at_decision_epochs_only(self) -> None:
         for seed in range(20):
             rng = random.Random(seed)
-            next_epochs = dict.fromkeys(
-                range(6), 1
-            )  # by trial; above `EPOCHS` once the trial is over
+            # by trial; above `EPOCHS` once the trial is over
+            next_epochs = dict.fromkeys(range(6), 1)
             scheduler = self.build()
             log: list[EpochReported] = []
             verdicts: list[str | None] = []
@@ -94,9 +93,8 @@ class SchedulerConformance(ABC):
         resumed = self.build()
         for trial in range(20):
             for epoch in range(1, 5):
-                event = report(
-                    trial, epoch, random.Random(trial).random()
-                )  # one value for all epochs of the trial
+                # one value for all epochs of the trial
+                event = report(trial, epoch, random.Random(trial).random())
                 assert scheduler.observe(event) == resumed.observe(event)
         assert run(scheduler, {99: 0.99}) == run(resumed, {99: 0.99})
 
@@ -109,9 +107,8 @@ class SchedulerConformance(ABC):
             SessionStarted(time=0.0, resumed=False, version="1"),
             TrialStarted(trial=0, trial_id="t", params={}, seed=0, repeat=0, time=0.0),
             TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0),
-            EpochReported(
-                trial=0, epoch=2, metrics={"other": 1.0}, time=0.0, time_s=1.0
-            ),  # without the objective
+            # without the objective
+            EpochReported(trial=0, epoch=2, metrics={"other": 1.0}, time=0.0, time_s=1.0),
         ]
         scheduler = self.build()
         assert [scheduler.observe(event) for event in events] == [None] * 4
@@ -228,15 +225,13 @@ class PausingConformance(SchedulerConformance):
         """
 
         def value(trial: int, epoch: int) -> float:
-            rng = random.Random(
-                1000 * seed + trial
-            )  # draws the same curve for each epoch of the trial
+            # draws the same curve for each epoch of the trial
+            rng = random.Random(1000 * seed + trial)
             end = rng.uniform(-1, 1)
             height = rng.uniform(-0.2, 1)
             diverges = rng.random() < 0.1
-            noise = random.Random(f"{seed} {trial} {epoch}").uniform(
-                -0.05, 0.05
-            )  # the same in every call
+            # the same in every call
+            noise = random.Random(f"{seed} {trial} {epoch}").uniform(-0.05, 0.05)
             if diverges and epoch > 2:
                 return math.nan
             return end + height / epoch + noise

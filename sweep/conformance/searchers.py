@@ -100,6 +100,7 @@ SPACE = Space(
     ),
     (Expression.parse("lr * units < 2"),),
 )
+# 3 x (1 + 2) points
 FINITE = Space(
     (
         Parameter("a", IntUniform(1, 4)),
@@ -107,8 +108,9 @@ FINITE = Space(
         Parameter("c", IntUniform(0, 1), when=Condition((("b", OneOf(("y",))),))),
     ),
     (Expression.parse("a != 3"),),
-)  # 3 x (1 + 2) points
+)
 
+# SPACE with other ranges of `lr` and `decay` and other optimizers
 OTHER = Space(
     (
         Parameter("lr", LogUniform(1e-4, 1.0), grid_count=4),
@@ -117,10 +119,9 @@ OTHER = Space(
         *SPACE.parameters[3:],
     ),
     SPACE.constraints,
-)  # SPACE with other ranges of `lr` and `decay` and other optimizers
-GROWN = Space(
-    (Parameter("a", IntUniform(1, 5)), *FINITE.parameters[1:]), FINITE.constraints
-)  # 4 x (1 + 2) points
+)
+# 4 x (1 + 2) points
+GROWN = Space((Parameter("a", IntUniform(1, 5)), *FINITE.parameters[1:]), FINITE.constraints)
 STATES = [
     Status.COMPLETED,
     Status.INFEASIBLE,
@@ -141,9 +142,8 @@ def mixed_outcome(number: int, params: Params) -> list[Event]:
         status = STATES[number % 6]  # at index 2 or 5
     else:
         status = Status.COMPLETED
-    loss = (
-        sum(map(ord, key(params))) % 97 / 97
-    )  # any function will do that depends on nothing but the parameters
+    # any function will do that depends on nothing but the parameters
+    loss = sum(map(ord, key(params))) % 97 / 97
     return trial(number, params, status, [loss + 1, loss + 0.5, loss])
 
 
@@ -187,15 +187,13 @@ class SearcherConformance(ABC):
         searcher = self.build(SPACE)
         resumed = self.build(SPACE)
         log: list[Event] = []
-        for first in range(
-            0, 24, 4
-        ):  # four at a time, which report in turns and end in another order
+        # four at a time, which report in turns and end in another order
+        for first in range(0, 24, 4):
             batch = []
             for number in range(first, first + 4):
                 params = searcher.suggest(number)
-                begin, *rest = mixed_outcome(
-                    number, params or {}
-                )  # it is not None: `SPACE` has more points
+                # it is not None: `SPACE` has more points
+                begin, *rest = mixed_outcome(number, params or {})
                 searcher.observe(begin)
                 log.append(begin)
                 batch.append(rest)
@@ -255,9 +253,8 @@ class SearcherConformance(ABC):
     def test_in_a_changed_space_it_goes_on_as_a_replay_does(self) -> None:
         searcher = self.build(SPACE)
         resumed = self.build(SPACE)
-        if not isinstance(searcher, SpaceChanging) or not isinstance(
-            resumed, SpaceChanging
-        ):  # both, for type checkers
+        # both, for type checkers
+        if not isinstance(searcher, SpaceChanging) or not isinstance(resumed, SpaceChanging):
             return
         log = drive(searcher, 14, mixed_outcome)
         searcher.change_space(OTHER)

@@ -266,9 +266,8 @@ def check_capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[F
     kinds: dict[str, tuple[int, int] | None] = {}
     for gpu in shown:
         kinds[gpu.name] = gpu.capability
-    if (
-        not shown or None in kinds.values()
-    ):  # an old driver or no nvidia-smi; TensorFlow knows the GPUs that it uses
+    # an old driver or no nvidia-smi; TensorFlow knows the GPUs that it uses
+    if not shown or None in kinds.values():
         kinds |= {f"gpu:{i}": version for i, version in enumerate(tensorflow.capabilities)}
     for name, version in kinds.items():
         if version is None:

@@ -53,12 +53,10 @@ class Nvidia:
 
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
-    links: Mapping[tuple[int, int], str] = field(
-        default_factory=dict
-    )  # "NV18", "PIX", "PHB", "SYS", ...
-    mig_devices: Mapping[str, int] = field(
-        default_factory=dict
-    )  # index of the GPU by UUID of the instance
+    # "NV18", "PIX", "PHB", "SYS", ...
+    links: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    # index of the GPU by UUID of the instance
+    mig_devices: Mapping[str, int] = field(default_factory=dict)
     failure: str | None = None
 
 

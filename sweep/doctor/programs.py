@@ -12,9 +12,8 @@ from typing import TypeAlias
 
 MISSING = 127  # exit code of a shell for a missing program
 _TELLING = re.compile(r"error|fail|fatal|abort|cannot|could not|unable|mismatch", re.IGNORECASE)
-_PREFIX = re.compile(
-    r"^([IWEF]\d{4} [\d:.]+ +\d+ \S+\]|\[[\d-]+ [\d:,]+ \w \d+ \d+\] \S+:) "
-)  # of log lines of TensorFlow and Ray
+# of log lines of TensorFlow and Ray
+_PREFIX = re.compile(r"^([IWEF]\d{4} [\d:.]+ +\d+ \S+\]|\[[\d-]+ [\d:,]+ \w \d+ \d+\] \S+:) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,11 @@ def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
     The code is then None, and the result has the output up to then. A program that cannot be started raises no error:
     the code is `MISSING` (127) if it does not exist, otherwise 126.
     """
+    # TensorFlow's log explains why it sees no GPU
     environment = {
         **os.environ,
         "TF_CPP_MIN_LOG_LEVEL": "0",
-    }  # TensorFlow's log explains why it sees no GPU
+    }
     try:
         process = subprocess.Popen(
             command,

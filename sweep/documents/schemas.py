@@ -131,9 +131,8 @@ def _describe_generic(kind: Any, definitions: dict[str, Json]) -> Json:
         return {"enum": list(parts)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_make_schema(part, definitions) for part in parts]}
-    if (
-        origin is tuple and parts[-1] is not Ellipsis
-    ):  # of fixed length; others are sequences, below
+    # of fixed length; others are sequences, below
+    if origin is tuple and parts[-1] is not Ellipsis:
         items = [_make_schema(part, definitions) for part in parts]
         return {
             "type": "array",
@@ -166,9 +165,8 @@ def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
     if issubclass(kind, Record):
         properties["event"] = {"const": kind.__struct_config__.tag}
         required.append("event")
-    leaves_out_defaults = issubclass(
-        kind, Record | Facts | Inputs
-    )  # a line of a log; documents have all their keys
+    # a line of a log; documents have all their keys
+    leaves_out_defaults = issubclass(kind, Record | Facts | Inputs)
     for key, name, has_default in _list_keys(kind):
         properties[key] = _make_schema(hints[name], definitions)
         if not (leaves_out_defaults and has_default):

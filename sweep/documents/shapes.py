@@ -127,9 +127,8 @@ class StatusDocument(SweepSummary, Document):
     total: int | None  # number of trials; null if it is not fixed
     written: float | None  # when its log was last written, in seconds since 1970
     rungs: tuple[RungRanks, ...]
-    expected_gain: ExpectedGain | None = (
-        None  # what stop_when.gain asks for; null before a model knows enough
-    )
+    # what stop_when.gain asks for; null before a model knows enough
+    expected_gain: ExpectedGain | None = None
     each: tuple[Trial, ...] | None = None  # all trials, if they were asked for
 
 
@@ -213,9 +212,8 @@ class ChangedDocument(Document):
 
     sweep: str
     changes: tuple[ChangedKey, ...]
-    dropped: tuple[
-        Json, ...
-    ]  # added configurations that are not in the new space and had not started
+    # added configurations that are not in the new space and had not started
+    dropped: tuple[Json, ...]
     running: bool
     to_resume: str | None  # the command by which the sweep goes on; null if it is running
 

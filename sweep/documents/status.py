@@ -55,9 +55,8 @@ def count_all_trials(sweep: ResumableSweep) -> int | None:
     Changes of the sweep file that the log has are considered. Raises `StoreError` if the log is damaged.
     """
     log = sweep.folder.log
-    if not log.exists() or not is_steered(
-        log
-    ):  # the file was never changed, so its events need not be read
+    # the file was never changed, so its events need not be read
+    if not log.exists() or not is_steered(log):
         return sweep.spec.all_trials
     present = PresentSpec(sweep.first)
     for change, _ in Ledger(keep_epochs=False).follow(log):

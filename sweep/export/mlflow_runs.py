@@ -218,9 +218,8 @@ class _Export:
         )
         for some_metrics, some_params in batches:
             self._client.log_batch(run_id, metrics=some_metrics, params=some_params)
-        self._client.set_tag(
-            run_id, _DONE, self._describe_state(run)
-        )  # set last; a run without it was interrupted
+        # set last; a run without it was interrupted
+        self._client.set_tag(run_id, _DONE, self._describe_state(run))
         status = _STATUS[trial.status]
         if run.ended is None or trial.status is Status.INTERRUPTED:
             self._client.update_run(run_id, status)

@@ -76,9 +76,8 @@ class SweepState:
     sweep: Sweep
     info: SweepInfo
     state: str  # "running", "unfinished" (its driver was killed), or the reason why its last session ended
-    identity: (
-        str  # distinguishes sweeps with the same name; unchanged when the sweep is resumed or moved
-    )
+    # distinguishes sweeps with the same name; unchanged when the sweep is resumed or moved
+    identity: str
     tables: Tables
 
     @property

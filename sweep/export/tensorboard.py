@@ -45,9 +45,8 @@ class _EventFileState:
     """The size of one trial's event file, and where the record of its end begins."""
 
     size: int = 0
-    end: int | None = (
-        None  # offset of the record of the trial's end, which is removed if the trial continues
-    )
+    # offset of the record of the trial's end, which is removed if the trial continues
+    end: int | None = None
 
 
 class EventFiles:
@@ -77,9 +76,8 @@ class EventFiles:
         self._trials: dict[int, _EventFileState] = {}
         self._metrics: list[str] = []
         self._pending: dict[int, bytearray] = {}
-        self._touched: set[int] = (
-            set()
-        )  # files that this process has truncated to their recorded size
+        # files that this process has truncated to their recorded size
+        self._touched: set[int] = set()
 
     def close(self) -> None:
         """Release the lock on the event files."""
@@ -193,9 +191,8 @@ class EventFiles:
                 self._write_pending()
                 one = self._trials[trial.number]
                 one.size, one.end = one.end or one.size, None
-                self._touched.discard(
-                    trial.number
-                )  # so that the next write truncates the file to this size
+                # so that the next write truncates the file to this size
+                self._touched.discard(trial.number)
 
     @property
     def _first_start(self) -> TrialStarted:

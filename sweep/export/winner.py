@@ -461,9 +461,8 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
     try:
         exported = write(aside, tuple(formats))
     except Exception as error:  # any error of the user's code
-        if (
-            type(error).__name__ == "NotExportable"
-        ):  # by name: it belongs to `trainables`, which is not imported here
+        # by name: it belongs to `trainables`, which is not imported here
+        if type(error).__name__ == "NotExportable":
             what = str(error)
         else:
             what = in_short(error)
@@ -520,9 +519,8 @@ def _format_sweep_file(restored: Restored) -> str:
     if file is None:  # only the reader knows where the module is
         root = "FOLDER"
     else:
-        root = shlex.quote(
-            str(find_import_folder(file.absolute(), module))
-        )  # to be pasted into a shell
+        # to be pasted into a shell
+        root = shlex.quote(str(find_import_folder(file.absolute(), module)))
     comments = [
         f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: {again}.",
         f"Where {module} cannot be imported: PYTHONPATH={root} python -m sweep run {SWEEP}",

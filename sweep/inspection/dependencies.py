@@ -69,9 +69,8 @@ class Search:
         if place is None or not rest:
             return place.file if place else None
         file, folders = place.file, place.folders
-        for part in (
-            rest
-        ):  # looked up by its last part only, because the full name would import its parents
+        # looked up by its last part only, because the full name would import its parents
+        for part in rest:
             spec = PathFinder.find_spec(part, list(map(str, folders)))
             if spec is None:
                 return None
@@ -105,9 +104,8 @@ class Search:
         """
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
-            if (
-                spec is not None and spec.loader is not None
-            ):  # a folder without ``__init__`` has no loader
+            # a folder without ``__init__`` has no loader
+            if spec is not None and spec.loader is not None:
                 return PackageLocation(None, _get_source_file(spec), _list_package_folders(spec))
         return None
 
@@ -289,9 +287,8 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
     top-level module, which is in no package.
     """
     parents = module.split(".")
-    if (
-        node.level
-    ):  # the number of dots; a package's ``__init__`` counts as a module within the package
+    # the number of dots; a package's ``__init__`` counts as a module within the package
+    if node.level:
         parents = parents[: len(parents) - node.level + is_package]
     else:
         parents = []
@@ -424,9 +421,8 @@ class _Collector:
             self.visit(base.__name__, base)
         own = {}
         for key, value in vars(kind).items():
-            if not key.startswith("__") or inspect.isroutine(
-                value
-            ):  # not Python's own, such as __module__
+            # not Python's own, such as __module__
+            if not key.startswith("__") or inspect.isroutine(value):
                 own[key] = value
         self._visit_all(name, own)
 

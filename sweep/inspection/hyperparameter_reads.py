@@ -20,9 +20,8 @@ READERS = frozenset({"get", "number", "integer", "text", "flag", "choice", "live
 }  # fmt: skip
 BELOW = "below"  # the reader of all parameters below a name
 METHODS = frozenset(dir(Hyperparameters))  # names that are not parameters when used as attributes
-NAMES = frozenset(
-    {"hp", "params"}
-)  # names of arguments and attributes that hold hyperparameters by convention
+# names of arguments and attributes that hold hyperparameters by convention
+NAMES = frozenset({"hp", "params"})
 
 
 def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
@@ -40,9 +39,8 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
         match node:
             case ast.Attribute():
                 dotted = _list_attribute_names(node, holders)
-                names |= {
-                    ".".join(dotted[:end]) for end in range(1, len(dotted) + 1)
-                }  # of hp.x.y, x and x.y
+                # of hp.x.y, x and x.y
+                names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if get_last_name(owner) in holders:
                 computed |= not _is_partly_known(key)
                 names |= find_text_patterns(key)
@@ -176,9 +174,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 class FoundReads:
     """The hyperparameters that are read in all modules."""
 
-    names: frozenset[
-        str
-    ]  # parameters that are read; ``x.*``: all below ``x``; ``x_*``: all that begin so
+    # parameters that are read; ``x.*``: all below ``x``; ``x_*``: all that begin so
+    names: frozenset[str]
     doubts: tuple[str, ...]  # places from which hyperparameters cannot be followed
     words: frozenset[str]  # every attribute, argument, name and string in the user's modules
     own: frozenset[str]  # the part of `names` that the user's modules read
@@ -257,9 +254,8 @@ class _Flow:
             self._known.update(
                 node.name for node in list_nodes(tree) if isinstance(node, ast.ClassDef | Function)
             )
-        self._imported: dict[
-            str, set[str]
-        ] = {}  # by name, the top-level packages that it may come from
+        # by name, the top-level packages that it may come from
+        self._imported: dict[str, set[str]] = {}
         for tree in trees.values():
             self._index_module(tree)
         self._theirs = {name.split(".")[0] for name in trees}
@@ -270,9 +266,8 @@ class _Flow:
                 self._held.update((function, arg.arg) for arg in list_positional(function)[:1])
         # Each pass may find further variables and attributes that hold them, whose uses the next pass records.
         before = -1
-        while before != (
-            before := len(self._held) + len(self._attributes)
-        ):  # compares the new number with the last
+        # compares the new number with the last
+        while before != (before := len(self._held) + len(self._attributes)):
             for module, tree in trees.items():
                 self._record_reads(module, tree)
 
@@ -326,9 +321,8 @@ class _Flow:
             owner = queue.pop()
             for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
                 name = get_last_name(base)
-                if (
-                    name in self._known and name not in self._classes
-                ):  # a user's class of the same name counts first
+                # a user's class of the same name counts first
+                if name in self._known and name not in self._classes:
                     return True
                 if name not in seen:
                     queue += self._classes.get(name, [])
@@ -364,9 +358,8 @@ class _Flow:
                     (scope, name) in self._held for scope in self._list_enclosing_scopes(node)
                 )
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
-                return name in self._attributes and not self._holds_hyperparameters(
-                    owner
-                )  # ``hp.params`` is a parameter
+                # ``hp.params`` is a parameter
+                return name in self._attributes and not self._holds_hyperparameters(owner)
             case ast.Call(func=func):
                 return get_last_name(func) == "Hyperparameters"
         return False
@@ -396,20 +389,17 @@ class _Flow:
             ):
                 followed = self._record_key(key)
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.Expr():
-                followed = (
-                    True  # nothing is read by ``hp is None``, or by a statement that is only ``hp``
-                )
+                # nothing is read by ``hp is None``, or by a statement that is only ``hp``
+                followed = True
             case ast.Assign(targets=targets):
-                bound = [
-                    self._mark_target(target) for target in targets
-                ]  # a list, so that all are marked
+                # a list, so that all are marked
+                bound = [self._mark_target(target) for target in targets]
                 followed = all(bound)
             case ast.AnnAssign(target=target):
                 followed = self._mark_target(target)
             case ast.NamedExpr(target=target):
-                self._mark_target(
-                    target
-                )  # its value goes on to the surrounding expression, which is not followed
+                # its value goes on to the surrounding expression, which is not followed
+                self._mark_target(target)
             case ast.keyword(arg=str(name)) if isinstance(call := self._parents[parent], ast.Call):
                 followed = self._follow_argument(call, name)
             case ast.Call(args=args) if node in args:
@@ -431,12 +421,10 @@ class _Flow:
                 path.append(node.attr)
             if name in METHODS:
                 return False
-            self.names |= {
-                ".".join(path[:end]) for end in range(1, len(path) + 1)
-            }  # of hp.x.y, x and x.y
-            return name not in dir(
-                dict
-            )  # the hyperparameters may be a plain dict, and ``items`` reads them all
+            # of hp.x.y, x and x.y
+            self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}
+            # the hyperparameters may be a plain dict, and ``items`` reads them all
+            return name not in dir(dict)
         key = call.args[0] if call.args else None
         if key is None or not _is_partly_known(key):
             return False
@@ -465,9 +453,8 @@ class _Flow:
         is to sweep's own code or to a harmless function such as `print`, where nothing needs to be marked.
         """
         name = get_last_name(call.func)
-        origins = self._imported.get(
-            get_first_name(call.func), set()
-        )  # top-level packages; "": a relative import
+        # top-level packages; "": a relative import
+        origins = self._imported.get(get_first_name(call.func), set())
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
         if origins - self._ours - self._theirs - {""}:  # another library

@@ -169,9 +169,8 @@ class _Closure:
         self._unknown: dict[str, None] = {}
         ours = _HOME / "sweep" / "__init__.py"
         sweeps = search.locate_top("sweep")
-        hides = (
-            sweeps and sweeps.entry in search.folders and sweeps.file
-        )  # workers search these folders first
+        # workers search these folders first
+        hides = sweeps and sweeps.entry in search.folders and sweeps.file
         if hides and hides.resolve() != ours.resolve():
             raise InputError.one("trainable", *_describe_name_clash("sweep", hides))
 
@@ -251,9 +250,8 @@ class _Closure:
         except InputError:
             if any(path.is_relative_to(folder) for folder in self._search.folders):
                 raise
-            self._unknown[f"{path} is no valid Python"] = (
-                None  # in a package elsewhere, which may never import it
-            )
+            # in a package elsewhere, which may never import it
+            self._unknown[f"{path} is no valid Python"] = None
             return
         if module in self._files:
             self._trees[module] = tree

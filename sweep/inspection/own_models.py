@@ -98,9 +98,8 @@ def _find_returned_class(
 
     ``module`` is the module that contains the function.
     """
-    made: dict[
-        str, list[str]
-    ] = {}  # the classes that each variable is assigned an instance of; "": something else
+    # the classes that each variable is assigned an instance of; "": something else
+    made: dict[str, list[str]] = {}
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Assign)
@@ -116,9 +115,8 @@ def _find_returned_class(
     for value in returned:
         if isinstance(value, ast.Name):
             classes = made.get(value.id, [""])
-            names.add(
-                classes[0] if len(classes) == 1 else ""
-            )  # after several assignments, any may apply
+            # after several assignments, any may apply
+            names.add(classes[0] if len(classes) == 1 else "")
         else:
             names.add(_get_called_class(value))
     if len(names) != 1 or "" in names:

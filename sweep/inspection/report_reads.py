@@ -61,9 +61,8 @@ def list_used_definitions(
             if isinstance(node, Function | ast.ClassDef):
                 definitions.setdefault(node.name, []).append(node)
     used: list[ast.AST] = [trainable]
-    for (
-        node
-    ) in used:  # the list grows during the loop; each definition is taken out, and so added once
+    # the list grows during the loop; each definition is taken out, and so added once
+    for node in used:
         for part in ast.walk(node):
             if isinstance(part, ast.Attribute):
                 used += definitions.pop(part.attr, [])

@@ -27,13 +27,13 @@ _METRICS_OF_A_MODEL = frozenset(
     {"train_step", "test_step", "compute_metrics", "get_metrics_result", "add_metric", "metrics"}
 )
 _KERAS_METRICS = ("keras.metrics", "tf.keras.metrics", "tensorflow.keras.metrics")
+# by Keras, than its classes suggest
 _NAMED_OTHERWISE = {
     "FBetaScore": "fbeta_score",
     "LogCoshError": "logcosh",
-}  # by Keras, than its classes suggest
-_METRICS_POSITION = (
-    3  # of `metrics` among the arguments of `Model.compile`; those before it name no metric
-)
+}
+# of `metrics` among the arguments of `Model.compile`; those before it name no metric
+_METRICS_POSITION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +223,8 @@ def _returns_plain_model(function: Function) -> bool:
                 simple_targets.add(target)
                 made.setdefault(name, set()).add(_get_called_name(value))
             case ast.Name(id=name, ctx=ast.Store()) if node not in simple_targets:
-                made.setdefault(name, set()).add(
-                    ""
-                )  # such as a loop's variable: it may hold anything
+                # such as a loop's variable: it may hold anything
+                made.setdefault(name, set()).add("")
     returned = list(_list_returned(function))
     for value in returned:
         if isinstance(value, ast.Name):
@@ -288,9 +287,8 @@ def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) ->
             if isinstance(node, Function | ast.ClassDef) and node not in methods:
                 definitions.setdefault(node.name, []).append(node)
     used = [owner]
-    for (
-        definition
-    ) in used:  # the list grows during the loop; each definition is taken out, and so added once
+    # the list grows during the loop; each definition is taken out, and so added once
+    for definition in used:
         for part in ast.walk(definition):
             if isinstance(part, ast.Attribute):
                 used += definitions.pop(part.attr, [])
@@ -361,9 +359,8 @@ def _get_name_of_metric(call: ast.Call) -> str | None:
         if keyword.arg is None:  # ``**options``, which may have a name
             return None
     owner, _, made = ast.unparse(call.func).rpartition(".")
-    if (
-        owner not in _KERAS_METRICS or not made[0].isupper()
-    ):  # another module's, or a function such as `get`
+    # another module's, or a function such as `get`
+    if owner not in _KERAS_METRICS or not made[0].isupper():
         return None
     if any(_may_be_name(argument) for argument in call.args):
         return None

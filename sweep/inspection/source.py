@@ -32,21 +32,18 @@ class Source:
     """The source of a trainable: its modules, the packages it needs, and what its code reads."""
 
     trainable: str
-    files: Mapping[
-        str, Path
-    ]  # by module name, the trainable's own first; modules that belong to no installed package
+    # by module name, the trainable's own first; modules that belong to no installed package
+    files: Mapping[str, Path]
     # versions of the installed packages; None: not installed
     packages: Mapping[str, str | None] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()  # reasons why more code may be involved than files and packages
     # syntax trees of `files` and `texts`
     trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)
-    texts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # code that is in no module file: from a notebook or script
+    # code that is in no module file: from a notebook or script
+    texts: Mapping[str, str] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()  # code of a notebook or script whose text is unavailable
-    optimizers: tuple[
-        str, ...
-    ] = ()  # ``module:Name`` of the author's optimizers that the sweep file names
+    # ``module:Name`` of the author's optimizers that the sweep file names
+    optimizers: tuple[str, ...] = ()
 
     @property
     def _author_trees(self) -> dict[str, ast.Module]:
@@ -237,9 +234,8 @@ class Source:
         if self.unseen:
             return None
         if self.derives_from(KERAS_TRAINABLE):
-            module = self.trainable.partition(":")[
-                0
-            ]  # also if it is one of those that come with sweep
+            # also if it is one of those that come with sweep
+            module = self.trainable.partition(":")[0]
             theirs = {**self._author_trees, module: self.trees[module]}
             return reported_metrics.list_possible_metrics_of_class(
                 self.trainable, self.trees, theirs

@@ -6,9 +6,8 @@ import ast
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-_nodes_below: WeakKeyDictionary[ast.Module, list[ast.AST]] = (
-    WeakKeyDictionary()
-)  # without the module, to free it
+# without the module, to free it
+_nodes_below: WeakKeyDictionary[ast.Module, list[ast.AST]] = WeakKeyDictionary()
 
 
 def list_nodes(tree: ast.Module) -> Sequence[ast.AST]:

@@ -142,9 +142,8 @@ def _collect_methods(
         return not node.decorator_list  # a decorator may turn it into anything
     if not isinstance(node, ast.ClassDef):
         return False
-    sure = (
-        not node.decorator_list and not node.keywords
-    )  # a decorator or a metaclass may add methods
+    # a decorator or a metaclass may add methods
+    sure = not node.decorator_list and not node.keywords
     for one in node.body:
         match one:
             case ast.FunctionDef(name=method) | ast.AsyncFunctionDef(name=method):
@@ -228,10 +227,11 @@ def _list_imported_modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
             )
 
 
+# of a KerasTrainable; every trial calls them with the hyperparameters only
 METHODS = (
     "data",
     "model",
-)  # of a KerasTrainable; every trial calls them with the hyperparameters only
+)
 
 _NO_NAMES = frozenset(dir(Hyperparameters)) | frozenset(dir(dict))
 # readers without a default if a name is their only argument
@@ -303,9 +303,8 @@ def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Modul
             case ast.Assign(
                 targets=[ast.Subscript(value=owner, slice=ast.Constant(value=key))], value=value
             ):
-                if key == name and ast.unparse(owner).endswith(
-                    "environ"
-                ):  # ``environ`` or ``os.environ``
+                # ``environ`` or ``os.environ``
+                if key == name and ast.unparse(owner).endswith("environ"):
                     if isinstance(value, ast.Constant) and isinstance(value.value, str):
                         return value.value
                     raise ValueError(name)

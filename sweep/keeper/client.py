@@ -114,9 +114,8 @@ def stop_keeper() -> str:
     from sweep.keeper import place as places
 
     place = places.find_place()
-    keeper = (
-        None if place is None else Keeper.find(place)
-    )  # without a place, there can be no keeper
+    # without a place, there can be no keeper
+    keeper = None if place is None else Keeper.find(place)
     if keeper is None:
         return "nothing is kept warm for this folder"
     answer = keeper.ask("end")
@@ -178,9 +177,8 @@ class Keeper:
         listens after `START_S` seconds, in which case the process is killed, or if the process ends and no other
         command has started a keeper meanwhile. Raises OSError if the file cannot be written.
         """
-        home = os.fspath(
-            Path(__file__).parents[2]
-        )  # the folder that contains sweep, see `_PROGRAM`
+        # the folder that contains sweep, see `_PROGRAM`
+        home = os.fspath(Path(__file__).parents[2])
         with place.with_suffix(".log").open("wb") as log:
             process = subprocess.Popen(
                 [
@@ -201,9 +199,8 @@ class Keeper:
         while time.monotonic() < deadline:
             keeper = cls.find(place)
             if keeper is not None:
-                process.returncode = (
-                    0  # it outlives this process, which must not wait for it or warn about it
-                )
+                # it outlives this process, which must not wait for it or warn about it
+                process.returncode = 0
                 return keeper
             if process.poll() is not None:
                 return cls.find(place)  # another command may have started a keeper first
@@ -257,9 +254,8 @@ class Keeper:
 
         self._connection.settimeout(ANSWER_S)
         try:
-            messages.send_request(
-                self._connection, {"question": question}, (0, 1, 2)
-            )  # every request has streams
+            # every request has streams
+            messages.send_request(self._connection, {"question": question}, (0, 1, 2))
             return self._read_answer()
         except OSError:
             return None
@@ -331,9 +327,8 @@ def _list_interpreter_options() -> list[str]:
     words = iter(sys.orig_argv[1:])
     options = []
     for word in words:
-        if word in ("-m", "-c") or not word.startswith(
-            "-"
-        ):  # the program, whose own arguments follow
+        # the program, whose own arguments follow
+        if word in ("-m", "-c") or not word.startswith("-"):
             break
         options.append(word)
         if word in ("-X", "-W"):  # their value is the next word

@@ -75,9 +75,8 @@ def find_place(folder: Path | None = None) -> Path | None:
     home = Path(tempfile.gettempdir()) / f"sweep-keepers-{os.getuid()}"
     try:
         home.mkdir(mode=0o700, exist_ok=True)
-        about = (
-            home.lstat()
-        )  # of a link itself, because anybody can make one in the temporary folder
+        # of a link itself, because anybody can make one in the temporary folder
+        about = home.lstat()
     except OSError:
         return None
     if about.st_uid != os.getuid() or about.st_mode & 0o077 or home.is_symlink():
@@ -103,10 +102,11 @@ def describe_installation() -> dict[str, int]:
     """
     changed = {}
     home = Path(__file__).parents[2]
+    # they change in a checkout
     modules = [
         *(home / "sweep").rglob("*.py"),
         *(home / "trainables").rglob("*.py"),
-    ]  # they change in a checkout
+    ]
     for path in [*map(Path, sys.path[1:]), *modules]:
         if path.is_absolute() and path != Path.cwd():
             try:

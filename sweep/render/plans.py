@@ -694,9 +694,8 @@ def _draw_bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
     heights = _BARS[ascii_only]
     bars = ""
     for bin in bins:
-        height = -(
-            -bin.count * (len(heights) - 1) // highest
-        )  # rounded up, so that only an empty bin has no bar
+        # rounded up, so that only an empty bin has no bar
+        height = -(-bin.count * (len(heights) - 1) // highest)
         bars += heights[height]
     return f"{format_setting(bins[0].low)} {bars} {format_setting(bins[-1].high)}"
 

@@ -158,9 +158,8 @@ def _format_progress(
         times.append(f"{roughly(left_s)} left")
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
-    trials_done = (
-        standing.trained_trials
-    )  # with the trained shares of open trials, so that the bar moves evenly
+    # with the trained shares of open trials, so that the bar moves evenly
+    trials_done = standing.trained_trials
     text = f"{done:,}/{counted(total, 'trial')}"
     text_with_times = GAP.join([text, *times])
     one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
@@ -186,9 +185,8 @@ def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Pa
     for status, count in standing.ended.items():
         if count:
             counts.append((f"{count:,} {status}", STYLES.get(status, "")))
-    waiting = (
-        len(standing.open) - at_work - standing.paused
-    )  # interrupted ones, or all if the sweep does not run
+    # interrupted ones, or all if the sweep does not run
+    waiting = len(standing.open) - at_work - standing.paused
     if standing.paused:
         counts.append((f"{standing.paused:,} paused", ""))
     if standing.queued:
@@ -314,9 +312,8 @@ def _format_lower_lines(
     room -= 1  # an empty line between; small terminals have it too
     if room < 1:
         return []
-    least = (
-        1 if room > 2 or not at_work else 0
-    )  # with two lines or fewer, running trials come first
+    # with two lines or fewer, running trials come first
+    least = 1 if room > 2 or not at_work else 0
     of_failures = failures[: min(FAILURES, max(room // 3, least))]
     room -= len(of_failures)
     of_running = min(len(at_work), room)
@@ -342,9 +339,8 @@ def _format_running_trials(
     numbers = max((len(str(trial.state.number)) for trial in shown), default=0)
     epochs = max((len(trial.position) for trial in shown), default=0)
     values = max((len(score(trial.value)) for trial in shown), default=0)
-    sparks = max(
-        min((frame.width - 20) // 3, 24), 0
-    )  # columns of a curve; a narrow terminal needs all for numbers
+    # columns of a curve; a narrow terminal needs all for numbers
+    sparks = max(min((frame.width - 20) // 3, 24), 0)
     lines = []
     for trial in shown:
         if sparks:

@@ -159,9 +159,8 @@ def ranking_grid(
     else:
         rows = tuple(only)
     sweeps = [row.sweep for row in rows]
-    if (
-        len({row.sweep for row in ranking.rows}) == 1
-    ):  # `print_table` leaves out columns without text
+    # `print_table` leaves out columns without text
+    if len({row.sweep for row in ranking.rows}) == 1:
         sweeps = [""] * len(rows)
     ranks = [""] * len(rows)
     for place, row in enumerate(rows):

@@ -81,9 +81,8 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
     """
     # Spreadsheets begin their files with a byte order mark, which would become a part of the first name.
     lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # all line ends become \n
-    reader = csv.DictReader(
-        lines, strict=True
-    )  # or else a quotation that is not closed would be accepted
+    # or else a quotation that is not closed would be accepted
+    reader = csv.DictReader(lines, strict=True)
     configurations = []
     try:
         for row in reader:
@@ -110,9 +109,8 @@ def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> d
         raise InputError.one(where, "has more cells than there are names")
     cells = {}
     for name, cell in row.items():
-        if (
-            isinstance(cell, str) and cell != ""
-        ):  # a line with too few cells has None in place of the missing ones
+        # a line with too few cells has None in place of the missing ones
+        if isinstance(cell, str) and cell != "":
             cells[str(name)] = cell
     # by the names, not by the cells that are filled, so that all rows of a table are read alike
     if any(str(name).startswith(PREFIX) for name in row):

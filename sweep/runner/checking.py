@@ -55,9 +55,8 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
     Otherwise return ``spec`` itself.
     """
     rule = spec.early_terminate
-    was_chosen = len(spec.chosen) > 1 and bool(
-        spec.chosen[1]
-    )  # its lines: on the method, then on the rule
+    # its lines: on the method, then on the rule
+    was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
     if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
         return spec
     if "restored" not in source.list_unread_trial_facts(["restored"]):

@@ -32,12 +32,10 @@ class ConfirmingPlan:
     epochs: int
     minutes: float | None  # after which a trial ends; None if only its epochs end it
     hours: float | None  # None if no trial has been timed
-    cost: (
-        tuple[float, float] | None
-    )  # at the lowest and at the highest price of a GPU hour; None if unknown
-    budget: (
-        str  # the share of the search that limits the seeds; "" if the budget allows all of them
-    )
+    # at the lowest and at the highest price of a GPU hour; None if unknown
+    cost: tuple[float, float] | None
+    # the share of the search that limits the seeds; "" if the budget allows all of them
+    budget: str
     larger: str  # a budget that allows enough seeds for a verdict; "" if this one does
     over: str  # why there is nothing to train; "" if there is
 
@@ -74,9 +72,8 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
         epochs=epochs,
         minutes=spec.minutes,
         hours=None if hours is None else hours / at_once,
-        cost=_predict_cost(
-            spec, hours
-        ),  # of all hours: it does not matter how many trials run at once
+        # of all hours: it does not matter how many trials run at once
+        cost=_predict_cost(spec, hours),
         budget=_get_budget(spec) if limited else "",
         larger=_find_larger_budget(rules, runs, FIRST_SEEDS) if too_few else "",
         over=race.over,
@@ -150,9 +147,8 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
         ):
             return f"{round(100 * share)}%"
         needed = race.epochs + (wanted - done) * sum(racer.epochs for racer in left)
-        share = (
-            max(math.ceil(100 * needed / searched), round(100 * share) + 1) / 100
-        )  # in whole percent, always rising
+        # in whole percent, always rising
+        share = max(math.ceil(100 * needed / searched), round(100 * share) + 1) / 100
     return "none"
 
 
@@ -165,9 +161,8 @@ def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | N
     spec = sweep.spec
     timing = pricing.measure_sweep(sweep.folder)
     if spec.minutes is not None:
-        timing = pricing.time_units(
-            spec, timing
-        )  # never None; it counts units, of which a trial has `Spec.length`
+        # never None; it counts units, of which a trial has `Spec.length`
+        timing = pricing.time_units(spec, timing)
         epochs = trials * spec.length
     if timing is None:
         return None

@@ -64,9 +64,8 @@ def connect_to_ray(
             notice=say_once(say),
             sweep_status=lambda: sweep_status(view.standing),
         )
-        if (
-            job.workers + job.aside > 1
-        ):  # the processes of a trial talk to one another over the network
+        # the processes of a trial talk to one another over the network
+        if job.workers + job.aside > 1:
             say(OPEN_PORT)
         with found.shared(job, devices), features.sending_messages(job):
             view.step(
@@ -125,10 +124,11 @@ def _start_ray(
         make_metadata: returns the metadata of the sweep's page in Ray's dashboard.
     """
     with forking.serving(devices.cpus, devices.real_gpus, first_imports, say) as fork_server:
+        # imports Ray, while the fork server imports as well
         from sweep.backends.ray_tune import (
             cluster,
             local_ray,
-        )  # imports Ray, while the fork server imports as well
+        )
 
         start = cluster.Start(
             lost=lost,
@@ -180,9 +180,8 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
 
     workers = asked.workers
     aside = asked.processes - asked.workers
-    with cluster.connect(
-        address, None, lambda text: None
-    ) as found:  # real GPUs, and no lines for the user
+    # real GPUs, and no lines for the user
+    with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)  # raises the error if not even one trial fits
         return cluster.count_allowed_trials(found.fits(devices, workers, aside), asked.max_share)
 

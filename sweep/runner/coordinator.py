@@ -93,39 +93,29 @@ MAX_LOST_NODES = 20  # per trial, since the trial itself may be bringing nodes d
 class Hooks:
     """Callbacks by which a coordinator reaches its session; by default, they do nothing."""
 
-    listen: Callable[[Change], None] = lambda change: (
-        None
-    )  # called with each change after it is logged
-    stop: Callable[[], None] = lambda: (
-        None
-    )  # called when no more trials start and the running ones must end
-    look: Callable[[Coordinator], None] = lambda coordinator: (
-        None
-    )  # called often; may stop the sweep
-    tick: Callable[[Coordinator], None] = lambda coordinator: (
-        None
-    )  # called from time to time; may stop the sweep
+    # called with each change after it is logged
+    listen: Callable[[Change], None] = lambda change: None
+    # called when no more trials start and the running ones must end
+    stop: Callable[[], None] = lambda: None
+    # called often; may stop the sweep
+    look: Callable[[Coordinator], None] = lambda coordinator: None
+    # called from time to time; may stop the sweep
+    tick: Callable[[Coordinator], None] = lambda coordinator: None
     say: Callable[[str], None] = lambda text: None  # print a line for the user
-    share: Callable[[Mapping[int, float]], None] = lambda wanted: (
-        None
-    )  # new GPU shares of running trials
-    at_once: Callable[[float], int] = lambda gpus: count_parts(
-        1.0, gpus
-    )  # trials at once with so many GPUs each
+    # new GPU shares of running trials
+    share: Callable[[Mapping[int, float]], None] = lambda wanted: None
+    # trials at once with so many GPUs each
+    at_once: Callable[[float], int] = lambda gpus: count_parts(1.0, gpus)
     to_beat: Callable[[], float | None] = lambda: None  # return what workers get as `Order.to_beat`
-    kept: Callable[[int, int], str | None] = lambda trial, epoch: (
-        None
-    )  # checkpoint of a trial's epoch, for `Facts`
-    changed: Callable[[Spec], None] = lambda spec: (
-        None
-    )  # called when a person has changed the sweep
-    inherit: Callable[[TrialStarted], str] = lambda started: (
-        ""
-    )  # copy the parent's checkpoint; return why it failed
+    # checkpoint of a trial's epoch, for `Facts`
+    kept: Callable[[int, int], str | None] = lambda trial, epoch: None
+    # called when a person has changed the sweep
+    changed: Callable[[Spec], None] = lambda spec: None
+    # copy the parent's checkpoint; return why it failed
+    inherit: Callable[[TrialStarted], str] = lambda started: ""
     # return a new searcher over configurations that has observed nothing of this sweep
-    make_searcher: Callable[[], Searcher] | None = (
-        None  # by default, that of the first spec's method
-    )
+    # by default, that of the first spec's method
+    make_searcher: Callable[[], Searcher] | None = None
     memo: EarlierResults | None = None  # results of earlier sweeps
     clock: Callable[[], float] = time.monotonic
 
@@ -169,13 +159,11 @@ class Coordinator:
         self._timeouts = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
         self._workers_to_kill: list[int] = []  # ended trials whose workers must be killed
-        self._to_resume_later: set[int] = (
-            set()
-        )  # interrupted trials to resume once their last workers are gone
+        # interrupted trials to resume once their last workers are gone
+        self._to_resume_later: set[int] = set()
         self._to_resume: deque[int] = deque()  # interrupted trials to resume
-        self._known_data: set[str] = (
-            set()
-        )  # fingerprints of the data that workers have loaded in this session
+        # fingerprints of the data that workers have loaded in this session
+        self._known_data: set[str] = set()
         # after `_limits` and `_numbering`, by which the end of the places is found
         self._upcoming = Upcoming(searcher, self._find_end_of_places(), self._present.is_added)
         self._population = searcher if isinstance(searcher, CopyingSearcher) else None
@@ -190,9 +178,8 @@ class Coordinator:
         self.stopping: str | None = None
         self._stop_asked = False  # by the user
         self.error: TrainableError | None = None
-        self.fault: str | None = (
-            None  # why the sweep cannot continue now, through no fault of its own
-        )
+        # why the sweep cannot continue now, through no fault of its own
+        self.fault: str | None = None
 
     @property
     def spec(self) -> Spec:
@@ -202,9 +189,8 @@ class Coordinator:
     @property
     def exhausted(self) -> bool:
         """Whether the searcher has said that it has no further configuration, now or later; limits do not matter."""
-        return (
-            self._upcoming.exhausted
-        )  # whether the searcher ran out of trials, regardless of any cap
+        # whether the searcher ran out of trials, regardless of any cap
+        return self._upcoming.exhausted
 
     @property
     def enough(self) -> str | None:
@@ -386,9 +372,8 @@ class Coordinator:
             return ResumeTrial(last)
         if not self._end_given_up_trials(rest=True):
             return None
-        return self._choose_new(
-            worker
-        )  # the search may be over now, so that the confirmation begins
+        # the search may be over now, so that the confirmation begins
+        return self._choose_new(worker)
 
     def _choose_new(self, worker: str) -> StartTrial | None:
         """Return the next new trial; None if there is none to start now.
@@ -399,9 +384,8 @@ class Coordinator:
         started = self._auxiliary.start_baseline_trial()
         if started is None and not self._confirming:
             started = self._choose_from_search(worker)
-        self._all_started = (
-            started is None
-        )  # before a trial of the confirmation, which does not belong to these
+        # before a trial of the confirmation, which does not belong to these
+        self._all_started = started is None
         # open trials also wait or pause; only once all have ended is it known which configurations are the best
         searching = not self._confirming and any(
             not self._auxiliary.contains(trial) for trial in self._open
@@ -465,9 +449,8 @@ class Coordinator:
         """
         if isinstance(event, SweepChanged):
             self._apply_change(event, self._present.spec)
-        elif _pass_to_searcher(
-            event, self._searcher, self._spec, self._spec
-        ):  # the spec stays as it is
+        # the spec stays as it is
+        elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):
             self._upcoming.forget()  # what was suggested before may come later now
 
     def _apply_change(self, event: SweepChanged, after: Spec) -> None:
@@ -482,9 +465,8 @@ class Coordinator:
         if self._target != before.metrics[0].target:
             for trial in self._open.values():
                 self._terms.decide_about_target(trial)
-        if (
-            after.trials_each != before.trials_each
-        ):  # first, as all of the following use the new numbering
+        # first, as all of the following use the new numbering
+        if after.trials_each != before.trials_each:
             self._change_numbering(after.trials_each)
         self._auxiliary.change(after, self._terms, self._numbering)
         self._limits.change(after)
@@ -521,9 +503,8 @@ class Coordinator:
         searcher = Repeated(
             self._make_searcher(), Numbering.of(self._first_spec), self._make_searcher
         )
-        present = PresentSpec(
-            self._first_spec
-        )  # follows the replayed changes; `_present` is past all of them
+        # follows the replayed changes; `_present` is past all of them
+        present = PresentSpec(self._first_spec)
         for change, events in self._iterate_changes():
             for event in events:
                 searcher.observe(event)
@@ -542,9 +523,8 @@ class Coordinator:
         self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
         for event in self._iterate_search():
             self._scheduler.observe(event)
-        self._pauses = (
-            self._make_pauses()
-        )  # no pause is forgotten: only rules without pauses can be changed
+        # no pause is forgotten: only rules without pauses can be changed
+        self._pauses = self._make_pauses()
         for trial in self._open.values():
             # the scheduler does not decide about reopened trials, and not about those outside of the search
             if trial.state.place is not None and not trial.state.reopened:
@@ -558,9 +538,8 @@ class Coordinator:
         self._gain_rule = features.build_gain_rule(after, self._searcher, self._numbering)
         if self._gain_rule is None:
             return
-        self._gain_rule.asks = (
-            False  # it decides again when the next trial ends, not about the past
-        )
+        # it decides again when the next trial ends, not about the past
+        self._gain_rule.asks = False
         for event in self._iterate_search():
             self._gain_rule.observe(event)
         self._gain_rule.asks = True
@@ -576,9 +555,8 @@ class Coordinator:
         if self._spec.minutes is None:
             units = None
         else:
-            units = UnitReports(
-                self._spec.length
-            )  # it remembers what it has converted, so not `_unit_reports`
+            # it remembers what it has converted, so not `_unit_reports`
+            units = UnitReports(self._spec.length)
         # events are logged before they are processed, so the log may have later ones than those observed so far
         for event in islice(store_log.read(self._log.path), self._observed):
             change = ledger.observe(event)
@@ -669,9 +647,8 @@ class Coordinator:
         self._hooks.look(self)
         if self._timeouts.is_due():
             self._hooks.tick(self)
-            self._limits.set_times(
-                self._timeouts.session_s, self._timeouts.under_way_s
-            )  # no event tells of these
+            # no event tells of these
+            self._limits.set_times(self._timeouts.session_s, self._timeouts.under_way_s)
             self._check_limits()
             for trial, reason in self._timeouts.list_overdue():
                 self._end_now(
@@ -690,14 +667,12 @@ class Coordinator:
         """
         self._hooks.look(self)
         open_trial = self._open.get(trial)
-        if (
-            open_trial is None or not open_trial.has_worker
-        ):  # a worker that was considered lost has come back
+        # a worker that was considered lost has come back
+        if open_trial is None or not open_trial.has_worker:
             return False
         self._timeouts.record_step(trial, len(progress.epochs), progress.together)
-        self._limits.set_times(
-            self._timeouts.session_s, self._timeouts.under_way_s
-        )  # what is reported is no longer under way
+        # what is reported is no longer under way
+        self._limits.set_times(self._timeouts.session_s, self._timeouts.under_way_s)
         self._upcoming.record_structures(trial, progress)
         self._sharing.record_step(trial, progress)
         self._record_output(trial, progress.output)
@@ -761,13 +736,11 @@ class Coordinator:
             trial.stage = Stage.WAITING  # its worker is released, and the sweep stops
             return False
         number = trial.started.trial
-        if self._has_worker(
-            number
-        ):  # neither an end nor a pause was logged, either of which changes its stage
+        # neither an end nor a pause was logged, either of which changes its stage
+        if self._has_worker(number):
             return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(epochs))
-        if (
-            trial.stop_requested and number in self._open
-        ):  # it was interrupted, but a user wants it to end for good
+        # it was interrupted, but a user wants it to end for good
+        if trial.stop_requested and number in self._open:
             self._end_on_request(trial, progress.facts)
         elif end is not None and end.again:
             self._queue_again(number, spoilt=progress.spoilt is not None)
@@ -845,9 +818,8 @@ class Coordinator:
         open_trial.restarts += lost == "worker"
         open_trial.lost_nodes += lost == "node"
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
-            return self._end_after_restarts(
-                open_trial, reason
-            )  # with `retries` left, it is tried again
+            # with `retries` left, it is tried again
+            return self._end_after_restarts(open_trial, reason)
         self._queue_first(open_trial)
         return True
 
@@ -928,9 +900,8 @@ class Coordinator:
         """
         asked = self._stop_asked
         total = self._present.all_trials
-        late = asked and self._auxiliary.is_complete(
-            total
-        )  # the request came too late: nothing was left to stop
+        # the request came too late: nothing was left to stop
+        late = asked and self._auxiliary.is_complete(total)
         self.stopping = None if late else self.stopping
         unfinished = []
         for trial in self._open:
@@ -938,9 +909,8 @@ class Coordinator:
             if self._auxiliary.contains(trial) or not self._confirming:
                 unfinished.append(trial)
         finished = late or (not self.stopping and not unfinished and self._all_started)
-        reason = (
-            self.stopping or "the backend gave up"
-        )  # a backend may return while trials are left
+        # a backend may return while trials are left
+        reason = self.stopping or "the backend gave up"
         if finished:
             reason = self.enough or "finished"
         running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
@@ -981,9 +951,8 @@ class Coordinator:
         if number in self._to_resume:
             self._to_resume.remove(number)
         if self._emit([end]) and end.again:
-            self._queue_again(
-                number, spoilt=had_worker
-            )  # a worker that it had must be gone before it resumes
+            # a worker that it had must be gone before it resumes
+            self._queue_again(number, spoilt=had_worker)
         if trial.has_worker:  # the log could not be written
             trial.stage = Stage.WAITING
         self._timeouts.end(number)
@@ -1056,9 +1025,8 @@ class Coordinator:
         parts: list[list[EpochReported]] = [[]]
         for epoch, decided in trial.find_decisions(epochs):
             parts[-1].append(epoch)
-            is_last = (
-                epoch is epochs[-1]
-            )  # no part begins after it, so that the end is logged together with it
+            # no part begins after it, so that the end is logged together with it
+            is_last = epoch is epochs[-1]
             if not is_last and (decided or self._ends_trial(epoch)):
                 parts.append([])
         return parts
@@ -1105,9 +1073,8 @@ class Coordinator:
             if isinstance(event, EpochReported):
                 last_metrics[event.trial] = event.metrics
             if isinstance(event, TrialEnded):
-                event = self._terms.apply_constraints(
-                    event, last_metrics.get(event.trial, {})
-                )  # a failed trial that is reopened has none
+                # a failed trial that is reopened has none
+                event = self._terms.apply_constraints(event, last_metrics.get(event.trial, {}))
             judged.append(event)
         return judged
 
@@ -1130,9 +1097,8 @@ class Coordinator:
         change = self._ledger.observe(event)
         self._present.observe(change)
         self._auxiliary.observe(change)
-        event_in_search = renumber_for_search(
-            change
-        )  # None for baseline, confirmation and what persons do
+        # None for baseline, confirmation and what persons do
+        event_in_search = renumber_for_search(change)
         verdict = self._inform_search(change, event_in_search)
         if event_in_search is not None:
             self._limits.observe(change)
@@ -1156,9 +1122,8 @@ class Coordinator:
         verdict = None
         for event in _translate_for_search(change, event_in_search, self._unit_reports):
             self._searcher.observe(event)
-            verdict = (
-                self._scheduler.observe(event) or verdict
-            )  # with minutes, a report may be several events
+            # with minutes, a report may be several events
+            verdict = self._scheduler.observe(event) or verdict
             if self._gain_rule is not None:
                 self._gain_rule.observe(event)
         if verdict and self._unit_reports is not None:
@@ -1177,9 +1142,8 @@ class Coordinator:
         trial = self._open[state.number]
         trial.note_epoch()
         trial.early_end = self._terms.find_early_end(report, verdict, in_search=in_search)
-        if (
-            trial.stage is Stage.INTERRUPTED
-        ):  # an epoch that follows an interruption resumes the trial in the log
+        # an epoch that follows an interruption resumes the trial in the log
+        if trial.stage is Stage.INTERRUPTED:
             trial.stage = Stage.WAITING
         self._pauses.record(state.number, paused=False)
         if not self._is_replayed:  # epochs of this session are timed as they are trained
@@ -1190,9 +1154,8 @@ class Coordinator:
         match change:
             case Started(state):
                 epochs = self._spec.trial_length(state.params)
-                if (
-                    state.place is None
-                ):  # of the baseline or the confirmation, which no rule stops or pauses
+                # of the baseline or the confirmation, which no rule stops or pauses
+                if state.place is None:
                     self._open[state.number] = OpenTrial(state, epochs, ())
                 else:
                     self._upcoming.record_start(state.place)
@@ -1223,9 +1186,8 @@ class Coordinator:
             return False
         if end is None or not end.incompatible or epochs:
             return True
-        if any(
-            one.reported for one in self._ledger.trials.values()
-        ):  # so it can train other configurations
+        # so it can train other configurations
+        if any(one.reported for one in self._ledger.trials.values()):
             return True
         self.error = TrainableError(end.reason)
         self.stop(f"{FAILED}{end.reason}")

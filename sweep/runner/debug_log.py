@@ -21,9 +21,8 @@ def redirected(path: Path) -> Iterator[TextIO]:
     """
     sys.stderr.flush()  # what was written before the block does not belong in the file
     kept = os.dup(2)
-    encoding = getattr(
-        sys.stderr, "encoding", None
-    )  # what it cannot encode is escaped, as Python does
+    # what it cannot encode is escaped, as Python does
+    encoding = getattr(sys.stderr, "encoding", None)
     # a duplicate of its own, because closing the stream closes its descriptor, and ``kept`` is restored at the end
     terminal = os.fdopen(
         os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace"

@@ -85,9 +85,8 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
         raise
     kept = folder.path / "driver.log"
     output.rename(kept)  # the process goes on writing into it
-    driver.returncode = (
-        0  # it is meant to outlive this process, which must not wait for it or warn about it
-    )
+    # it is meant to outlive this process, which must not wait for it or warn about it
+    driver.returncode = 0
     return Detached(driver.pid, kept)
 
 

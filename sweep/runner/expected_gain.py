@@ -156,9 +156,8 @@ class GainRule:
         self._model = GaussianProcessSearcher(setting.space, (setting.objective,), setting.seed)
         self._configurations = _Configurations(self._model)
         self._listener: Searcher = self._configurations
-        if (
-            not numbering.is_plain
-        ):  # the model then sees each configuration as one trial, with mean metrics
+        # the model then sees each configuration as one trial, with mean metrics
+        if not numbering.is_plain:
             self._listener = Repeated(self._configurations, numbering)
         self._fewest = FEWEST_ENDED + len(setting.space.varying)
         self._asked = 0  # configurations that had ended when the model was asked last
@@ -295,9 +294,8 @@ class _Records:
             loss = None
         else:
             loss = self._setting.objective.loss(last.metrics)
-        if (
-            loss is None or last is None
-        ):  # the second is for the type checker: without ``last`` there is no loss
+        # the second is for the type checker: without ``last`` there is no loss
+        if loss is None or last is None:
             return
         self._scores.setdefault(self._numbering.find(event.trial).configuration, []).append(loss)
         if loss < self._best_loss:

@@ -35,9 +35,8 @@ class Level:
 
     trials: int
     at_once: int  # trials that then run on all GPUs together
-    speeds: Mapping[
-        str, float
-    ]  # examples per second of one trial, by structure; empty: not measured
+    # examples per second of one trial, by structure; empty: not measured
+    speeds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,8 @@ class Decision:
 
     trials: int  # per GPU
     settled: bool  # nothing is left to measure
-    compared: tuple[Level, Level] | None = (
-        None  # the last two levels measured; the better one is used
-    )
+    # the last two levels measured; the better one is used
+    compared: tuple[Level, Level] | None = None
 
     @property
     def gain(self) -> float | None:
@@ -163,9 +161,8 @@ def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -
     for epoch in own:
         if _average_gpus_in_use(epoch, epochs) >= full:
             counted.append(epoch)
-    seconds = math.fsum(
-        epoch.ended - epoch.begun for epoch in counted
-    )  # in total; below, of one epoch
+    # in total; below, of one epoch
+    seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)
     if len(counted) < at_once or seconds < MEASURED_S * at_once:
         return {}
     examples: dict[str, list[tuple[float, float]]] = {}
@@ -227,9 +224,8 @@ class Sharing:
         self._left = total
         self._trials: dict[int, _SharedTrial] = {}
         self._out: dict[int, float] = {}  # trials that workers have, and their shares
-        self._peaks: dict[
-            str, float
-        ] = {}  # smallest of ended trials, by structure: others hold larger programs too
+        # smallest of ended trials, by structure: others hold larger programs too
+        self._peaks: dict[str, float] = {}
         self._memory_bytes: float | None = None  # of one GPU
         self._epochs: deque[EpochsOnShare] = deque(maxlen=REMEMBERED)
         self._speeds: dict[int, Mapping[str, float]] = {}  # by trials per GPU
@@ -269,9 +265,8 @@ class Sharing:
         match change:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
-                self._change_remaining(
-                    trial.reopened
-                )  # 1 more if it had ended before; new trials count already
+                # 1 more if it had ended before; new trials count already
+                self._change_remaining(trial.reopened)
             # with ``memo``, another sweep has trained the epoch, perhaps on other GPUs
             case Reported(trial, event) if event.memo is None and "gpus" in event.measures:
                 self._record_epoch(event, self._trials[trial.number])
@@ -376,14 +371,12 @@ class Sharing:
         if before.settled or self._memory_bytes is None or not peaks:
             return
         at_once = {trials: self._at_once(1 / trials) for trials in TRIALS}
-        enough = (
-            math.inf if self._left is None else self._left
-        )  # a level that is never full cannot be measured
+        # a level that is never full cannot be measured
+        enough = math.inf if self._left is None else self._left
         tried = {}
         for trials, count in at_once.items():
-            if (
-                trials <= now or count <= enough
-            ):  # also the levels up to now, which were measured before
+            # also the levels up to now, which were measured before
+            if trials <= now or count <= enough:
                 tried[trials] = count
         if now not in self._speeds and (found := measure_speeds(self._epochs, now, at_once[now])):
             self._speeds[now] = found
@@ -399,9 +392,8 @@ class Sharing:
             self._epochs.clear()  # the next speeds are measured from new epochs alone
             for trial in self._trials.values():
                 trial.begun = None
-            if (
-                self._decision.compared or self._decision.trials != now
-            ):  # else only one number is possible: no news
+            # else only one number is possible: no news
+            if self._decision.compared or self._decision.trials != now:
                 self._say(
                     describe_decision(self._decision, max(peaks.values()), self._memory_bytes)
                 )

@@ -30,9 +30,8 @@ class Options:
     profile: bool = False
     quiet: bool = False  # show no progress
     verbose: bool = False  # print where the output of Ray and TensorFlow goes
-    followers: Sequence[
-        Callable[[ResultsFolder], AbstractContextManager[object]]
-    ] = ()  # further readers of the log
+    # further readers of the log
+    followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()
     events: bool = False  # write events as lines of JSON instead of progress
     embedded: bool = False  # the process belongs to the user and must survive the sweep
 

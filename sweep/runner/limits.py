@@ -80,9 +80,8 @@ class Limits:
         self._last_failure = ""
         self._alike = 0  # failures in a row, regardless of parameters and for the last reason
         self._best_loss: float | None = None
-        self._best_report: tuple[float, EpochReported] | None = (
-            None  # the report with the best loss, and that loss
-        )
+        # the report with the best loss, and that loss
+        self._best_report: tuple[float, EpochReported] | None = None
 
     def _set_limits(self, spec: Spec) -> None:
         """Read the limits from a sweep file; nothing that was counted changes."""
@@ -374,9 +373,8 @@ class Timeouts:
         trial.together = together
         if not epochs:
             return
-        if (
-            trial.longest_s is None
-        ):  # the first report of this worker, whose time includes loading and compiling
+        # the first report of this worker, whose time includes loading and compiling
+        if trial.longest_s is None:
             self._longest_first_s = max(self._longest_first_s or 0.0, took_s)
         trial.longest_s = max(trial.longest_s or 0.0, took_s / epochs)
 
@@ -392,9 +390,8 @@ class Timeouts:
         The limits are `trial_hours` and `epoch_minutes` or, without the latter, a bound by the epochs measured so far.
         """
         now = self._clock()
-        for number, trial in list(
-            self._running.items()
-        ):  # a copy: the caller ends trials in between
+        # a copy: the caller ends trials in between
+        for number, trial in list(self._running.items()):
             waited_s = now - trial.since
             if self._hours is not None and trial.spent_s + waited_s > self._hours * 3600:
                 yield number, f"took more than {self._hours:g} hours (resources.trial_hours)"

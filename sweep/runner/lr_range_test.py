@@ -105,9 +105,8 @@ def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateC
     for rate, loss in tried:
         if math.isfinite(loss):
             moving_mean = MEMORY * moving_mean + (1 - MEMORY) * loss
-            corrected = moving_mean / (
-                1 - MEMORY ** (len(losses) + 1)
-            )  # corrects for the start at 0, which is no loss
+            # corrects for the start at 0, which is no loss
+            corrected = moving_mean / (1 - MEMORY ** (len(losses) + 1))
             rates.append(rate)
             losses.append(loss)
             smoothed.append(corrected)

@@ -40,9 +40,8 @@ class _TrialLocation:
     sweep: str
     trial: int
     length: int = 0  # epochs that it was meant to train
-    epochs: array[int] = field(
-        default_factory=lambda: array("q")
-    )  # byte offset of each epoch in the log
+    # byte offset of each epoch in the log
+    epochs: array[int] = field(default_factory=lambda: array("q"))
     end: int = 0
 
     def read_end(self) -> TrialEnded:
@@ -118,9 +117,8 @@ def _take_over_checkpoint(
         if is_last:
             raise
         return
-    if (
-        manifest.epoch == len(epochs)
-    ) is not is_last:  # the last one is of the last epoch, and no other one is
+    # the last one is of the last epoch, and no other one is
+    if (manifest.epoch == len(epochs)) is not is_last:
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranking_loss(taken[-1].metrics), reports=taken)
@@ -158,9 +156,8 @@ class Memo:
         self._notice = notice
         self._working_folder = info.working_folder
         self._import_folders = info.import_folders or ()
-        self._entries: dict[
-            _Key, list[_TrialLocation]
-        ] = {}  # trials that differ only in their number of epochs
+        # trials that differ only in their number of epochs
+        self._entries: dict[_Key, list[_TrialLocation]] = {}
         self._unusable: set[Path] = set()  # checkpoints that could not be copied
         self._told: set[tuple[str, str]] = set()
         for other in others:
@@ -174,9 +171,8 @@ class Memo:
                         other.name, "minutes", f"no results of {other.name} are reused: {text}"
                     )
                     continue
-                if (
-                    doubt := info.doubt
-                ):  # told only if there are results of the same code that could be used
+                # told only if there are results of the same code that could be used
+                if doubt := info.doubt:
                     self._notify_once(
                         "", doubt, f"no results of earlier sweeps are reused: {doubt}"
                     )
@@ -200,9 +196,8 @@ class Memo:
             epochs: number of epochs that the trial is to train.
             done: number of epochs that the trial already has; a shorter result must have more.
         """
-        hindrances: list[
-            tuple[_TrialLocation, str]
-        ] = []  # reasons not to continue, of the longest shorter trial first
+        # reasons not to continue, of the longest shorter trial first
+        hindrances: list[tuple[_TrialLocation, str]] = []
         entries = self._entries.get(_make_memo_key(started, self._folds), [])
         # first those of the same length, then shorter ones, the longest first, then longer ones, which only explain
         for entry in sorted(
@@ -358,9 +353,8 @@ class Memo:
         for change, end in ledger.follow(folder.log):
             start, begun = end, start  # an event begins where the one before it ends
             match change:
-                case Started(trial) if (
-                    trial.start.parent is None
-                ):  # a copy began with other parameters
+                # a copy began with other parameters
+                case Started(trial) if trial.start.parent is None:
                     entries[trial.number] = _TrialLocation(folder.log, folder.name, trial.number)
                 case Reported(trial) if trial.number in entries:
                     entries[trial.number].epochs.append(begun)
@@ -369,9 +363,8 @@ class Memo:
                 ):
                     entry = entries.pop(trial.number)
                     judged = trial.params.get("lr_schedule") == "plateau"
-                    whole = (
-                        trial.reported == trial.epoch
-                    )  # false if a repair of the log dropped some epochs
+                    # false if a repair of the log dropped some epochs
+                    whole = trial.reported == trial.epoch
                     if whole and isinstance(info.epochs, int) and (comparable or not judged):
                         entry.end = begun
                         entry.length = trial_epochs(trial.params, info.epochs)

@@ -68,9 +68,8 @@ class PlannedPoints:
         if number in self._planned:
             return self._planned[number]
         before = 0
-        if (
-            self.inner.foresees
-        ):  # its suggestions are moved back by what was added, so that none is left out
+        # its suggestions are moved back by what was added, so that none is left out
+        if self.inner.foresees:
             before = sum(
                 trial < number and key(self._planned[trial]) in self._added
                 for trial in self._planned
@@ -206,12 +205,10 @@ class Repeated:
         self._numbering = Numbering(trials_each=repeats) if isinstance(repeats, int) else repeats
         self._ledger = Ledger()
         self._members: dict[int, list[TrialState]] = {}  # trials of each configuration
-        self._results: dict[
-            int, _Result
-        ] = {}  # what the inner searcher has observed of each configuration
-        self._history: list[
-            Observed
-        ] = []  # all that the inner searcher has observed; empty without ``make``
+        # what the inner searcher has observed of each configuration
+        self._results: dict[int, _Result] = {}
+        # all that the inner searcher has observed; empty without ``make``
+        self._history: list[Observed] = []
 
     @property
     def inner(self) -> Searcher:
@@ -356,9 +353,8 @@ class Repeated:
         events = list(_summarize_repeats(configuration, trials, end, 0))
         first, *others = self._results[configuration].places
         for place in others:
-            self._history[
-                place
-            ] = []  # emptied, not removed: the other results know their places by index
+            # emptied, not removed: the other results know their places by index
+            self._history[place] = []
         self._history[first] = events
         self._results[configuration] = _Result(places=[first])
         self._results[configuration].record(trials, events)
@@ -473,9 +469,8 @@ def _build_without_repeats(
             "method", f"{used.name} optimizes one objective only", f"method: {', or '.join(others)}"
         )
     make_searcher = used.load_searcher()
-    if (
-        used.learns
-    ):  # such a method takes no starting points, so they are suggested before it is asked
+    # such a method takes no starting points, so they are suggested before it is asked
+    if used.learns:
         inner: Searcher = make_searcher(space, objectives, seed)
         return PlannedPoints(inner, complete_starting_points(space, start_with, seed))
     if used.enumerates:
@@ -615,9 +610,8 @@ def learn_warm_start(
         else:
             folder = ResultsFolder(Path(path))
         log = folder.log
-        if (
-            log_bytes and not log.exists()
-        ):  # with 0, the earlier sweep had no log yet when this one began
+        # with 0, the earlier sweep had no log yet when this one began
+        if log_bytes and not log.exists():
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
         with ledger.naming(log):
             events = _read_first_events(log, log_bytes)

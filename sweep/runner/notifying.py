@@ -83,9 +83,8 @@ class Notifier(Follower):
         self._skip_bytes = folder.log.stat().st_size if folder.log.exists() else 0
         self._receivers = [Receiver(receiver) for receiver in spec.notify]
         self._asks_for_verdict = any("verdict" in receiver.kinds for receiver in spec.notify)
-        super().__init__(
-            "notices", PERIOD_S
-        )  # last, because it starts the thread that calls `update`
+        # last, because it starts the thread that calls `update`
+        super().__init__("notices", PERIOD_S)
 
     def update(self) -> None:
         """Read the new events of the log, and queue the notices that follow from them for the receivers.
@@ -203,9 +202,8 @@ def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> S
         return partial(_post_notice, asked.webhook, headers)
     if asked.slack is not None:
         return partial(_post_to_slack, environment.get(asked.slack, ""))
-    return partial(
-        _send_mail, asked, environment.get(asked.password or "", "")
-    )  # the only kind that is left
+    # the only kind that is left
+    return partial(_send_mail, asked, environment.get(asked.password or "", ""))
 
 
 def _log(text: str) -> None:

@@ -27,9 +27,8 @@ from sweep.spec import Spec
 from sweep.store import sweep_info
 
 LOOKED_AT = 200  # configurations whose values a plan shows as histograms
-LOOKED_AT_THIN = (
-    20  # fewer if hardly any draw meets the constraints, as finding each then takes a while
-)
+# fewer if hardly any draw meets the constraints, as finding each then takes a while
+LOOKED_AT_THIN = 20
 THIN = 0.01
 MOST_GRID = 10_000
 ENDLESS = 50  # number of configurations priced for a sweep without an end
@@ -42,13 +41,11 @@ class Plan:
     spec: Spec
     devices: Devices
     trials: int | None  # None: bounded by time or epochs alone, or unbounded
-    lengths: tuple[
-        int, int
-    ]  # epochs, or hundredths of minutes, of the shortest and of the longest trial
+    # epochs, or hundredths of minutes, of the shortest and of the longest trial
+    lengths: tuple[int, int]
     epochs: int | None  # of all trials, at most; None if not known exactly
-    concurrent: (
-        int | None
-    )  # trials at once on this machine or a cluster; None if not even one trial fits
+    # trials at once on this machine or a cluster; None if not even one trial fits
+    concurrent: int | None
     on_cluster: bool
     sample: tuple[Params, ...]
     rungs: tuple[pricing.ExpectedRung, ...]
@@ -57,9 +54,8 @@ class Plan:
     looked_at: str  # describes the configurations in the histograms
     timing: pricing.Timing | None
     price: pricing.Price
-    confirming: (
-        pricing.Confirming | None
-    )  # cost of the confirmation, which is not part of the price
+    # cost of the confirmation, which is not part of the price
+    confirming: pricing.Confirming | None
     allowed: float | None  # share of random points that meet the constraints; None if not estimated
     choosing_s: float  # seconds to choose each configuration of the sample
     telling: Detectable
@@ -82,12 +78,10 @@ class Plan:
 class Basis:
     """What a plan needs besides the sweep file."""
 
-    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: (
-        None
-    )  # times the first configurations
-    learn: Callable[[Searcher], None] = lambda searcher: (
-        None
-    )  # called with the searcher before it suggests anything
+    # times the first configurations
+    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None
+    # called with the searcher before it suggests anything
+    learn: Callable[[Searcher], None] = lambda searcher: None
     folders: Sequence[Path] = ()  # searched for the user's own searcher or scheduler
     known: Known | None = None  # the metric's noise in an earlier sweep
     room: int | None = None  # trials at once on a cluster; None: on this machine
@@ -124,9 +118,8 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     searcher = methods.searcher(spec, basis.folders)
     basis.learn(searcher)
     began = time.monotonic()
-    first = tuple(
-        _iterate_suggestions(searcher, min(sample, configurations or sample))
-    )  # None: without a limit
+    # None: without a limit
+    first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
     feasible_share = _estimate_feasible_share(spec)
     is_thin = feasible_share is not None and feasible_share < THIN
@@ -249,9 +242,8 @@ def rehearse_course(
         ]
 
     objective = rehearsed.objectives[0]
-    own = isinstance(
-        spec.early_terminate, Own
-    )  # may look at every epoch, and fail where built-in rules cannot
+    # may look at every epoch, and fail where built-in rules cannot
+    own = isinstance(spec.early_terminate, Own)
     used = spec.search_method
     if used.learns and not used.is_own:  # a user's own method may be slow
         learning = method
@@ -271,12 +263,10 @@ def rehearse_course(
         )
 
     def expect_all_epochs(*, lacks_times: bool) -> pricing.Course:
-        rungs = pricing.rehearse_scheduler(
-            build, objective, epochs, None
-        ).rungs  # without trials, none is rehearsed
-        return pricing.Course(
-            rungs, trials and float(trials * epochs), lacks_times
-        )  # None without ``trials``
+        # without trials, none is rehearsed
+        rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs
+        # None without ``trials``
+        return pricing.Course(rungs, trials and float(trials * epochs), lacks_times)
 
     if not own:
         return rehearse(epoch_s or SHORT_EPOCH_S)
@@ -426,11 +416,12 @@ def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
         inner_edges.append(scaled[0] + (scaled[1] - scaled[0]) * step / BINS)
     if log:
         inner_edges = [math.exp(edge) for edge in inner_edges]
+    # the ends as they are, without rounding, so that both numbers are in a bin
     edges = [
         low,
         *inner_edges,
         high,
-    ]  # the ends as they are, without rounding, so that both numbers are in a bin
+    ]
     for index, (left, right) in enumerate(pairwise(edges)):
         last = index == BINS - 1
         yield Bin(

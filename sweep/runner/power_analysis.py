@@ -31,9 +31,8 @@ class Known:
     level: float  # mean of the metric over the trials of its best configuration
     spread: float | None  # standard deviation over seeds, pooled over configurations
     examples: int  # validation examples; 0 if not counted
-    loss_deviation: float | None = (
-        None  # of the validation loss over examples, for that configuration
-    )
+    # of the validation loss over examples, for that configuration
+    loss_deviation: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +43,11 @@ class Detectable:
     seeds: int  # trainings of each configuration
     needed: int  # fewest seeds that can distinguish so many configurations
     confirmed: bool  # only finalists are compared, by fresh seeds
-    by_seeds: (
-        float | None
-    )  # difference detected about half the time; None with too few seeds or an unknown spread
+    # difference detected about half the time; None with too few seeds or an unknown spread
+    by_seeds: float | None
     examples: ranking.SamplingError | None
-    examples_needed: (
-        int | None
-    )  # examples needed to detect the difference that seeds can, if there are fewer
+    # examples needed to detect the difference that seeds can, if there are fewer
+    examples_needed: int | None
     known: Known | None
 
 
@@ -74,9 +71,8 @@ def detectable(
         needed = LEAST
     else:  # each pair is compared by a p-value of its own, which is adjusted for the number of pairs
         needed = count_seeds_needed(count * (count - 1) // 2)
-    if (
-        spec.confirm is not None and count > 1
-    ):  # then only finalists are compared, by a test of the race
+    # then only finalists are compared, by a test of the race
+    if spec.confirm is not None and count > 1:
         configurations = count = min(spec.confirm.finalists, count)
         seeds = spec.confirm.seeds
         needed = FIRST_SEEDS
@@ -94,9 +90,8 @@ def detectable(
     if spec.metrics:
         metric = spec.metrics[0].name
     else:
-        metric = (
-            ""  # not used: without a metric, no earlier sweep is known (`find_earlier_results`)
-        )
+        # not used: without a metric, no earlier sweep is known (`find_earlier_results`)
+        metric = ""
     if known is not None:
         examples = ranking.compute_sampling_error(
             metric, known.level, known.examples, known.loss_deviation

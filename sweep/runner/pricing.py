@@ -133,9 +133,8 @@ def rehearse_scheduler(
         workers=min(workers, tried),
         epoch_s=epoch_s,
     )
-    numbers = random.Random(
-        0
-    )  # of all rehearsals; the seed is fixed, so that a plan is always the same
+    # of all rehearsals; the seed is fixed, so that a plan is always the same
+    numbers = random.Random(0)
     reached = Counter[int]()
     begun = 0  # fewer than ``tried`` times ``rehearsals`` if the space has no more configurations
     for number in range(rehearsals):
@@ -210,9 +209,8 @@ def price(
     seconds, at_once = math.inf, float(concurrent)
     if trials_left is not None:
         at_once = max(min(concurrent, trials_left), 1)
-        seconds = timing.start_s + max(
-            trials_left * each_s / at_once, each_s
-        )  # a whole trial at least
+        # a whole trial at least
+        seconds = timing.start_s + max(trials_left * each_s / at_once, each_s)
     # budgets as seconds of the sweep; those of GPU hours and money are spent by all concurrent trials together
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
@@ -260,9 +258,8 @@ def price_units(
     timing = time_units(spec, measured)
     epochs = None
     if measured is not None and spec.budget.epochs is not None:
-        epochs = max(
-            round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1
-        )  # the budget in units
+        # the budget in units
+        epochs = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)
     in_units = replace(spec, budget=spec.budget.model_copy(update={"epochs": epochs}))
     found = price(in_units, trials, per_trial, timing, concurrent)
     if measured is None or found.trained_s is None:
@@ -342,9 +339,8 @@ def find_earlier_times(
     Only sweeps with the same number of simulated GPUs are considered, and only epochs whose ``steps_per_epoch`` occurs
     in ``sample``. Damaged sweeps are skipped.
     """
-    lengths = [
-        params.get(EPOCH_LENGTH) for params in sample
-    ]  # with other lengths, epochs take other times
+    # with other lengths, epochs take other times
+    lengths = [params.get(EPOCH_LENGTH) for params in sample]
     for folder in list_begun_sweeps(results):
         try:
             info = folder.read_info()
@@ -422,9 +418,8 @@ def measure_epoch_times(
         end_trial(trainable)
     except Exception as error:
         raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
-    first_s = max(
-        spent[0][0], 0.0
-    )  # not below 0, since the epochs count with the time of the last of their phase
+    # not below 0, since the epochs count with the time of the last of their phase
+    first_s = max(spent[0][0], 0.0)
     trial_s = max(spent[-1][0], 0.0)
     return Timing(
         median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now"

@@ -124,9 +124,8 @@ class Landscape:
         name = f"{self._name} {part} {parameter.name}"
         if not isinstance(domain, Range):
             return random.Random(f"{name} {key(value)}").gauss(0.0, 1.0)
-        best = random.Random(name).uniform(
-            0.1, 0.9
-        )  # where the bowl has its bottom, if the range is from 0 to 1
+        # where the bowl has its bottom, if the range is from 0 to 1
+        best = random.Random(name).uniform(0.1, 0.9)
         # of (u - best)**2, if u is uniform between 0 and 1
         mean = 1 / 12 + (0.5 - best) ** 2
         variance = 1 / 180 + (0.5 - best) ** 2 / 3
@@ -166,9 +165,8 @@ class Rehearsal:
         self._trials: list[Sequence[MadeUpTrial]] = []  # by trial, then by objective
         self._done: list[int] = []  # number of reports so far, by trial
         self._paused: list[int] = []
-        self._running: list[
-            tuple[int, int, int]
-        ] = []  # when it reports next, in which order it was begun, which trial
+        # when it reports next, in which order it was begun, which trial
+        self._running: list[tuple[int, int, int]] = []
         self._stretches = 0  # number of reports scheduled so far
         self._now = 0  # epochs that a worker could have trained since the beginning
         self._searcher: Searcher | None = None
@@ -199,9 +197,8 @@ class Rehearsal:
                 self._schedule_report(trial)
             if not self._running:
                 return self._reached
-            self._now, _, trial = heapq.heappop(
-                self._running
-            )  # the report that comes next in simulated time
+            # the report that comes next in simulated time
+            self._now, _, trial = heapq.heappop(self._running)
             if self._report(trial):
                 self._schedule_report(trial)
 
@@ -282,9 +279,8 @@ class Rehearsal:
             time_s=self._setting.epoch_s,
         )
         stopped = self._let_observe(report)
-        if (
-            epoch == epochs
-        ):  # first: a trial that has trained all epochs is neither pruned nor paused
+        # first: a trial that has trained all epochs is neither pruned nor paused
+        if epoch == epochs:
             self._end(trial, Status.COMPLETED)
             return False
         if stopped is not None:

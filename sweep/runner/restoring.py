@@ -201,9 +201,8 @@ def begin_trial(
         data = trainable.facts().data
     except Exception as error:  # any error of the user's code
         what = f"{sweep.spec.trainable} cannot be restored from {kept.checkpoint.name}: {in_short(error)}"
-        raise InputError.one(
-            kept.where, what, change
-        ) from error  # changed code, if it has, is the likely cause
+        # changed code, if it has, is the likely cause
+        raise InputError.one(kept.where, what, change) from error
     if kept.facts.data not in (None, data):
         notes.append("the data has changed since the trial was trained")
     return Restored(kept, trainable, source, assignment, tuple(notes))
@@ -387,9 +386,8 @@ def evaluate_tests(
                 continue
             except SweepError:
                 raise
-            except (
-                Exception
-            ) as error:  # any error of the user's code, which the next models would meet as well
+            # any error of the user's code, which the next models would meet as well
+            except Exception as error:
                 say(f"no test: {in_short(error)}")
                 break
             if metrics is None:  # there is no test data, for any model

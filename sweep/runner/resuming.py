@@ -32,9 +32,8 @@ class ResumableSweep:
     working_folder: Path
     simulated_gpus: int | None
     memo: bool  # whether results of earlier sweeps are reused, as `run` was asked
-    file: Mapping[str, Value] | None = (
-        None  # the resolved file as it is now, if the sweep is resumed from it
-    )
+    # the resolved file as it is now, if the sweep is resumed from it
+    file: Mapping[str, Value] | None = None
 
     @property
     def settings(self) -> Mapping[str, Value]:
@@ -129,17 +128,15 @@ def reopen_as(
             now["early_terminate"], before["early_terminate"]
         )
     found = list(find_differences(before, now))
-    content = (
-        reopened.spec.to_json_dict()
-    )  # keeps what was changed otherwise; only the differences are put into it
+    # keeps what was changed otherwise; only the differences are put into it
+    content = reopened.spec.to_json_dict()
     for one in found:
         keys_to_replace, value = _find_replacement(one, now)
         first, *rest = keys_to_replace
         content[str(first)] = _replace_value(content.get(str(first)), rest, value)
     refuse(_list_problems(found, reopened, simulated_gpus, file), RefusedError)
-    wanted = parse_spec(
-        json.dumps(_without_nulls(content)), str(file)
-    )  # None: a key that the file does not have
+    # None: a key that the file does not have
+    wanted = parse_spec(json.dumps(_without_nulls(content)), str(file))
     changes.check_change(reopened.spec, wanted, f"{file}: ")
     lines = [f"{file}: {one.describe()}" for one in found]
     return replace(reopened, spec=wanted, file=_without_nulls(now)), lines

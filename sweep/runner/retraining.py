@@ -57,9 +57,8 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     seeds = wanted.seeds
     all_data = wanted.all_data
     if trial is None:
-        trial = min(
-            one.trial for one in restoring.find_best_configuration(folder)
-        )  # it has the first of its seeds
+        # it has the first of its seeds
+        trial = min(one.trial for one in restoring.find_best_configuration(folder))
     state, _ = restoring.history(folder, trial)
     started = state.start
     if started.parent is not None:
@@ -91,9 +90,8 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
         "sweep": folder.name,
         "folder": str(folder.path.absolute()) if folder.store is None else folder.place,
         "trial": trial,
-        "all_data": bool(
-            spec.training.get("all_data")
-        ),  # of the new sweep, in which an assignment may have set it
+        # of the new sweep, in which an assignment may have set it
+        "all_data": bool(spec.training.get("all_data")),
     }
     notes = []
     if origin["all_data"]:

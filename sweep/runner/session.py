@@ -61,14 +61,12 @@ class SweepSource:
     spec: Spec
     source: Source  # of the trainable
     import_folders: Sequence[Path]  # searched for its modules
-    working_folder: Path = field(
-        default_factory=Path.cwd
-    )  # the working folder of trials at their start
+    # the working folder of trials at their start
+    working_folder: Path = field(default_factory=Path.cwd)
     given: object = None  # the class or function itself, if it cannot be imported from a module
     first: Spec | None = None  # of a sweep that is resumed: as it was before the changes in its log
-    settings: Mapping[str, Value] = field(
-        default_factory=dict
-    )  # what is to change when it is resumed
+    # what is to change when it is resumed
+    settings: Mapping[str, Value] = field(default_factory=dict)
     file: Mapping[str, Value] | None = None  # see `ResumableSweep`
 
 
@@ -128,9 +126,8 @@ def run_sweep(
         try:
             return Session(training, folder, options, view, ending, before).run()
         except (SweepError, OSError, KeyboardInterrupt, StoppedAtOnce):
-            if (
-                not folder.log.exists() or not folder.log.stat().st_size
-            ):  # nothing was trained: free the name
+            # nothing was trained: free the name
+            if not folder.log.exists() or not folder.log.stat().st_size:
                 with ending.making:
                     folder.remove()
             raise
@@ -146,9 +143,8 @@ def resume_sweep(
     """
     _check_inline(sweep.spec, options)
     features.check_receivers(sweep.spec)
-    options = replace(
-        options, memo=options.memo and sweep.memo
-    )  # as it was asked when the sweep began
+    # as it was asked when the sweep began
+    options = replace(options, memo=options.memo and sweep.memo)
     if options.embedded:
         again = ""
     else:
@@ -202,9 +198,8 @@ class Session:
         try:
             return self._confirm_and_test(outcome)
         finally:
-            features.tell_withheld_end(
-                self.spec, self.folder
-            )  # if the confirmation could not begin
+            # if the confirmation could not begin
+            features.tell_withheld_end(self.spec, self.folder)
 
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
         """Confirm the finalists if that is left to do, and evaluate the best models on test data; return the outcome.
@@ -230,9 +225,8 @@ class Session:
                 and not self.options.confirming
                 and not is_over()
             ):
-                present = resuming.open_sweep(
-                    self.folder
-                )  # with all changes in its log: no settings are left to log
+                # with all changes in its log: no settings are left to log
+                present = resuming.open_sweep(self.folder)
                 training = replace(
                     self.training, spec=present.spec, first=present.first, settings={}
                 )
@@ -337,12 +331,10 @@ class Session:
         This session writes nothing into the log before `_train` is called.
         """
         spec = self.spec
-        first = (
-            self.training.first or spec
-        )  # the log, which is replayed below, has the changes since
-        folder = ResultsFolder(
-            self.folder.path.absolute()
-        )  # trials in this process may change the working folder
+        # the log, which is replayed below, has the changes since
+        first = self.training.first or spec
+        # trials in this process may change the working folder
+        folder = ResultsFolder(self.folder.path.absolute())
         info = folder.read_info()
         searcher = methods.searcher(first, job.import_folders, first.trials_each)
         methods.learn_warm_start(searcher, info.warm_start, view.say, first)
@@ -352,9 +344,8 @@ class Session:
             hooks = self._make_hooks(job, folder, info, view, backend, listener)
             devices = spec.resources.devices(self.options.simulated_gpus)
             coordinator = Coordinator(first, devices, searcher, scheduler, log, hooks)
-            view.replay(
-                self._replay(coordinator, listener)
-            )  # an event is replayed when the view takes it
+            # an event is replayed when the view takes it
+            view.replay(self._replay(coordinator, listener))
             listener.keeper.begin()
             followers = ExitStack()
             try:
@@ -408,9 +399,8 @@ class Session:
             if not coordinator.stopping:
                 backend.train(coordinator)
         except BaseException as crash:
-            if (
-                not self.ending.lost
-            ):  # Ray wraps errors of its callbacks, so a lost session is treated like a kill
+            # Ray wraps errors of its callbacks, so a lost session is treated like a kill
+            if not self.ending.lost:
                 coordinator.crash(crash)
             raise
         return coordinator.close()
@@ -479,9 +469,8 @@ class Session:
         ends_by_itself = (
             spec.search_method.enumerates or spec.population or spec.space.cardinality is not None
         )
-        if (
-            coordinator.exhausted and not ends_by_itself
-        ):  # an infinite space that ran out of points all the same
+        # an infinite space that ran out of points all the same
+        if coordinator.exhausted and not ends_by_itself:
             view.say(
                 "no other configuration was found that meets the constraints: the space is exhausted"
             )
@@ -535,12 +524,10 @@ class _ReuseCounts:
     """Counts the trials that use results of other sweeps."""
 
     def __init__(self) -> None:
-        self._continued: dict[
-            int, str
-        ] = {}  # the other sweep of each open trial that continues from one
-        self._counts: Counter[tuple[str, str]] = (
-            Counter()
-        )  # by that sweep and by how its result was used
+        # the other sweep of each open trial that continues from one
+        self._continued: dict[int, str] = {}
+        # by that sweep and by how its result was used
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def count(self, change: Change) -> None:
         """Count the trial of a change if it has ended and another sweep's result answered it or was continued.
@@ -581,9 +568,8 @@ class _DataComparison:
         before = self._seen.get(event.trial)
         now = verdict.TrialData(self._sweep, event.trial, event.facts.data, event.facts.data_reads)
         self._seen[event.trial] = now
-        if (
-            before != now
-        ):  # else the trial was interrupted and resumed with the same data, and nothing is new
+        # else the trial was interrupted and resumed with the same data, and nothing is new
+        if before != now:
             self._warning = verdict.warn_about_different_data(self._seen.values())
         return self._warning
 
@@ -643,17 +629,15 @@ def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str
     if folder.log.exists():  # `run_sweep` has just recorded the provenance of a new sweep
         now = now.changed(provenance=sweep_info.provenance(training.import_folders[0]))
     if info.is_mixed or info.identity != now.identity:
-        now = now.changed(
-            source={**now.source, "changed": True}
-        )  # its trials must not answer trials of other sweeps
+        # its trials must not answer trials of other sweeps
+        now = now.changed(source={**now.source, "changed": True})
         if not info.is_mixed:
             say(
                 "the code or a version of its packages has changed since the sweep began; what follows is new"
             )
     if now.source != info.source:
-        folder.write_info(
-            info.changed(source=now.source)
-        )  # the provenance stays that of the beginning
+        # the provenance stays that of the beginning
+        folder.write_info(info.changed(source=now.source))
 
 
 def note_submission(folder: ResultsFolder) -> None:

@@ -159,9 +159,8 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
     queue = []
     for queued in sweep.ledger.queue.values():
         queue.append(queued.params)
-    dropped = tuple(
-        params for params in queue if not after.space.has(params)
-    )  # all others stay in the queue
+    # all others stay in the queue
+    dropped = tuple(params for params in queue if not after.space.has(params))
     return SweepChanged(
         settings=settings, dropped=dropped, request=request, by=by, time=time.time()
     )
@@ -245,9 +244,8 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
     """Yield a problem for each configuration that has begun or was added already, and one if there are too many."""
     present = sweep.present
     trials = {}
-    for trial in reversed(
-        sweep.ledger.trials.values()
-    ):  # of several with the same parameters, the first stays
+    # of several with the same parameters, the first stays
+    for trial in reversed(sweep.ledger.trials.values()):
         trials[key(trial.params)] = trial.number
     for index, params in enumerate(found):
         if len(found) == 1:

@@ -65,9 +65,8 @@ def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
             if not folder.is_running():
                 with suppress(_Taken):  # a process has begun to run it since: that is asked below
                     return _carry_out_here(folder, request)
-            if not asked or not _is_pending(
-                folder, request
-            ):  # not left yet, or taken by the process
+            # not left yet, or taken by the process
+            if not asked or not _is_pending(folder, request):
                 event = watched.find(request)
                 refusal = _find_answer(folder, request)
                 if event is not None:
@@ -98,9 +97,8 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
     try:
         with folder.lock(brief=True) as copy:
             return _append(folder, request, copy)
-    except (
-        RefusedError
-    ) as error:  # because of the lock, which another process holds, or of the request itself
+    # because of the lock, which another process holds, or of the request itself
+    except RefusedError as error:
         if folder.is_running():
             raise _Taken from error
         raise
@@ -151,12 +149,10 @@ def _read_position(
         if isinstance(event, SteeringEvent) and event.request == request.id:
             done = event
     changes_space = True
-    learns_here = (
-        sweep.first.search_method.learns and not sweep.first.search_method.is_own
-    )  # all of these can
-    if (
-        isinstance(request.act, Change) and not learns_here
-    ):  # only then is the searcher built, which takes a while
+    # all of these can
+    learns_here = sweep.first.search_method.learns and not sweep.first.search_method.is_own
+    # only then is the searcher built, which takes a while
+    if isinstance(request.act, Change) and not learns_here:
         changes_space = methods.can_change_space(
             methods.searcher(sweep.first, sweep.import_folders)
         )
@@ -272,9 +268,8 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
                 return
         except SweepError as error:  # also a mistake in an expression
             _answer(folder, request, error)
-        with suppress(
-            OSError
-        ):  # withdrawn; if it stays, its id keeps it from being carried out twice
+        # withdrawn; if it stays, its id keeps it from being carried out twice
+        with suppress(OSError):
             path.unlink()
 
 
@@ -303,9 +298,8 @@ def _read(path: Path) -> Request | None:
         return msgspec.json.decode(path.read_bytes(), type=Request)
     except OSError:
         return None
-    except (
-        msgspec.DecodeError
-    ):  # not written by this release; no later attempt would read it either
+    # not written by this release; no later attempt would read it either
+    except msgspec.DecodeError:
         with suppress(OSError):
             path.unlink()
         return None

@@ -38,9 +38,8 @@ class Ending:
         self._view: View | None = None
         self._stop_file: Path | None = None
         self._wanted = False
-        self.making = (
-            threading.Lock()
-        )  # held while the folder is made or removed, for a correct last message
+        # held while the folder is made or removed, for a correct last message
+        self.making = threading.Lock()
         self.lost = ""  # why the session must end at once
 
     @property
@@ -60,9 +59,8 @@ class Ending:
             try:
                 yield
             finally:
-                if (
-                    self._folder.info.exists()
-                ):  # the sweep exists: from here on an interruption loses nothing of it
+                # the sweep exists: from here on an interruption loses nothing of it
+                if self._folder.info.exists():
                     signals.last_words = f"interrupted; {self._again}"
                 if self.lost and not self._embedded:  # another thread ends this process
                     time.sleep(_LEAVING_S)
@@ -105,9 +103,8 @@ class Ending:
         self.lost = why
         if self._embedded:
             return
-        self.making.acquire(
-            timeout=_LEAVING_S
-        )  # never released: until this process ends, the folder stays as it is
+        # never released: until this process ends, the folder stays as it is
+        self.making.acquire(timeout=_LEAVING_S)
         if self._folder.info.exists():
             again = self._again
         else:
@@ -243,9 +240,8 @@ def _read_trial_states(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     offset = 0
     for _, end in ledger.follow(folder.log):
         offset = end
-    if trial > max(
-        ledger.trials, default=-1
-    ):  # trials below the highest may start out of order, so it may still start
+    # trials below the highest may start out of order, so it may still start
+    if trial > max(ledger.trials, default=-1):
         raise folder.make_no_trial_error(trial, ledger.trials)
     if trial in ledger.trials and ledger.trials[trial].ended is not None:
         raise RefusedError.one(

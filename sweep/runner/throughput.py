@@ -228,9 +228,8 @@ def _measure_here(
 
     def report(epoch: EpochReported) -> bool:
         heard.append(epoch)
-        return (
-            sum(one.time_s for one in heard[1:]) < LEAST_S
-        )  # whether to train on; without the first, which compiles
+        # whether to train on; without the first, which compiles
+        return sum(one.time_s for one in heard[1:]) < LEAST_S
 
     try:
         made = load_trainable(trainable, folders, seed=assignment.data_seed)()

@@ -52,21 +52,18 @@ class Stage(Enum):
 
     WAITING = auto()  # no worker has it, and the log does not say that it was interrupted
     TRAINING = auto()  # a worker trains it or is about to
-    OUTGROWN = (
-        auto()
-    )  # its worker has handed it back; another process continues it once this worker is gone
-    INTERRUPTED = (
-        auto()
-    )  # the log says that it was interrupted, and no worker has had it since; it may be paused
+    # its worker has handed it back; another process continues it once this worker is gone
+    OUTGROWN = auto()
+    # the log says that it was interrupted, and no worker has had it since; it may be paused
+    INTERRUPTED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
     """Why a trial ends after its last epoch, although it has epochs left."""
 
-    status: (
-        Status  # diverged; completed, as it reached the sweep's target; or pruned by the scheduler
-    )
+    # diverged; completed, as it reached the sweep's target; or pruned by the scheduler
+    status: Status
     reason: str
 
 
@@ -75,9 +72,8 @@ class OpenTrial:
     """A trial that has not ended for good, with its stage and its counts in this session."""
 
     state: TrialState
-    epochs: (
-        int  # that it is to train; with minutes alone, hundredths of these (`Spec.trial_length`)
-    )
+    # that it is to train; with minutes alone, hundredths of these (`Spec.trial_length`)
+    epochs: int
     decisions: tuple[int, ...]  # epochs at which it may be pruned or pause
     may_pause: bool = False  # at its decision epochs
     stage: Stage = Stage.WAITING
@@ -400,9 +396,8 @@ class AuxiliaryTrials:
         self._baseline = 0  # number of baseline trials that have begun
         self._confirmed = False
         self._highest = -1
-        self._race: Race | None = (
-            None  # cached state of the confirmation; None if trials began or ended since
-        )
+        # cached state of the confirmation; None if trials began or ended since
+        self._race: Race | None = None
 
     def observe(self, change: Change) -> None:
         """Update the counts with a change of the log."""
@@ -516,9 +511,8 @@ class Upcoming:
         self._beyond: set[int] = set()  # later trials that have started as well
         self.exhausted = False  # the searcher has no more trials
         self._waiting: dict[int, Params] = {}  # parameters of the next trials, as far as suggested
-        self._running: dict[
-            int, tuple[str, str | None]
-        ] = {}  # worker and structure of each running trial
+        # worker and structure of each running trial
+        self._running: dict[int, tuple[str, str | None]] = {}
         self._held: dict[str, list[str]] = {}  # structures by worker, the most recently used last
 
     def change(self, cap: int | None) -> None:
@@ -687,9 +681,8 @@ class Pauses:
         self._deciding = self._rule or scheduler  # whose decision epochs count
         self._trials = trials
         self._count = 0  # pauses so far
-        self._positions: dict[
-            int, int
-        ] = {}  # of paused trials in the order of their pauses, from 1
+        # of paused trials in the order of their pauses, from 1
+        self._positions: dict[int, int] = {}
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
         """Return a new open trial of the search of ``epochs`` epochs, with the epochs at which its rule decides."""
@@ -763,7 +756,6 @@ class Pauses:
         for place, reason in reasons.items():
             if place in trials_by_place:
                 end = trials_by_place[place].end(Status.PRUNED, self._reword(reason), Facts())
-                ends.append(
-                    structs.replace(end, waits=rest)
-                )  # it was paused until the search was over
+                # it was paused until the search was over
+                ends.append(structs.replace(end, waits=rest))
         return ends

@@ -12,9 +12,8 @@ from sweep.analysis.ranking import Ranking
 from sweep.runner.resuming import ResumableSweep
 from sweep.store.ledger import naming
 
-SETTLE_LOOKS = (
-    2  # looks without a driver after which it has ended: the confirmation is a session of its own
-)
+# looks without a driver after which it has ended: the confirmation is a session of its own
+SETTLE_LOOKS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,8 @@ def wait_until(
     began = time.monotonic()
     looks_without_driver = 0
     while True:
-        running = (
-            sweep.folder.is_running()
-        )  # before reading the log, so that the last events are not missed
+        # before reading the log, so that the last events are not missed
+        running = sweep.folder.is_running()
         watch.read_on()
         if running:
             looks_without_driver = 0
@@ -71,9 +69,8 @@ class _Watch:
         self._outline = Outline.of(sweep.spec)
         self._reader = LogReader(sweep.folder)
         self._standing = Standing(self._outline)
-        self._judged: tuple[int, bool] | None = (
-            None  # number of ended trials, and whether they gave a verdict
-        )
+        # number of ended trials, and whether they gave a verdict
+        self._judged: tuple[int, bool] | None = None
 
     def read_on(self) -> None:
         """Update the state with the new events of the log. Raises `StoreError` if the log is damaged."""
@@ -90,9 +87,8 @@ class _Watch:
         if condition.kind != "verdict":
             return conditions.is_met(condition, self._standing, self._read_ranking)
         ended = self._standing.finished
-        if (
-            self._judged is None or self._judged[0] != ended
-        ):  # a ranking takes a while; only ended trials change it
+        # a ranking takes a while; only ended trials change it
+        if self._judged is None or self._judged[0] != ended:
             self._judged = ended, conditions.is_met(condition, self._standing, self._read_ranking)
         return self._judged[1]
 

@@ -119,9 +119,8 @@ class AshaScheduler(_Stopping[Asha]):
         rung = self._rungs[self.bracket(event.trial)].get(event.epoch)
         if loss is None or rung is None:
             return None
-        cutoff = (
-            rung.cutoff()
-        )  # before the trial's own score is added: it is compared with those before it
+        # before the trial's own score is added: it is compared with those before it
+        cutoff = rung.cutoff()
         rung.scores.add(-loss)
         if cutoff is None or -loss >= cutoff:
             return None
@@ -163,9 +162,8 @@ class _Rung:
         return high - (high - low) * (1 - part)
 
 
-@lru_cache(
-    maxsize=4096
-)  # half a millisecond each, and rehearsals ask repeatedly for the same trials
+# half a millisecond each, and rehearsals ask repeatedly for the same trials
+@lru_cache(maxsize=4096)
 def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
     return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
 
@@ -176,9 +174,8 @@ def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     A rung at the last epoch is included, although nothing is decided there. Without ``max_iter``, that is the last of
     ``epochs``.
     """
-    last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (
-        1 + 1e-9
-    )  # or log(243) / log(3) is 4.9999...
+    # or log(243) / log(3) is 4.9999...
+    last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
     weights = []
     for bracket in range(rule.brackets):

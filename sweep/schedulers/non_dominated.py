@@ -123,9 +123,8 @@ class NonDominatedOrder:
         chosen = [0]
         distances = np.linalg.norm(points - points[0], axis=1)
         while len(chosen) < min(count, len(rest)):
-            distances[
-                chosen
-            ] = -1.0  # those chosen are not chosen again, even if all others are equal to them
+            # those chosen are not chosen again, even if all others are equal to them
+            distances[chosen] = -1.0
             farthest = int(np.argmax(distances))
             chosen.append(farthest)
             distances = np.minimum(distances, np.linalg.norm(points - points[farthest], axis=1))
@@ -138,9 +137,8 @@ class NonDominatedOrder:
         infinite.
         """
         losses = self._get_losses(trials)
-        if not np.isfinite(
-            losses
-        ).all():  # trials that violate the constraints by an infinite loss are all alike
+        # trials that violate the constraints by an infinite loss are all alike
+        if not np.isfinite(losses).all():
             return np.zeros_like(losses)
         low = losses.min(axis=0)
         high = losses.max(axis=0)
@@ -221,9 +219,8 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     def observe(self, event: Event) -> None:
         if isinstance(event, EpochReported):
             losses = self._objective.constrained_losses(event.metrics)
-            if (
-                losses is None
-            ):  # the base class looks at the first objective only, and would decide by that
+            # the base class looks at the first objective only, and would decide by that
+            if losses is None:
                 self._paused.pop(event.trial, None)
                 return
             self._last_losses[event.trial] = losses

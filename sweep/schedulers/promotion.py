@@ -50,9 +50,8 @@ class PausingScheduler:
         self._min_completed = min_completed
         self._rungs = tuple(rungs)
         self._paused: dict[int, _Pause] = {}  # paused trials
-        self._lasts: dict[
-            int, float
-        ] = {}  # losses of trials that have not ended, at their last epochs
+        # losses of trials that have not ended, at their last epochs
+        self._lasts: dict[int, float] = {}
         self._best: float | None = None  # the lowest loss of those that completed
         self._completed = 0
 
@@ -140,12 +139,10 @@ class PromotionScheduler(PausingScheduler):
             min_completed,
         )
         self._eta = rule.eta
-        self._scores: dict[int, list[tuple[float, int]]] = {
-            rung: [] for rung in self._rungs
-        }  # best first
-        self._promoted = dict.fromkeys(
-            self._rungs, 0
-        )  # number of trials that have continued from each rung
+        # best first
+        self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}
+        # number of trials that have continued from each rung
+        self._promoted = dict.fromkeys(self._rungs, 0)
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         if epoch not in self._scores:
@@ -212,18 +209,16 @@ class PashaScheduler(PromotionScheduler):
     def __init__(self, rule: Pasha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)
         self._given = rule.epsilon
-        self._highest = (
-            1  # index of the rung from which no trial continues; the number of rungs if all may
-        )
+        # index of the rung from which no trial continues; the number of rungs if all may
+        self._highest = 1
         self._curves: dict[int, list[float]] = {}
         self._crossing: list[float] = []  # differences of curves that have crossed twice
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         self._curves.setdefault(trial, []).append(loss)
         if self._highest < len(self._rungs) and epoch == self._rungs[self._highest]:
-            self._compare(
-                trial
-            )  # before the trial is added to those of the rung, with which it is compared
+            # before the trial is added to those of the rung, with which it is compared
+            self._compare(trial)
         super()._process_epoch(trial, epoch, loss)
         if (
             self._highest < len(self._rungs)
@@ -305,9 +300,8 @@ class FreezeThawScheduler(PausingScheduler):
         self._share = rule.share
         # not strict, because without rungs there is still the last epoch
         self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
-        self._waiting: dict[int, list[tuple[float, int]]] = {
-            rung: [] for rung in self._rungs
-        }  # heaps
+        # heaps
+        self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}
         self._gains = {rung: _Gains() for rung in self._rungs}  # from each rung to the next
         self._came: dict[int, _Pause] = {}  # the last rung of trials, and their losses there
         self._fresh = self._thawed = 0  # epochs of new and of resumed trials

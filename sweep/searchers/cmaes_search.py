@@ -28,9 +28,8 @@ from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 _WIDTH = 1 / 6  # standard deviation of the first distribution, as a share of each range
 _SMALL = 1e-3  # a generation that spans less than this share of each range has converged
 _ATTEMPTS = 20  # draws from the distribution; random ones follow, which need not be near points that were tried
-_FEWEST_SOURCES = (
-    10  # a warm start uses the best tenth of the past trials; fewer are repeated up to this number
-)
+# a warm start uses the best tenth of the past trials; fewer are repeated up to this number
+_FEWEST_SOURCES = 10
 
 Point = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -62,9 +61,8 @@ class CmaesSearcher:
         self._space = space
         self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
         self._past: list[tuple[Point, float]] = []  # where the first distribution is centered
-        self._generations: dict[
-            int, tuple[int, int]
-        ] = {}  # by open trial: number of restarts, generation
+        # by open trial: number of restarts, generation
+        self._generations: dict[int, tuple[int, int]] = {}
         self._solutions: list[tuple[Point, float]] = []  # of the present generation
         self._restarts = 0
         self._optimizer: cmaes.CMA | None = None
@@ -118,9 +116,8 @@ class CmaesSearcher:
                         self._restarts,
                         self._get_distribution().generation,
                     )
-            case Ended(trial) | Interrupted(trial) if (
-                trial.paused or trial.ended is not None
-            ):  # a pause counts once
+            # a pause counts once
+            case Ended(trial) | Interrupted(trial) if trial.paused or trial.ended is not None:
                 generation = self._generations.pop(trial.number, None)
                 if generation is not None and generation == (
                     self._restarts,
@@ -164,12 +161,10 @@ class CmaesSearcher:
             return
         seeds = np.random.SeedSequence([self._seed, number, self._restarts]).generate_state(2)
         optimizer = self._get_distribution()
-        others = np.random.Generator(
-            np.random.Philox(int(seeds[0]))
-        )  # for parameters that are not adapted
-        optimizer.reseed_rng(
-            int(seeds[1])
-        )  # so that the draws depend on this trial, not on those made before
+        # for parameters that are not adapted
+        others = np.random.Generator(np.random.Philox(int(seeds[0])))
+        # so that the draws depend on this trial, not on those made before
+        optimizer.reseed_rng(int(seeds[1]))
         for _ in range(_ATTEMPTS):
             units = dict(
                 zip(
@@ -204,9 +199,8 @@ class CmaesSearcher:
         if self._restarts:
             mean = np.random.Generator(np.random.Philox(seed)).random(dimensions)
         elif self._past:
-            repeated = self._past * -(
-                -_FEWEST_SOURCES // len(self._past)
-            )  # so that the best tenth is a trial
+            # so that the best tenth is a trial
+            repeated = self._past * -(-_FEWEST_SOURCES // len(self._past))
             mean, width, covariance = cmaes.get_warm_start_mgd(repeated)
         return cmaes.CMA(
             mean=mean,

@@ -124,9 +124,8 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_RungModel]:
             slope = _fit_slope(lower, losses)
             losses = losses - slope * lower
         offset = float(losses.mean())
-        scale = max(
-            float(losses.std()), 0.05
-        )  # a tiny remainder, which is mostly noise, stays tiny
+        # a tiny remainder, which is mostly noise, stays tiny
+        scale = max(float(losses.std()), 0.05)
         levels.append(_RungModel(results.trials, (losses - offset) / scale, slope, offset, scale))
         below = here
     return levels
@@ -192,9 +191,8 @@ class CurveModel:
         parameters: Sequence[KernelParameters],
     ) -> None:
         self._levels = _split_rungs(rungs)
-        self._unit = max(
-            float(limit_losses(rungs[0]).std()), 1e-9
-        )  # of losses, as in `_split_rungs`
+        # of losses, as in `_split_rungs`
+        self._unit = max(float(limit_losses(rungs[0]).std()), 1e-9)
         self._processes: list[GaussianProcess] = []
         unknown = KernelParameters.prior_center(int(owners.max()) + 1)
         self._noises: list[float] = []  # variances of the noise of each level's own part
@@ -310,9 +308,8 @@ def expected_maximum(means: Array, deviations: Array) -> float:
     It is the integral over x > 0 of the probability that at least one variable is larger than x. ``means`` must not be
     empty, and ``deviations`` must be positive.
     """
-    most = max(
-        float((means + 8.0 * deviations).max()), 0.0
-    )  # beyond 8 deviations, the probability is below 1e-15
+    # beyond 8 deviations, the probability is below 1e-15
+    most = max(float((means + 8.0 * deviations).max()), 0.0)
     if most == 0.0:
         return 0.0
     points = np.linspace(0.0, most, 513)

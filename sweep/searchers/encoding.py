@@ -162,9 +162,8 @@ class _Axis:
 
     parameter: Parameter
     values: tuple[Value, ...] | None  # None for a continuum
-    units: NDArray[
-        np.float64
-    ]  # of the values, ascending; of a continuum, where the belief's density is tabulated
+    # of the values, ascending; of a continuum, where the belief's density is tabulated
+    units: NDArray[np.float64]
     beliefs: NDArray[np.float64]  # log density at each of the units; empty without a belief
     middles: list[float]  # between neighboring units
 

@@ -161,9 +161,8 @@ class NegativeLogPosterior:
             columns.append(features[:, owners == one])
         self._squares = np.array([cdist(column, column, "sqeuclidean") for column in columns])
         self.center = KernelParameters.prior_center(size).vector()
-        self._spread = np.array(
-            [1.0] * size + [2.0, 1.0]
-        )  # standard deviations of the priors of the logarithms
+        # standard deviations of the priors of the logarithms
+        self._spread = np.array([1.0] * size + [2.0, 1.0])
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         size, values = self._size, self._values

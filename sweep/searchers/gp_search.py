@@ -139,10 +139,11 @@ class GaussianProcessSearcher:
         self._rungs: tuple[Rung, ...] = (END,)
         self.results: list[RungResult] = []
         """All results from which the model learns, in the order in which they came."""
+        # fitted on this many results; reset with the rungs
         self._fit: tuple[int, list[KernelParameters]] = (
             0,
             [],
-        )  # fitted on this many results; reset with the rungs
+        )
 
     def learn(self, past: Iterable[TrialState]) -> int:
         records = list(past)
@@ -226,9 +227,8 @@ class GaussianProcessSearcher:
             return None
         with _LIBRARIES.limit(limits=1, user_api="blas"):
             model = self._build_model()
-            if model.rungs < len(
-                self._group_by_rung(self.results)
-            ):  # too few results between the first rung and the end
+            # too few results between the first rung and the end
+            if model.rungs < len(self._group_by_rung(self.results)):
                 return None
             if upcoming:
                 rows = self._encoding.encode_all(list(upcoming))
@@ -274,9 +274,8 @@ class GaussianProcessSearcher:
                 rows
             )
 
-        share = (
-            1 if encoding.is_plain else 4
-        )  # fewer rows if each must be checked, which takes long
+        # fewer rows if each must be checked, which takes long
+        share = 1 if encoding.is_plain else 4
         candidates = CANDIDATES // share
         neighbors = NEIGHBORS // share
         best_trials = encoding.encode_all(

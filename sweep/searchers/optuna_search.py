@@ -202,9 +202,8 @@ def _decode_value(domain: Domain, known: BaseDistribution, number: float) -> Val
     """
     if isinstance(known, CategoricalDistribution):
         return (list_choices(domain) or ())[int(number)]
-    if known == UNIT and not isinstance(
-        domain, Uniform
-    ):  # a uniform domain from 0 to 1 has `UNIT` as well
+    # a uniform domain from 0 to 1 has `UNIT` as well
+    if known == UNIT and not isinstance(domain, Uniform):
         return from_unit(domain, number)
     if isinstance(known, IntDistribution):
         return int(number)
@@ -279,18 +278,14 @@ class OptunaSearcher:
         self._storage = SearcherStorage(
             [StudyDirection[objective.goal.upper()] for objective in objectives]
         )
-        self._known: list[
-            tuple[_AskedPoint, Record]
-        ] = []  # by number in the study; those of other sweeps come first
-        self._numbers: dict[
-            int, int
-        ] = {}  # in the study, by trial; trials of another space have none
-        self._stale: set[int] = (
-            set()
-        )  # numbers in the study of trials that have changed since its last update
-        self._bad: set[int] = (
-            set()
-        )  # numbers in the study of trials whose values depend on the worst trial
+        # by number in the study; those of other sweeps come first
+        self._known: list[tuple[_AskedPoint, Record]] = []
+        # in the study, by trial; trials of another space have none
+        self._numbers: dict[int, int] = {}
+        # numbers in the study of trials that have changed since its last update
+        self._stale: set[int] = set()
+        # numbers in the study of trials whose values depend on the worst trial
+        self._bad: set[int] = set()
         self._ranges = [_Range(objective) for objective in objectives]
 
     def learn(self, past: Iterable[Record]) -> int:
@@ -326,9 +321,8 @@ class OptunaSearcher:
         # closing the draws removes the trial that the last one has created in the study
         with silence_optuna(), closing(self._generate_sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
-            believes = (
-                self._space.has_beliefs and len(self._known) < STARTUP
-            )  # the sampler would still draw at random
+            # the sampler would still draw at random
+            believes = self._space.has_beliefs and len(self._known) < STARTUP
             either = rest if believes else chain(draws, rest)
             return first_new(self._space, either, self._tried, numbers, walk=False)
 
@@ -387,9 +381,8 @@ class OptunaSearcher:
                 yield partial(draw_value, trial)
             finally:
                 self._storage.remove_trials_from(trial.number)
-                self._storage.notes = (
-                    notes  # the storage replaces this mapping instead of changing it
-                )
+                # the storage replaces this mapping instead of changing it
+                self._storage.notes = notes
 
     def _update_study(self, number: int) -> optuna.Study:
         """Update the marked trials in the study, and return the study with a sampler for trial ``number``."""
@@ -441,9 +434,8 @@ class OptunaSearcher:
             if parameter.name in params and parameter.drawn:
                 point.add(parameter, params[parameter.name])
         if self._method == "nsga2":
-            point.notes = {
-                NSGAIISampler._get_generation_key(): 0
-            }  # NSGA-II ignores trials without a generation
+            # NSGA-II ignores trials without a generation
+            point.notes = {NSGAIISampler._get_generation_key(): 0}
         return point
 
     def _record_sampler_attributes(self, number: int, point: _AskedPoint) -> None:
@@ -491,9 +483,8 @@ class OptunaSearcher:
                 return self._make_finished_outcome(record, values)
             case Status.FAILED if all(objective.impute is None for objective in self._objectives):
                 return TrialState.FAIL, None, record.epochs
-        return self._impute_outcome(
-            record, penalties
-        )  # diverged, out of memory, or without usable values
+        # diverged, out of memory, or without usable values
+        return self._impute_outcome(record, penalties)
 
     def _impute_outcome(self, record: Record, penalties: list[float]) -> Outcome:
         """Return Optuna's state, values and metrics by epoch for a trial without usable final values.
@@ -516,9 +507,8 @@ class OptunaSearcher:
         violation = self._objectives[0].measure_violation(record.last)
         if not violation:
             return TrialState.COMPLETE, values, record.epochs
-        if (
-            self._method == "tpe" and len(values) == 1
-        ):  # pruned at epoch 0, it ranks below all that were pruned later
+        # pruned at epoch 0, it ranks below all that were pruned later
+        if self._method == "tpe" and len(values) == 1:
             return TrialState.PRUNED, None, {0: {first.name: first.from_loss(violation)}}
         # further beyond the worst than a trial without values, which is a tenth of the range beyond (`_Range.penalty`)
         return (
@@ -554,9 +544,8 @@ class _AskedPoint:
 
     params: dict[str, Any] = field(default_factory=dict)
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
-    notes: dict[str, Any] = field(
-        default_factory=dict
-    )  # attributes that the sampler sets on this trial
+    # attributes that the sampler sets on this trial
+    notes: dict[str, Any] = field(default_factory=dict)
 
     def add(self, parameter: Parameter, value: Value) -> None:
         self.distributions[parameter.name] = make_distribution(parameter.domain)

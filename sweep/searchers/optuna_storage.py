@@ -68,9 +68,8 @@ class SearcherStorage(BaseStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        if states == (
-            TrialState.WAITING,
-        ):  # Optuna asks for these before each trial; here are none
+        # Optuna asks for these before each trial; here are none
+        if states == (TrialState.WAITING,):
             return []
         trials = []
         for trial in self._trials:

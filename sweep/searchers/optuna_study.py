@@ -73,9 +73,8 @@ class Axis:
     """The representation of one parameter's values in an Optuna study."""
 
     distribution: BaseDistribution
-    _known: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # Optuna's choices, by the key of the value
+    # Optuna's choices, by the key of the value
+    _known: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self, value: Value) -> Any:
         """Return what stands for a value in Optuna: a number, or a choice of `distribution`, which may be JSON text.
@@ -271,9 +270,8 @@ def _make_choice_distribution(
         labels: list[Any] = values
     else:
         labels = [_label_choice(value) for value in values]
-    if len(set(labels)) < len(
-        labels
-    ):  # 1, 1.0 and True are equal, and so are "[1]" and the JSON of [1]
+    # 1, 1.0 and True are equal, and so are "[1]" and the JSON of [1]
+    if len(set(labels)) < len(labels):
         labels = list(possible)
     return CategoricalDistribution(labels), dict(zip(possible, labels, strict=True))
 
@@ -387,9 +385,8 @@ class _Resample(optuna.Study):
 def _compute_importance_shares(
     storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]
 ) -> Mapping[str, float]:
-    quantile = min(
-        max(BEST, 5 / len(trials)), 0.5
-    )  # at least five good trials, but not more good ones than others
+    # at least five good trials, but not more good ones than others
+    quantile = min(max(BEST, 5 / len(trials)), 0.5)
     present = set[str]().union(*(trial.params for trial in trials))
     known = [name for name in names if name in present]
     with silence_optuna():  # also about resamples in which a parameter has only one value

@@ -63,9 +63,8 @@ def first_new(
         feasible |= params is not None
     if size is not None:
         return next(_generate_untried(space, tried), None)
-    if (
-        feasible and not space.constraints
-    ):  # infinite in name only, such as a coarsely quantized normal distribution
+    # infinite in name only, such as a coarsely quantized normal distribution
+    if feasible and not space.constraints:
         return None
     found = generate_feasible_points(space, start, uniform, walk=walk)
     return next((params for params in found if key(params) not in tried), None)
@@ -244,9 +243,8 @@ class SpacePoints(PointStream):
             if key(one) in wanted and space.has(one):
                 waiting.append(one)
             else:
-                self._added.discard(
-                    key(one)
-                )  # it is a point like others, should the space have it again
+                # it is a point like others, should the space have it again
+                self._added.discard(key(one))
         self._number = max(self._started, default=-1) + 1
         self._point = self._make_point(space, self._number)
         self._keys = {key(self._assigned[trial]) for trial in self._started}

@@ -66,9 +66,8 @@ class Population:
         self._first = list(first)
         self._ledger = Ledger()
         self._members = self._ledger.trials  # by their numbers in the search
-        self._leaving: set[int] = (
-            set()
-        )  # have just reached the end of a generation, and must pause there
+        # have just reached the end of a generation, and must pause there
+        self._leaving: set[int] = set()
         self._ends = rules.list_generation_ends()
         self._done = 0  # generations that are over
         self._parents: list[Parent] = []  # of the copies, in the order of their numbers
@@ -236,9 +235,8 @@ class Population:
         whole = [one for one in self._members.values() if one.status in WHOLE]
         # places of members that ended without completing; copies fill them without replacing anybody
         lost = self._rules.size - len(there) - len(whole)
-        count = min(
-            self._rules.replaced, len(ranked) // 2
-        )  # at most half, so that none is both best and worst
+        # at most half, so that none is both best and worst
+        count = min(self._rules.replaced, len(ranked) // 2)
         best = ranked[: max(count, 1)]
         if count:
             worst = ranked[len(ranked) - count :]
@@ -329,10 +327,11 @@ class _Guide:
         self._space, self._seed = space, seed
         self._axes = [one for one in moved if isinstance(one.domain, Range)]
         self._trained: list[dict[int, bandit.MemberResult]] = []  # by generation and trial
+        # a generation, and the model of all up to it
         self._model: tuple[int, bandit.Posterior | None] = (
             -1,
             None,
-        )  # a generation, and the model of all up to it
+        )
 
     def add_generation(self, generation: dict[int, bandit.MemberResult]) -> None:
         """Add the results of a generation that is over, by trial."""
@@ -360,9 +359,8 @@ class _Guide:
                 )
             model = model.condition_on_means(np.array(rows))
         taken = {key(params) for _, params in before}
-        others: dict[
-            str, Value
-        ] = {}  # values outside of the model, drawn once, so that all candidates share them
+        # values outside of the model, drawn once, so that all candidates share them
+        others: dict[str, Value] = {}
 
         def make(units: Mapping[str, float]) -> Params | None:
             def value(one: Parameter) -> Value:

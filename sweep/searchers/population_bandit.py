@@ -20,28 +20,30 @@ from sweep.space import Parameter
 from sweep.space.draws import to_unit
 
 Array: TypeAlias = NDArray[np.float64]
-Make: TypeAlias = Callable[
-    [Mapping[str, float]], Params | None
-]  # a point from coordinates; None if not allowed
+# a point from coordinates; None if not allowed
+Make: TypeAlias = Callable[[Mapping[str, float]], Params | None]
 
 ENOUGH = 2  # minimum number of observations
 NEWEST = 200  # maximum number of observations: the cost grows with their cube, and older ones hardly count
+# random points in the unit cube, and around the parent, where more may meet the constraints
 CANDIDATES, NEAR = (
     400,
     50,
-)  # random points in the unit cube, and around the parent, where more may meet the constraints
+)
+# candidates that a round refines, and normal steps from each; their deviations by round:
 BEST, STEPS = (
     4,
     12,
-)  # candidates that a round refines, and normal steps from each; their deviations by round:
+)
 WIDTHS = (0.1, 0.05, 0.02, 0.01)
 MIDDLE = 0.5  # for what is unknown: the coordinate of an absent parameter, the standing of an untrained member
 
+# of `Kernel`'s fields, the length as logarithm
 _BOUNDS = (
     (math.log(0.05), math.log(3.0)),
     (0.01, 0.99),
     (0.0, 0.5),
-)  # of `Kernel`'s fields, the length as logarithm
+)
 _STARTS = ((math.log(0.2), 0.3, 0.1), (math.log(1.0), 0.7, 0.1))
 
 
@@ -50,9 +52,8 @@ class MemberResult:
     """The hyperparameters of a member in one generation, and its loss before and after the generation."""
 
     params: Params
-    before: (
-        float | None
-    )  # its loss at the start of the generation; None if it was untrained or had none
+    # its loss at the start of the generation; None if it was untrained or had none
+    before: float | None
     after: float | None  # its loss at the end; None if it diverged or has none
 
 
@@ -255,9 +256,8 @@ class Posterior:
         Points are rows as in `make_row`.
         """
         across = self.kernel.compute_covariances(points, self.points)
-        known = np.einsum(
-            "ij,jk,ik->i", across, self._inverse, across
-        )  # in one thread, as `invert_matrix` is
+        # in one thread, as `invert_matrix` is
+        known = np.einsum("ij,jk,ik->i", across, self._inverse, across)
         means = (across * self._weights).sum(axis=1)
         deviations = np.sqrt(np.maximum(1 - self.kernel.noise - known, 0.0))
         return means, deviations

@@ -111,9 +111,8 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
             points = [_interpolate_on_log_scale(low, high, t) for t in ends]
         case IntUniform(low, high) | Uniform(low, high):
             points = [low + t * (high - low) for t in ends]
-    return tuple(
-        dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points)
-    )  # gives 0.3 for 0.1 + 0.2
+    # gives 0.3 for 0.1 + 0.2
+    return tuple(dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points))
 
 
 def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:
@@ -121,9 +120,8 @@ def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:
 
 
 def _compute_quantile(domain: Range, u: float) -> float:
-    inner = min(
-        max(u, _TINY), 1 - _TINY
-    )  # at 0 and 1, a normal distribution has no finite quantile
+    # at 0 and 1, a normal distribution has no finite quantile
+    inner = min(max(u, _TINY), 1 - _TINY)
     match domain:
         case Uniform(low, high):
             return low + u * (high - low)
@@ -136,9 +134,10 @@ def _compute_quantile(domain: Range, u: float) -> float:
         case LogNormal(mu, sigma):
             return math.exp(mu + sigma * _NORMAL.inv_cdf(inner))
         case Beta(a, b):
+            # its import takes half a second, and only this distribution needs it
             from scipy import (
                 special,
-            )  # its import takes half a second, and only this distribution needs it
+            )
 
             return float(special.betaincinv(a, b, inner))
 
@@ -153,9 +152,8 @@ def _compute_cumulative(domain: Range, x: float) -> float:
                 if high > low
                 else 0.0
             )
-        case IntUniform(
-            low, high
-        ):  # log scale, with half a unit on both sides, as in `_compute_quantile`
+        # log scale, with half a unit on both sides, as in `_compute_quantile`
+        case IntUniform(low, high):
             return math.log(x / (low - 0.5)) / math.log((high + 0.5) / (low - 0.5))
         case Normal(mu, sigma):
             return _NORMAL.cdf((x - mu) / sigma)

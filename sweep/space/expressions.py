@@ -40,9 +40,8 @@ _ORDER: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_FUNCTIONS: dict[
-    str, tuple[Callable[..., float], int, int]
-] = {  # with the minimum and maximum number of arguments
+# with the minimum and maximum number of arguments
+_FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {
     "min": (min, 2, 100),
     "max": (max, 2, 100),
     "abs": (abs, 1, 1),
@@ -101,11 +100,12 @@ class Expression:
             raise ExpressionError(
                 text, (error.offset or 1) + indent, f"cannot be read: {error.msg}"
             ) from None
+        # of a null character, or of hundreds of minus signs
         except (
             ValueError,
             RecursionError,
             MemoryError,
-        ):  # of a null character, or of hundreds of minus signs
+        ):
             raise ExpressionError(text, 1, "cannot be read") from None
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
@@ -130,9 +130,8 @@ class Expression:
         """
         at = _Evaluation(self.text, params)
         try:
-            if at.evaluate_truth(
-                self._tree
-            ):  # it may hold although a part that does not matter has no result
+            # it may hold although a part that does not matter has no result
+            if at.evaluate_truth(self._tree):
                 return 0.0
             return _Distance(at).measure(self._tree, wanted=True)
         except ExpressionError:
@@ -345,9 +344,8 @@ class _Evaluation:
         whole = isinstance(first, int) and isinstance(last, int)
         # checked before it is computed, because Python would compute an integer of any size
         if function is operator.pow and whole and abs(first) > 1:
-            bits = last * math.log2(
-                abs(first)
-            )  # negative: the result is a float, however large the exponent
+            # negative: the result is a float, however large the exponent
+            bits = last * math.log2(abs(first))
             if bits > 1000:
                 raise self.make_undefined_error(node, f"the result is beyond {MAX_MAGNITUDE:g}")
         if (
@@ -409,9 +407,8 @@ class _Distance:
                 return self.measure(operand, wanted=not wanted)
             case ast.BoolOp(op=op, values=values):
                 parts = [self.measure(value, wanted=wanted) for value in values]
-                if (
-                    isinstance(op, ast.And) == wanted
-                ):  # all parts must change; for a true `or` or a false `and`, one
+                # all parts must change; for a true `or` or a false `and`, one
+                if isinstance(op, ast.And) == wanted:
                     return sum(parts)
                 return min(parts)
             case ast.IfExp(test=test, body=body, orelse=orelse):

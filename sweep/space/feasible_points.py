@@ -185,9 +185,8 @@ class _Point:
         """
         for name in self.decisive * _ROUNDS:
             here, low, high = self.units[name], 0.0, 1.0
-            for _ in range(
-                60
-            ):  # each step halves the range on average; below 1e-16 the value is unchanged
+            # each step halves the range on average; below 1e-16 the value is unchanged
+            for _ in range(60):
                 there = low + self.uniform() * (high - low)
                 if self.distance({name: there}) == 0:
                     self.units[name] = there

@@ -176,9 +176,8 @@ class Space:
             if parameter.name not in foreign or not contains(
                 parameter.domain, foreign[parameter.name]
             ):
-                raise LookupError(
-                    parameter.name
-                )  # leaves `complete_if_feasible`; no point lacks the value
+                # leaves `complete_if_feasible`; no point lacks the value
+                raise LookupError(parameter.name)
             return foreign[parameter.name]
 
         try:

@@ -50,9 +50,8 @@ def read_constraints(
     """
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
-        if (
-            not isinstance(text, str) or not text
-        ):  # the validation of the file has added this mistake already
+        # the validation of the file has added this mistake already
+        if not isinstance(text, str) or not text:
             continue
         unquoted = next((name for name in objectives if _lacks_backquotes(name, text)), None)
         if unquoted is not None:
@@ -284,15 +283,13 @@ def _read_configuration(
         return None
     for text in space.list_violated(params):
         document.add_mistake(path, f"does not meet the constraint {text!r}")
-    if document.found == mistakes_before and not space.has(
-        params
-    ):  # such as a tied value without a result
+    # such as a tied value without a result
+    if document.found == mistakes_before and not space.has(params):
         document.add_mistake(path, "is not in the space")
     if document.found > mistakes_before:
         return None
-    return {
-        name: params[name] for name in space.names if name in params
-    }  # in the order of the space
+    # in the order of the space
+    return {name: params[name] for name in space.names if name in params}
 
 
 def _must_be_given(parameter: Parameter, params: Params) -> bool:
@@ -440,9 +437,8 @@ def read_baseline(
         return None
     missing = []
     for p in space.parameters:
-        if (
-            p.name not in baseline and p.when is None
-        ):  # others may be missing because they do not apply
+        # others may be missing because they do not apply
+        if p.name not in baseline and p.when is None:
             missing.append(p.name)
     if missing:
         notes.append(
@@ -504,9 +500,8 @@ def _add_value(
     elif isinstance(domain, Constant):
         baseline[name] = domain.value
     elif isinstance(domain, Tied) and domain.expression.names <= baseline.keys():
-        with suppress(
-            ExpressionError
-        ):  # values outside of the space may have no result, such as a logarithm of 0
+        # values outside of the space may have no result, such as a logarithm of 0
+        with suppress(ExpressionError):
             baseline[name] = domain.expression.evaluate(baseline)
 
 

@@ -264,9 +264,8 @@ def infer_distribution(block: ParameterBlock) -> Name | None:
         if "probabilities" in keys:
             return "categorical_w_probabilities"
         return "categorical"
-    if (
-        not {"min", "max"} & keys
-    ):  # one of them suffices here: `find_key_mistakes` reports that the other is missing
+    # one of them suffices here: `find_key_mistakes` reports that the other is missing
+    if not {"min", "max"} & keys:
         return None
     if "q" in keys:
         return "q_uniform"

@@ -43,9 +43,8 @@ def read_text(path: Path | str) -> str:
     path = Path(path)
     try:
         with path.open("rb") as stream:
-            raw = stream.read(
-                MAX_SIZE_BYTES + 1
-            )  # one more than allowed, for `decode_text` to notice
+            # one more than allowed, for `decode_text` to notice
+            raw = stream.read(MAX_SIZE_BYTES + 1)
     except FileNotFoundError:
         raise InputError.one(str(path), "no such file") from None
     except (OSError, ValueError) as error:  # ValueError: the path contains a null character

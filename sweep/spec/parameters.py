@@ -44,9 +44,8 @@ class Entry:
     name: str
     path: KeyPath
     condition: Condition | None = None
-    tests: Mapping[str, KeyPath] = field(
-        default_factory=dict
-    )  # places of the condition's tests, by name
+    # places of the condition's tests, by name
+    tests: Mapping[str, KeyPath] = field(default_factory=dict)
     domain: Domain | None = None  # None: invalid, and noted as a mistake
     count: int | None = None
 
@@ -124,9 +123,8 @@ def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterato
             kind = "texts" if text_paths else "decimal numbers"
             said = ", ".join(word for word, _ in words)
             other = ", ".join(flow(value) for _, value in words)
-            place = document.place(
-                value_paths[0][: len(entry.path) + 1]
-            )  # of the key `values` or `value`
+            # of the key `values` or `value`
+            place = document.place(value_paths[0][: len(entry.path) + 1])
             yield (
                 f"{place}: {said}: {kind} here, by YAML 1.2, and {other} in W&B, by YAML 1.1; write {other} for these, "
                 "or quotes for texts"
@@ -167,9 +165,8 @@ def check_grid(entries: list[Entry], document: Document) -> None:
                     (*entry.path, "probabilities"), "a grid takes every value once", hint
                 )
             case domain if entry.count is None and list_choices(domain) is None:
-                is_whole = isinstance(
-                    domain, IntUniform
-                )  # whole numbers, but more than `list_choices` lists
+                # whole numbers, but more than `list_choices` lists
+                is_whole = isinstance(domain, IntUniform)
                 if is_whole:
                     what = "too many values for a grid"
                 else:

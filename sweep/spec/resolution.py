@@ -179,9 +179,8 @@ class SpecResolver:
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
         return automatic.choose_automatically(
-            objectives=len(
-                file.metrics or (0,)
-            ),  # without a list there is one metric, named or not
+            # without a list there is one metric, named or not
+            objectives=len(file.metrics or (0,)),
             epochs=count_length(self.epochs),
             minutes=None if "epochs" in self.document.data else file.minutes,
             has_rule="early_terminate" in self.document.data,
@@ -261,9 +260,8 @@ class SpecResolver:
         for entry in entries:
             if isinstance(entry.domain, Range):
                 numbers.add(entry.name)
-        what_begins = (
-            f"{method.name} moves numbers that have a range, and "  # both messages begin so
-        )
+        # both messages begin so
+        what_begins = f"{method.name} moves numbers that have a range, and "
         others = _join_method_names(
             one for one in SEARCHED if one.population and not one.moves_numbers_only
         )
@@ -606,9 +604,8 @@ class SpecResolver:
             what = f"{method.name} optimizes a single metric, but metrics lists several"
             others = sorted(one.name for one in SEARCHED if one.learns and one.several_objectives)
             document.add_mistake(("method",), what, f"use {join_words(others, 'or')}")
-        kind = getattr(
-            file.early_terminate, "type", "none"
-        )  # a rule of the user's own is made of all objectives
+        # a rule of the user's own is made of all objectives
+        kind = getattr(file.early_terminate, "type", "none")
         if not RULES[kind].scheduler_of_several:
             what = f"{kind} compares trials by a single metric, but metrics lists several"
             several = []
@@ -639,9 +636,8 @@ class SpecResolver:
         places: dict[str, KeyPath] = {}
         of_space = {one.text for one in space.constraints}
         for index, text in enumerate(file.constraints):
-            if (
-                text in of_space
-            ):  # others are on metrics, whose values are not known before the trials
+            # others are on metrics, whose values are not known before the trials
+            if text in of_space:
                 places.setdefault(text, ("constraints", index))
         for entry in entries:
             if isinstance(entry.domain, Tied):
@@ -749,9 +745,8 @@ class SpecResolver:
         ):
             first_rung = {"min_iter": default_first_rung(rule, epochs)}
             rule = replace(rule, **first_rung)
-        acting = compute_decision_epochs(
-            rule, epochs
-        )  # () if the rule never acts, which is a mistake by itself
+        # () if the rule never acts, which is a mistake by itself
+        acting = compute_decision_epochs(rule, epochs)
         ranking = earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
             if self.names_first_rung:
@@ -792,9 +787,8 @@ class SpecResolver:
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.epochs
-        values = (
-            list_choices(entry.domain) or ()
-        )  # () for a continuous range, and for a tied parameter
+        # () for a continuous range, and for a tied parameter
+        values = list_choices(entry.domain) or ()
         counts = []
         for v in values:  # True is an int, too, and equals 1
             if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS:

@@ -71,18 +71,14 @@ class Spec:
     baseline: Params | None = None
     confirm: Confirm | None = None
     population: PopulationRules | None = None  # of a method that has one
-    names_first_rung: bool = field(
-        default=True, compare=False
-    )  # whether the file has early_terminate.min_iter
-    chosen: tuple[str, ...] = field(
-        default=(), compare=False
-    )  # lines on the method and the rule that auto chose
-    ignored_keys: tuple[str, ...] = field(
-        default=(), compare=False
-    )  # W&B's keys without effect, for one note
-    notes: tuple[str, ...] = field(
-        default=(), compare=False
-    )  # about settings that are valid but probably not intended
+    # whether the file has early_terminate.min_iter
+    names_first_rung: bool = field(default=True, compare=False)
+    # lines on the method and the rule that auto chose
+    chosen: tuple[str, ...] = field(default=(), compare=False)
+    # W&B's keys without effect, for one note
+    ignored_keys: tuple[str, ...] = field(default=(), compare=False)
+    # about settings that are valid but probably not intended
+    notes: tuple[str, ...] = field(default=(), compare=False)
     # ``file:line: path`` of parameters and values, by name or path
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
 

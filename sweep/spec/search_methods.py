@@ -38,20 +38,16 @@ class Method:
     name: str
     chooses: str  # how it chooses configurations, for its row in docs/sweep_file.md
     searcher: str = ""  # empty for auto
-    learns: bool = (
-        False  # from the results of trials, and so from earlier sweeps (`warm_start`) as well
-    )
+    # from the results of trials, and so from earlier sweeps (`warm_start`) as well
+    learns: bool = False
     several_objectives: bool = True
     uses_prior: bool = False
-    enumerates: bool = (
-        False  # tries every combination of the values, of which there must be finitely many
-    )
-    population: bool = (
-        False  # its trials are members of a population, which the block `population` describes
-    )
-    moves_numbers_only: bool = (
-        False  # copies in its population change only numbers that have a range
-    )
+    # tries every combination of the values, of which there must be finitely many
+    enumerates: bool = False
+    # its trials are members of a population, which the block `population` describes
+    population: bool = False
+    # copies in its population change only numbers that have a range
+    moves_numbers_only: bool = False
     need: Need | None = None
     same_as: str = ""  # the name of the method that this is another name of
 

@@ -119,9 +119,8 @@ def check_rule_can_act(
     else:
         why = ""
         hint = "lower it, train more epochs"
-    brackets = early_terminate.list_brackets(
-        rule, epochs
-    )  # the epochs of each bracket; () if there are none to check
+    # the epochs of each bracket; () if there are none to check
+    brackets = early_terminate.list_brackets(rule, epochs)
     if isinstance(rule, early_terminate.Rule) and brackets and not any(brackets):
         does = "pause" if rule.pauses else "stop"
         what = f"can never {does} a trial of {length}{why}"

@@ -52,9 +52,8 @@ class Document:
     mistakes: list[tuple[TextPosition, Problem]] = field(default_factory=list)
     found: int = 0  # number of mistakes, including suppressed ones
     faulty: set[TextPosition] = field(default_factory=set)  # places of mistakes in the text itself
-    otherwise: dict[TextPosition, tuple[str, Value]] = field(
-        default_factory=dict
-    )  # words that YAML 1.1 reads differently: the word, and its value there
+    # words that YAML 1.1 reads differently: the word, and its value there
+    otherwise: dict[TextPosition, tuple[str, Value]] = field(default_factory=dict)
 
     def where(self, mark: TextPosition) -> str:
         """Format a position as compilers do: ``file:line:column``."""
@@ -284,9 +283,8 @@ def describe_expected(schema: Schema) -> str:
             members.append(part)
     kinds = {part.get("type") for part in members}
     if "number" in kinds:
-        members = [
-            part for part in members if part.get("type") != "integer"
-        ]  # a number may be whole
+        # a number may be whole
+        members = [part for part in members if part.get("type") != "integer"]
     # An example says more than a list of what is possible.
     examples = schema.get("examples") or members[0].get("examples", ())
     if examples:
@@ -295,9 +293,8 @@ def describe_expected(schema: Schema) -> str:
         such = ""
     if len(members) == 1:
         return _describe_alternative(members[0], such)
-    if (
-        such
-    ):  # alternatives with an example are mappings of several types, such as `early_terminate`
+    # alternatives with an example are mappings of several types, such as `early_terminate`
+    if such:
         return f"a mapping{such}"
     return " or ".join(dict.fromkeys(describe_expected(part) for part in members))
 

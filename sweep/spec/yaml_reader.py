@@ -276,11 +276,12 @@ class _Composer:
         except ReaderError as error:
             place = _find_end_position(self.text[: error.position])
             reason = f"character #x{error.character:02x} is not allowed in a text file"
+        # such as "\U00110000", which is beyond Unicode
         except (
             YAMLError,
             ValueError,
             OverflowError,
-        ) as error:  # such as "\U00110000", which is beyond Unicode
+        ) as error:
             place = TextPosition(1, 1)
             reason = str(error)
         hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")
@@ -527,9 +528,8 @@ def _convert_to_plain_value(value: object, path: KeyPath, document: Document) ->
             return os.fspath(value)
         case Mapping():
             wrong = [key for key in value if not isinstance(key, str)]
-            if (
-                wrong
-            ):  # the values are converted all the same, so that their mistakes are found as well
+            # the values are converted all the same, so that their mistakes are found as well
+            if wrong:
                 document.add_mistake(
                     path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text"
                 )

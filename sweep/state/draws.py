@@ -23,9 +23,8 @@ class Entropy:
     """A record of what code has drawn from the machine's entropy."""
 
     seeds: int = 0  # NumPy generators created without a seed, which follow the given seed instead
-    line: str = (
-        ""  # author's line that took entropy in another way, which gives other numbers each time
-    )
+    # author's line that took entropy in another way, which gives other numbers each time
+    line: str = ""
 
 
 @contextmanager

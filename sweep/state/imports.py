@@ -33,20 +33,16 @@ class _SeedingFinder:
     def __init__(self) -> None:
         self.users = 0
         self.seed: int | None = None  # seed for imports; None: do not seed
-        self.author_packages: set[str] = (
-            set()
-        )  # packages of trainables, which are the author's even if installed
+        # packages of trainables, which are the author's even if installed
+        self.author_packages: set[str] = set()
         self.listeners: list[Listener] = []
-        self.adopting: weakref.WeakSet[settings.SavedSettings] = (
-            weakref.WeakSet()
-        )  # these adopt settings of libraries
-        self.drawing_seeds: dict[
-            str, int
-        ] = {}  # seed under which a module was imported, if it drew numbers
+        # these adopt settings of libraries
+        self.adopting: weakref.WeakSet[settings.SavedSettings] = weakref.WeakSet()
+        # seed under which a module was imported, if it drew numbers
+        self.drawing_seeds: dict[str, int] = {}
         self.unseeded_lines: dict[str, str] = {}  # line that drew from the machine, by module
-        self._running: list[
-            tuple[int, list[Callable[[], None]]]
-        ] = []  # running modules: seed, restoring functions
+        # running modules: seed, restoring functions
+        self._running: list[tuple[int, list[Callable[[], None]]]] = []
         self._library_depth = 0  # depth of nested imports of libraries
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:

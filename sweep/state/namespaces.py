@@ -239,9 +239,8 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
             for part in code.co_consts:
                 if isinstance(part, types.CodeType):
                     queue.append(part)
-            new = (
-                set(code.co_names) - names
-            )  # each name is followed once, so that recursion comes to an end
+            # each name is followed once, so that recursion comes to an end
+            new = set(code.co_names) - names
             names |= new
             queue += [names_around[name] for name in new if name in names_around]
     return frozenset(names)

@@ -97,9 +97,8 @@ class RecordedValues:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, _Value]] = {}  # by namespace and name
-        self._after: dict[
-            str, IdentityDigest | None
-        ] = {}  # value of a name after a method ran; None: no value
+        # value of a name after a method ran; None: no value
+        self._after: dict[str, IdentityDigest | None] = {}
         self._owners: dict[str, Callable[[], object]] = {}
 
     def record(self, namespaces: Sequence[Namespace], names: Container[str] | None = None) -> None:
@@ -291,9 +290,8 @@ class _Value:
         self.content = Snapshot(value)
         self.too_large = self.content.too_large
         self.has_cache = self.content.has_cache
-        if values.holds_user_content(
-            value
-        ):  # its attributes are its state, and the snapshot restores them in place
+        # its attributes are its state, and the snapshot restores them in place
+        if values.holds_user_content(value):
             self._copy_iterator = None
         else:
             self._copy_iterator = _make_copier(value)

@@ -123,9 +123,8 @@ def _set_logging(configured: tuple[int, dict[str, _Logger]]) -> None:
     disabled, known = configured
     logging.disable(disabled)
     for name, logger in _list_loggers().items():
-        level, handlers, filters, propagate, is_disabled = known.get(
-            name, _NEW
-        )  # a logger cannot be deleted
+        # a logger cannot be deleted
+        level, handlers, filters, propagate, is_disabled = known.get(name, _NEW)
         logger.setLevel(level)
         logger.handlers[:], logger.filters[:] = handlers, filters
         logger.propagate = propagate

@@ -31,9 +31,8 @@ class _PresentTrial:
     before_end: Callable[[], None]
     stop_listening: Callable[[], None]
     modules: frozenset[str]  # names in `sys.modules` when it began
-    changed: set[str] | None = (
-        None  # names that the trial changed, once it is over; later changes are not its own
-    )
+    # names that the trial changed, once it is over; later changes are not its own
+    changed: set[str] | None = None
 
 
 _present: list[_PresentTrial] = []  # at most one

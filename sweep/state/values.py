@@ -38,11 +38,12 @@ _DEEPEST, _MOST = 60, 20_000
 _SAMPLED = 2**16  # elements sampled from a larger array to detect changes in place
 _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+# standard modules whose objects hold what users put into them
 _OPEN_MODULES = (
     "types",
     "collections",
     "argparse",
-)  # standard modules whose objects hold what users put into them
+)
 _CACHE = type(functools.cache(lambda: None))
 _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
 _MUTABLE_CONTAINERS = (MutableMapping, MutableSet, list, deque, bytearray, array.array)
@@ -250,9 +251,8 @@ class Digester:
     def _digest_container(self, value: Any, identity: object) -> object:
         if isinstance(value, Mapping):
             items = list(value.items())
-            if (
-                len(items) * 2 > self._objects_left
-            ):  # too many for one digest each, so all are pickled at once
+            # too many for one digest each, so all are pickled at once
+            if len(items) * 2 > self._objects_left:
                 return "mapping", len(items), self._digest_pickle(dict(items), identity)
             return "mapping", tuple((self.digest(key), self.digest(part)) for key, part in items)
         if isinstance(value, set | frozenset):
@@ -477,9 +477,8 @@ class Snapshot:
         self._variables = variables
         self.too_large = self.has_cache = False
         self._nbytes = 0
-        self._seen: dict[
-            int, object
-        ] = {}  # by id; holding the objects keeps their ids from being used again
+        # by id; holding the objects keeps their ids from being used again
+        self._seen: dict[int, object] = {}
         self._restorers: list[Callable[[], None]] = []
         queue = [value]
         while queue:

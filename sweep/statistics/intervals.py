@@ -21,9 +21,10 @@ def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Inter
     count = len(values)
     if count < 2:
         return None
+    # only the quantile, because scipy.stats takes a second to import
     from scipy.special import (
         stdtrit,
-    )  # only the quantile, because scipy.stats takes a second to import
+    )
 
     half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _compute_standard_error(values, shared)
     mean = fmean(values)

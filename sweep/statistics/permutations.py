@@ -33,9 +33,8 @@ class SignTest:
     """The two-sided p-values of many paired comparisons, of shape (comparisons,)."""
 
     p: Floats
-    error: (
-        float | None
-    )  # standard error of a p of 0.05, if patterns were drawn; None if all were enumerated
+    # standard error of a p of 0.05, if patterns were drawn; None if all were enumerated
+    error: float | None
 
 
 def check_differences(differences: npt.ArrayLike) -> SignTest:
@@ -74,18 +73,16 @@ def check_equality(scores: Floats) -> Equality:
     with the second alone, a configuration with much noise looks far behind. With any variance, permuting signs keeps
     the error at its level.
     """
-    scores = scores[
-        np.isfinite(scores).sum(axis=1) > 1
-    ]  # a seed with a single score compares nothing
+    # a seed with a single score compares nothing
+    scores = scores[np.isfinite(scores).sum(axis=1) > 1]
     there = np.isfinite(scores)
     centred = np.nan_to_num(scores - np.nanmean(scores, axis=1, keepdims=True))
     # scaled to a mean square of 1, to which `_LEAST_VARIANCE` refers; if all scores are equal, they stay 0
     centred = centred / max(float(np.sqrt((centred**2).mean())), np.finfo(np.float64).tiny)
     patterns = _make_patterns(*scores.shape)
     counts = there.sum(axis=0)
-    means = (
-        patterns.signs @ centred / counts
-    )  # of shape (patterns, configurations), as all that follows from it
+    # of shape (patterns, configurations), as all that follows from it
+    means = patterns.signs @ centred / counts
     variances = _compute_variances((centred**2).sum(axis=0), means, counts)
     configurations = scores.shape[1]
     # a difference has twice the variance of a score; centring has taken a degree of freedom from each seed
@@ -97,9 +94,8 @@ def check_equality(scores: Floats) -> Equality:
     for leader in map(int, np.unique(leaders)):
         rows = np.flatnonzero(leaders == leader)
         both = there & there[:, [leader]]
-        shared = np.maximum(
-            both.sum(axis=0), 1
-        )  # 1 where they have no seed in common, whose sums are 0
+        # 1 where they have no seed in common, whose sums are 0
+        shared = np.maximum(both.sum(axis=0), 1)
         gaps = np.where(both, centred[:, [leader]] - centred, 0.0)
         behind = patterns.signs[rows] @ gaps / shared
         own = _compute_variances((gaps**2).sum(axis=0), behind, shared)
@@ -167,9 +163,8 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     table = table / np.where(norms > 0, norms, 1.0)
     room = work // max(comparisons, 1)
     if 2**seeds <= ENUMERATED and 2 ** (seeds - 1) <= max(room, FEWEST_DRAWN):
-        number = np.arange(2 ** (seeds - 1))[
-            :, None
-        ]  # opposite patterns are equivalent, so the last sign stays
+        # opposite patterns are equivalent, so the last sign stays
+        number = np.arange(2 ** (seeds - 1))[:, None]
         # bit k of a number tells whether seed k changes its sign
         negative = number >> np.arange(seeds) & 1
         return _Patterns(1.0 - 2.0 * negative.astype(np.float64), False), table
@@ -179,9 +174,8 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
 
 def _compute_observed_sums(table: Floats) -> Floats:
     """Return the absolute sums of the columns, minus a tolerance for rounding."""
-    return np.asarray(
-        np.abs(table.sum(axis=0)) - 1e-9
-    )  # tolerance, since a sum in another order can be smaller
+    # tolerance, since a sum in another order can be smaller
+    return np.asarray(np.abs(table.sum(axis=0)) - 1e-9)
 
 
 def _make_patterns(seeds: int, configurations: int) -> _Patterns:

@@ -28,9 +28,8 @@ def estimate_more_seeds(
     mean is 0, or if a thousand further seeds would not suffice.
     """
     count = len(differences)
-    mean = (
-        fmean(differences) if count else math.nan
-    )  # NaN is not 0: without differences, any verdict needs `LEAST`
+    # NaN is not 0: without differences, any verdict needs `LEAST`
+    mean = fmean(differences) if count else math.nan
     if mean == 0:
         return None
     if count > 1:

@@ -53,10 +53,12 @@ def look_at_race(
             of the race.
     """
     import numpy as np
+
+    # only the quantiles, because scipy.stats takes a second to import
     from scipy.special import (
         chdtri,
         stdtrit,
-    )  # only the quantiles, because scipy.stats takes a second to import
+    )
 
     table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64)
     left, done = table.shape

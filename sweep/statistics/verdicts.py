@@ -54,19 +54,16 @@ class Compared(Struct, frozen=True):
 
     verdict: Verdict
     seeds: int  # in common with the best; for the best itself, all of its seeds
-    difference: float | None = (
-        None  # its mean minus the best one's; None for the best and without common seeds
-    )
+    # its mean minus the best one's; None for the best and without common seeds
+    difference: float | None = None
     difference_low: float | None = None  # 95 % interval of this difference alone, by Student's t
     difference_high: float | None = None
     p: float | None = None  # two-sided, of this comparison, unadjusted
-    p_adjusted: float | None = (
-        None  # decides the verdict; largest p up to its removal, or as in `compare_fronts`
-    )
+    # decides the verdict; largest p up to its removal, or as in `compare_fronts`
+    p_adjusted: float | None = None
     p_error: float | None = None  # standard error of a p-value of 0.05, if signs were drawn
-    more: int | None = (
-        None  # number of further seeds that would decide, if the difference is as it seems
-    )
+    # number of further seeds that would decide, if the difference is as it seems
+    more: int | None = None
     undecided: str = ""  # the reason, if undecided
 
 

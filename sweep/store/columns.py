@@ -151,9 +151,8 @@ def column_of_measure(name: str) -> str:
 class EventTime:
     """Time of an event in seconds, without the time between sessions."""
 
-    by_driver_s: (
-        float | None
-    )  # seconds of all sessions until then, by the drivers' clocks; None in early logs
+    # seconds of all sessions until then, by the drivers' clocks; None in early logs
+    by_driver_s: float | None
     by_times_s: float  # timestamp of the event, minus the pauses between sessions before it
     session_s: float  # seconds of the sessions before that of the event
 
@@ -184,9 +183,8 @@ class ActiveTime:
     ) -> None:
         self.earlier_s = earlier_s  # of the sessions before the present one
         self.session_s = session_s
-        self.began = (
-            began  # start of the present session by event times; None if its own clock is known
-        )
+        # start of the present session by event times; None if its own clock is known
+        self.began = began
 
     @property
     def total_s(self) -> float:
@@ -208,9 +206,8 @@ class ActiveTime:
             self.session_s = max(self.session_s, event.driven_s)
             self.began = None
         elif self.began is not None:  # a log of an earlier version, without `driven_s`
-            self.session_s = max(
-                self.session_s, event.time - self.began
-            )  # the clock may have been set back
+            # the clock may have been set back
+            self.session_s = max(self.session_s, event.time - self.began)
         elif not self.total_s:  # likewise, and the log does not begin with a session
             self.began = event.time
 
@@ -261,9 +258,8 @@ class TrialRows:
         if event.parent is not None and event.parent_epoch is not None:
             self.integers["parent"].set(row, event.parent)
             self.integers["parent_epoch"].set(row, event.parent_epoch)
-        if (
-            event.space_version
-        ):  # null for the first space: the column only exists if the space was changed
+        # null for the first space: the column only exists if the space was changed
+        if event.space_version:
             self.integers["space_version"].set(row, event.space_version)
         self.texts["enqueued_by"].set(row, event.enqueued_by)
         self.integers["epochs"].set(row, 0)
@@ -284,9 +280,8 @@ class TrialRows:
         """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
-        if (
-            event.memo is None
-        ):  # otherwise it was trained in an earlier sweep, and has cost nothing in this one
+        # otherwise it was trained in an earlier sweep, and has cost nothing in this one
+        if event.memo is None:
             _add_amount(self._trained, row, event.time_s)
             # Before the status changes below: whether the trial was interrupted matters here.
             self._charge_others(
@@ -322,9 +317,8 @@ class TrialRows:
         row = self.row[event.trial]
         moment = self._make_event_time(event)
         self._charge_others(row, moment)
-        self.texts["error"].set(
-            row, event.error
-        )  # even if it is None: the error of an earlier try is over
+        # even if it is None: the error of an earlier try is over
+        self.texts["error"].set(row, event.error)
         facts = event.facts
         for name, text in (
             *(("status", event.status.value), ("status_reason", event.reason)),
@@ -342,10 +336,11 @@ class TrialRows:
                 self.integers[name].set(row, number)
         if facts.strategy is not None:  # otherwise it is unknown how it was trained
             self.flags["reproducible"].set(row, facts.reproducible)
+        # added up: a worker counts from the last resumption on
         for (
             part,
             seconds,
-        ) in facts.overhead_s.items():  # added up: a worker counts from the last resumption on
+        ) in facts.overhead_s.items():
             _add_amount(
                 self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds
             )
@@ -384,9 +379,8 @@ class TrialRows:
         if is_first and facts.started is not None:
             # A worker begins a trial later than the driver starts it.
             waited_s = facts.started - (self.floats["started_at"].get(row) or 0.0)
-            if (
-                facts.lived_s is not None
-            ):  # better: the clocks of two machines may differ, durations do not
+            # better: the clocks of two machines may differ, durations do not
+            if facts.lived_s is not None:
                 waited_s = moment.since(begun) - facts.lived_s
             # The wait is no longer part of the duration, so what `_charge_others` counted of it is taken back.
             _add_amount(self._others_s, row, -waited_s * (self._first_others.get(row) or 0.0))
@@ -496,12 +490,13 @@ class EpochRows:
         self.count += 1
         self.trial_row.set(row, trial_row)
         self.epoch.set(row, event.epoch)
+        # as in `EPOCH_FIELDS`
         values = (
             event.time_s,
             event.time,
             event.learning_rate,
             event.examples_per_s,
-        )  # as in `EPOCH_FIELDS`
+        )
         for column, value in zip(self.fields.values(), values, strict=True):
             column.set(row, value)
         _set_all(self.metrics, row, event.metrics)

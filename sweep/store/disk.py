@@ -47,9 +47,8 @@ def replacing(path: Path) -> Iterator[Path]:
             yield aside
             aside.replace(path)
         finally:
-            with suppress(
-                OSError
-            ):  # a leftover is harmless, and the first error is the important one
+            # a leftover is harmless, and the first error is the important one
+            with suppress(OSError):
                 aside.unlink(missing_ok=True)
 
 
@@ -93,9 +92,8 @@ def flush_folder(folder: Path) -> None:
 
 def _describe_free_space(path: Path) -> str:
     """Return the free space on the disk of ``path``, in words for the end of a message; ``""`` if it is unknown."""
-    disk = (
-        path.absolute()
-    )  # the path itself may not exist, but the folder on which its disk is mounted does
+    # the path itself may not exist, but the folder on which its disk is mounted does
+    disk = path.absolute()
     while not disk.is_mount() and disk != disk.parent:
         disk = disk.parent
     try:

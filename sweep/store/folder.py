@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 LOCK_ATTEMPTS = 3  # 50 ms apart, because `is_running` holds the lock for a moment
 BRIEF_LOCK_S = 60.0  # longer than a command takes that only appends an event to the log
-_BRIEF = (
-    "a command of "  # beginning of the lock file's text if its holder will release the lock soon
-)
+# beginning of the lock file's text if its holder will release the lock soon
+_BRIEF = "a command of "
 
 
 class _Inside:
@@ -148,9 +147,8 @@ class ResultsFolder:
             store = None
         else:
             store = root.below(name)
-        features.update_copy(
-            folder.path, store
-        )  # so that `_check_free` sees a sweep of another machine
+        # so that `_check_free` sees a sweep of another machine
+        features.update_copy(folder.path, store)
         # The folder is filled under a hidden name, so that nobody finds an incomplete sweep.
         aside = cls(results_dir / f".{name}.{get_process_name()}")
         try:
@@ -169,9 +167,8 @@ class ResultsFolder:
         try:
             with removed_if_it_fails(aside.path), storing(folder.path):
                 aside.checkpoints.mkdir()
-                aside.spec.write_text(
-                    spec_text, encoding="utf-8", newline=""
-                )  # its line ends as given
+                # its line ends as given
+                aside.spec.write_text(spec_text, encoding="utf-8", newline="")
                 aside.write_info(SweepInfo(folder.info, {"name": name, **info}))
                 features.publish_sweep(aside.path, folder.path, store)
         except BaseException:

@@ -56,13 +56,11 @@ class TrialState:
     reason: str = ""
     epoch: int = 0  # last epoch reported
     reported: int = 0  # number of reported epochs: less than `epoch` if the log was repaired
-    share: float | None = (
-        None  # share of its budget that it has used; None if its minutes are not limited
-    )
+    # share of its budget that it has used; None if its minutes are not limited
+    share: float | None = None
     last: Mapping[str, float] = field(default_factory=dict)  # metrics of the last epoch
-    epochs: dict[int, Mapping[str, float]] = field(
-        default_factory=dict
-    )  # metrics by epoch, if the ledger keeps them
+    # metrics by epoch, if the ledger keeps them
+    epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)
     end: TrialEnded | None = None  # its end or last interruption; None while it is running
     retries: int = 0  # retries since it started or was last reopened
     reopened: bool = False  # it had failed permanently and was tried again
@@ -254,10 +252,11 @@ class Ledger:
                 return self._end(event)
             case ModelTested():
                 trial = self._get_trial(event.trial)
+                # the first evaluation stays: no others should follow
                 trial.tested = {
                     **event.metrics,
                     **trial.tested,
-                }  # the first evaluation stays: no others should follow
+                }
                 return Tested(trial, event)
             case OutputPrinted():
                 return Printed(self._get_trial(event.trial), event)
@@ -305,9 +304,8 @@ class Ledger:
         Raises `OutOfOrder` if the trial was never started, or has ended before and is not reopened.
         """
         trial = self._get_trial(event.trial)
-        if (
-            event.status is Status.PRUNED and event.reason == ON_REQUEST
-        ):  # logs of early releases do not have ``asked``
+        # logs of early releases do not have ``asked``
+        if event.status is Status.PRUNED and event.reason == ON_REQUEST:
             event = structs.replace(event, asked=True)
         reopens = (
             event.again and event.status is Status.INTERRUPTED and trial.status is Status.FAILED

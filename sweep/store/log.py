@@ -59,9 +59,8 @@ class Log(Closing):
                 os.close(self._file)
                 raise StoreError(f"{path}: {error}") from error
         if copy is not None:
-            copy.appended(
-                good_bytes, wait=False
-            )  # an earlier session may not have uploaded all of it
+            # an earlier session may not have uploaded all of it
+            copy.appended(good_bytes, wait=False)
         if fsync and not good_bytes:  # a new log: its file and the sweep's folder must survive, too
             flush_folder(path.parent)
             flush_folder(path.parent.parent)
@@ -71,15 +70,13 @@ class Log(Closing):
 
         If only the upload to the object store fails, `StoreError` is raised too, but the events stay in the log.
         """
-        data = b"".join(
-            map(encode, events)
-        )  # first: it may raise `StoreError` before anything is written
+        # first: it may raise `StoreError` before anything is written
+        data = b"".join(map(encode, events))
         if self._copy is not None:
             self._copy.check()
         with storing(self.path):
-            if (
-                self._torn_at is not None
-            ):  # the last call failed, and could not remove what it had written
+            # the last call failed, and could not remove what it had written
+            if self._torn_at is not None:
                 os.ftruncate(self._file, self._torn_at)
                 self._torn_at = None
             start = os.fstat(self._file).st_size
@@ -96,9 +93,8 @@ class Log(Closing):
                 with suppress(OSError):  # the next append or writer tries again
                     os.ftruncate(self._file, start)
                 raise
-        if (
-            self._copy is not None
-        ):  # if this raises, the events stay logged, for the next session to act on
+        # if this raises, the events stay logged, for the next session to act on
+        if self._copy is not None:
             self._copy.appended(os.fstat(self._file).st_size, wait=self._durable and must_last)
 
     def close(self) -> None:
@@ -135,15 +131,13 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
                 raise StoreError(
                     f"{_locate_error(path, offset, damage)}; {make_repair_hint(path)}"
                 ) from damage
-            if not line.endswith(
-                b"\n"
-            ):  # the last one, whose write was interrupted or is in progress
+            # the last one, whose write was interrupted or is in progress
+            if not line.endswith(b"\n"):
                 return
             try:
                 event = decode(line)
-            except (
-                NotJson
-            ) as error:  # ignored if it turns out to be the last record: its write was interrupted
+            # ignored if it turns out to be the last record: its write was interrupted
+            except NotJson as error:
                 damage = error
                 continue
             except StoreError as error:

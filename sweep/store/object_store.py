@@ -58,9 +58,8 @@ class ObjectStore:
     """The objects of a store whose keys begin with the path of ``url``. All methods may raise `StoreAway`."""
 
     url: str  # "s3://bucket/prefix"
-    backend: Backend | None = (
-        None  # obstore's client to use; None: the one that `_open_backend` returns for the bucket
-    )
+    # obstore's client to use; None: the one that `_open_backend` returns for the bucket
+    backend: Backend | None = None
 
     def below(self, name: str) -> ObjectStore:
         """Return the part of the store with the keys that begin with ``name/``; keys are then relative to it."""
@@ -225,9 +224,8 @@ class ObjectStore:
         try:
             yield
         except (BaseError, OSError) as error:
-            if (
-                isinstance(error, OSError) and error.errno is not None
-            ):  # of the local file: obstore's have no errno
+            # of the local file: obstore's have no errno
+            if isinstance(error, OSError) and error.errno is not None:
                 raise
             if isinstance(error, FileNotFoundError) and not _is_without_bucket(error):
                 raise
@@ -377,9 +375,8 @@ def _describe_store_error(error: BaseException) -> str:
         return "there is no such bucket"
     if "Account must be specified" in first_line_said:
         return "no account is named: set AZURE_STORAGE_ACCOUNT_NAME"
-    if (
-        "instance metadata" in whole or "169.254.169.254" in whole
-    ):  # where a cloud's machine asks for its role
+    # where a cloud's machine asks for its role
+    if "instance metadata" in whole or "169.254.169.254" in whole:
         return "no credentials were found in the environment, and the machine has no role"
     if kind in known or status.startswith(("401", "403")):
         return f"{known.get(kind, 'access is denied')} (credentials come from the environment or the machine's role)"

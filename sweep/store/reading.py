@@ -62,10 +62,11 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
             and behind
             and (history.version, history.layout) == (VERSION, LAYOUT)
         ):
+            # rows are merged by trial; None and [] stay what they are
             needed = metrics and (
                 "trial",
                 *metrics,
-            )  # rows are merged by trial; None and [] stay what they are
+            )
             found = update_tables(folder, _read_stored(files, folder, history, needed), needed)
             if found is not None:
                 return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
@@ -134,11 +135,12 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
             history = History(**json.loads(trials))
         else:
             history = None
+    # ValueError also for no files, TypeError for another version's fields
     except (
         KeyError,
         TypeError,
         ValueError,
-    ):  # ValueError also for no files, TypeError for another version's fields
+    ):
         return None
     if history is None or history.layout == LAYOUT or not folder.log.exists():
         return history
@@ -207,9 +209,8 @@ def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[
     column = table[name].combine_chunks()
     if column.type not in _KINDS:
         column = column.cast(pa.float64())
-    bits, content = (
-        column.buffers()
-    )  # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
+    # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
+    bits, content = column.buffers()
     kind = _KINDS[column.type]
     if len(column):  # part of a table may begin within its buffers, at `offset`
         stored = np.frombuffer(content, kind, len(column), 8 * column.offset)
@@ -248,9 +249,8 @@ def update_tables(
     try:
         builder = _resume_builder(folder, stored.history)
         builder.follow(folder.log)
-    except (
-        StoreError
-    ):  # an ended trial continues, or the log is damaged: reading all of it tells more
+    # an ended trial continues, or the log is damaged: reading all of it tells more
+    except StoreError:
         return None
     return _merge_tables(stored, builder, names)
 
@@ -336,9 +336,8 @@ def _merge_table(
     """
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
-    if keep[
-        :count
-    ].all():  # the usual case, as the replaced trials are the latest: nothing is copied
+    # the usual case, as the replaced trials are the latest: nothing is copied
+    if keep[:count].all():
         kept = old.slice(0, count)
     else:
         kept = old.take(make_numeric_array(np.flatnonzero(keep)))
@@ -462,9 +461,8 @@ class TableWriter(Follower):
 
     def __init__(self, folder: ResultsFolder, *, first_s: float = FIRST_S) -> None:
         self._folder = folder
-        self._parts: tuple[Tables | None, TableBuilder] | None = (
-            None  # stored, and builder for the rest
-        )
+        # stored, and builder for the rest
+        self._parts: tuple[Tables | None, TableBuilder] | None = None
         self._written = -1  # bytes of the log that the files cover
         super().__init__("tables", first_s)
 

@@ -94,9 +94,8 @@ def _cache() -> Path:
 class _CopyState:
     """How much of what is in the store a local copy has. This state is kept in a file of the copy."""
 
-    first: str | None = (
-        None  # tag of the log's first segment, which identifies the sweep among those of the same name
-    )
+    # tag of the log's first segment, which identifies the sweep among those of the same name
+    first: str | None = None
     segments: int = 0  # number of segments in the copy, and number of the next one
     bytes: int = 0  # bytes of the log in the store
     files: dict[str, str] = field(default_factory=dict)  # tags by name
@@ -127,9 +126,8 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
             return True
         for _ in range(_TRIES):
             _, files = store.folder()
-            if not any(
-                entry.key == "sweep.json" for entry in files
-            ):  # it is what makes a sweep: see `claim`
+            # it is what makes a sweep: see `claim`
+            if not any(entry.key == "sweep.json" for entry in files):
                 _set_copy_aside(folder)
                 return False
             try:
@@ -197,9 +195,8 @@ def _bring(
     mark_as_copy(folder, store)
     (folder / "checkpoints").mkdir(exist_ok=True)
     changed = []
-    for (
-        entry
-    ) in files:  # without the lease, which is renewed every few seconds and only read in the store
+    # without the lease, which is renewed every few seconds and only read in the store
+    for entry in files:
         if entry.key != LEASE and known.files.get(entry.key) != entry.tag:
             changed.append(entry)
     with ExitStack() as stack:  # which replaces the files after all were downloaded, or none
@@ -252,9 +249,8 @@ def _bring_log(
                 at, content = _parsed(data)
                 if at > known.bytes:
                     raise StoreError(f"{store.url}/log: bytes {known.bytes} to {at} are missing")
-                more = content[
-                    known.bytes - at :
-                ]  # a part may begin with segments that the copy has
+                # a part may begin with segments that the copy has
+                more = content[known.bytes - at :]
                 file.seek(known.bytes)
                 # It may have them: a driver that died here may have uploaded them without noting it.
                 if file.read(len(more)) != more:  # the copy has another driver's bytes, or fewer
@@ -287,9 +283,8 @@ def claim(folder: Path, store: ObjectStore) -> bool:
     """
     known = _CopyState()
     info = (folder / "sweep.json").read_bytes()
-    tag = store.swap(
-        "sweep.json", info, None
-    )  # before the other file: the process that creates it has the name
+    # before the other file: the process that creates it has the name
+    tag = store.swap("sweep.json", info, None)
     if tag is None:
         return False
     store.put("spec.yaml", (folder / "spec.yaml").read_bytes())
@@ -305,9 +300,8 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
     raised.
     """
     mark_as_copy(aside, store)
-    with lock_copy(
-        folder
-    ):  # no other process here downloads the new sweep to `folder` before it is renamed
+    # no other process here downloads the new sweep to `folder` before it is renamed
+    with lock_copy(folder):
         claimed = claim(aside, store)
         if claimed:
             aside.rename(folder)
@@ -324,16 +318,16 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
     No error is raised in these cases. The local copy ``folder`` stays.
     """
     writer = Writer(folder, store)
+    # for a running sweep, it raises `RefusedError`
     with (
         suppress(InputError, StoreError),
         writer.held(),
-    ):  # for a running sweep, it raises `RefusedError`
+    ):
         segments = store.get_all([entry.key for entry in store.entries("log")])
         # A segment may have no content: each session begins with such a one.
         if not any(data and _parsed(data)[1] for data in segments):
-            store.delete(
-                entry.key for entry in store.entries()
-            )  # also the lease, which is then not written again
+            # also the lease, which is then not written again
+            store.delete(entry.key for entry in store.entries())
 
 
 LASTING = "steer-"
@@ -466,9 +460,8 @@ class Writer:
             turn()
             self._away_since = None
         except StoreAway as error:
-            since = self._away_since = (
-                self._away_since or time.monotonic()
-            )  # the first of the failures in a row
+            # the first of the failures in a row
+            since = self._away_since = self._away_since or time.monotonic()
             if time.monotonic() - since > AWAY_S:
                 self._fault = f"{error}; nothing could be stored for {AWAY_S / 60:g} minutes"
         except (StoreError, OSError) as error:
@@ -500,9 +493,8 @@ class Writer:
         Raises `StoreError` if another process has taken over the sweep or the store is unavailable.
         """
         with self._busy:
-            while (
-                end := self._end
-            ) > self._known.bytes:  # more may have been appended during an upload
+            # more may have been appended during an upload
+            while (end := self._end) > self._known.bytes:
                 with (self._folder / _LOG).open("rb") as file:
                     file.seek(self._known.bytes)
                     content = file.read(end - self._known.bytes)
@@ -521,9 +513,8 @@ class Writer:
         key = f"log/{known.segments:08d}"
         head = json.dumps({"at": known.bytes, "by": self._token}).encode()
         tag = self._store.swap(key, head + b"\n" + content, None)
-        if (
-            tag is None
-        ):  # it may be our own, with less content, if the answer to an earlier attempt was lost
+        # it may be our own, with less content, if the answer to an earlier attempt was lost
+        if tag is None:
             there = self._store.get(key)
             if there is None or not there[0].startswith(head + b"\n"):
                 taken = "another process has taken the sweep over, nothing more is written"
@@ -563,9 +554,8 @@ class Writer:
         while True:
             pull(self._folder, self._store, mine=True)
             self._known = _CopyState.read(self._folder)
-            self._end = (
-                self._known.bytes
-            )  # bytes beyond may be torn; `Log` calls `appended` when it has checked
+            # bytes beyond may be torn; `Log` calls `appended` when it has checked
+            self._end = self._known.bytes
             try:
                 self._create(b"")
             except StoreAway:  # it is a `StoreError`, too, but not one to try again after
@@ -593,9 +583,8 @@ class Writer:
                 lease = Lease.parse(found[0], self._store)
                 tag = found[1]
                 if not (lease.is_over or lease.is_own):
-                    if (
-                        seen_tag and seen_tag != tag
-                    ):  # it was renewed meanwhile, so its holder is alive
+                    # it was renewed meanwhile, so its holder is alive
+                    if seen_tag and seen_tag != tag:
                         what = f"the sweep is being run by {lease.holder}"
                         raise RefusedError.one(self._store.url, what, "stop that one first")
                     if not seen_tag:
@@ -654,9 +643,8 @@ class Writer:
             requests.mkdir(exist_ok=True)
             with replacing(requests / entry.key.rpartition("/")[2]) as path:
                 path.write_bytes(found[0])
-            self._store.delete(
-                [entry.key]
-            )  # only now: a request may be received twice, but is not lost
+            # only now: a request may be received twice, but is not lost
+            self._store.delete([entry.key])
 
     def stop_threads(self) -> None:
         """Stop uploading and renewing the lease, after waiting for what is in progress.

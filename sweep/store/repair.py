@@ -71,9 +71,8 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
         except StoreError as error:
             raise StoreError(f"{log}:{number}: {error}") from error
         for part, event in parts:
-            gap = _describe_missing_epochs(
-                ledger, event
-            )  # first: the ledger still has the epoch before
+            # first: the ledger still has the epoch before
+            gap = _describe_missing_epochs(ledger, event)
             flaw = (
                 f"{len(part)} bytes are no record"
                 if event is None

@@ -121,12 +121,10 @@ class Fields(TypedDict, total=False):
     objectives: list[dict[str, str]]  # name and goal of each
     seed: int
     spec: Mapping[str, object]  # the resolved sweep file as it is now
-    first_spec: Mapping[
-        str, object
-    ]  # the resolved sweep file before the first change in the log; missing if unchanged
-    file: Mapping[
-        str, object
-    ]  # the sweep file as last given, if the sweep's settings have changed since
+    # the resolved sweep file before the first change in the log; missing if unchanged
+    first_spec: Mapping[str, object]
+    # the sweep file as last given, if the sweep's settings have changed since
+    file: Mapping[str, object]
     import_folders: list[str]  # searched for the trainable
     working_folder: str  # in which trials begin
     simulated_gpus: int | None
@@ -199,9 +197,8 @@ class SweepInfo:
     confirm = _Mapping("spec", "confirm")
     resources = _Mapping("spec", "resources")
     source = _Mapping("source")  # the trainable's code, from `describe_source`
-    provenance = _Mapping(
-        "provenance"
-    )  # versions, commit and hardware, from the function `provenance`
+    # versions, commit and hardware, from the function `provenance`
+    provenance = _Mapping("provenance")
     origin = _Mapping("origin")  # the sweep and trial that this one was made from
 
     def changed(self, **fields: Unpack[Fields]) -> SweepInfo:

@@ -79,24 +79,20 @@ class History:
     active_s: float = 0.0  # total of all sessions, without the time between them
     ended: str | None = None  # why the last session ended; None: it is running or was killed
     mark: str | None = None  # `log.mark` of byte `log_bytes`; None in tables by an earlier version
-    pauses: Sequence[
-        tuple[int, float]
-    ] = ()  # first byte of each session, and the seconds between earlier ones
+    # first byte of each session, and the seconds between earlier ones
+    pauses: Sequence[tuple[int, float]] = ()
     sessions: Sequence[tuple[int, float]] = ()  # the same, with the seconds within earlier sessions
-    unfinished: Sequence[tuple[int, int]] | None = (
-        None  # unfinished trials, and the byte at which each begins
-    )
+    # unfinished trials, and the byte at which each begins
+    unfinished: Sequence[tuple[int, int]] | None = None
     version: str | None = None  # of sweep; other versions may have made other columns
     session_s: float = 0.0  # of the last session
     began: float | None = None  # see `ActiveTime`
     layout: int = 0  # the `LAYOUT` with which the tables were made
     note: str = ""  # on the sweep, by a person
-    changes: Sequence[
-        Mapping[str, Any]
-    ] = ()  # the ``settings`` of each `SweepChanged`, as JSON types
-    queue: Sequence[
-        tuple[Mapping[str, Any], str]
-    ] = ()  # configurations added but not started, and who added each
+    # the ``settings`` of each `SweepChanged`, as JSON types
+    changes: Sequence[Mapping[str, Any]] = ()
+    # configurations added but not started, and who added each
+    queue: Sequence[tuple[Mapping[str, Any], str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +149,12 @@ class TableBuilder:
                 self._trials.set_end(end)
             case Tested(trial):
                 self._trials.set_test_metrics(trial)
-            case SessionChange(
-                SessionStarted()
-            ):  # `_last` and `_active` are still those of earlier sessions
+            # `_last` and `_active` are still those of earlier sessions
+            case SessionChange(SessionStarted()):
                 self._ended = None
                 if self._last is not None:
-                    self._trials.pauses_s += max(
-                        0.0, event.time - self._last
-                    )  # the clock may have been set back
+                    # the clock may have been set back
+                    self._trials.pauses_s += max(0.0, event.time - self._last)
                 self._pauses.append((place, self._trials.pauses_s))
                 self._trials.earlier_s = self._active.total_s
                 self._sessions.append((place, self._trials.earlier_s))
@@ -264,9 +258,8 @@ class TableBuilder:
         if self._objectives:
             objective = self._objectives[0][0]
         else:
-            objective = (
-                ""  # sweep.json of an earlier release may name none: the column then has only nulls
-            )
+            # sweep.json of an earlier release may name none: the column then has only nulls
+            objective = ""
         null_params = {}
         if any(rows.null_params.copy_rows(count)):
             null_params[NULL_PARAMS] = _texts(rows.null_params, count)
@@ -287,9 +280,8 @@ class TableBuilder:
             if available[name].null_count == count:
                 absent.add(name)
         columns = {
-            "sweep": pa.repeat(
-                _strings([self._name.encode()])[0], count
-            ),  # without `pa.array`, which imports pandas
+            # without `pa.array`, which imports pandas
+            "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
             "trial": whole["trial"],
             "trial_id": texts["trial_id"],
             "role": texts["role"],
@@ -321,9 +313,8 @@ class TableBuilder:
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         table = _make_table(columns, encodings)
         numbers, _ = rows.integers["trial"].copy_rows(count)
-        if (
-            np.diff(numbers) > 0
-        ).all():  # the usual case: sorting imports pyarrow.compute, which takes long
+        # the usual case: sorting imports pyarrow.compute, which takes long
+        if (np.diff(numbers) > 0).all():
             return table
         return table.sort_by("trial")  # trials may start out of order
 
@@ -351,9 +342,8 @@ class TableBuilder:
         epoch, _ = rows.epoch.copy_rows(count)
         trials = len(self._trials.row)
         trial_numbers, _ = self._trials.integers["trial"].copy_rows(trials)
-        order = np.lexsort(
-            (epoch, trial_numbers[trial_row])
-        )  # by the trial's number first: the last key counts most
+        # by the trial's number first: the last key counts most
+        order = np.lexsort((epoch, trial_numbers[trial_row]))
         ids = _texts(self._trials.texts["trial_id"], trials)
         fields = _make_number_arrays(rows.fields, count)
         fields["timestamp"] = _times(rows.fields["timestamp"], count)

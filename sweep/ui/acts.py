@@ -51,11 +51,12 @@ class Act:
     options: tuple[tuple[str, ...], ...] = ()
     fields: tuple[Field, ...] = ()
     scope: Literal["sweep", "trial"] = "sweep"
+    # states of the sweep in which the act is offered
     states: tuple[str, ...] = (
         "running",
         "killed",
         "ended",
-    )  # states of the sweep in which the act is offered
+    )
     trials: tuple[str, ...] = ()  # statuses of the trial; () for all
     needs: Literal["", "star", "no star", "note", "failed", "completed"] = ""
     """What the sweep or the trial must have for it: a mark of a person, or a trial with this status."""
@@ -330,9 +331,8 @@ def make_arguments(
     for group in act.options:
         if not (is_sent and group == DETACH):  # a job runs in the background anyway
             options += _fill_group(group, given, kinds)
-    if (
-        submission is not None and is_sent
-    ):  # on a cluster, a sweep is named USER/SWEEP, and has its results there
+    # on a cluster, a sweep is named USER/SWEEP, and has its results there
+    if submission is not None and is_sent:
         words = [f"{submission.user}/{word}" for word in words]
         options += ["--address", submission.address]
     else:

@@ -116,9 +116,8 @@ def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
     Each label occurs once, as first proposed. If the only proposal is what is typed already, the list is empty.
     """
     word = typed.strip().lower()
-    by_label = {
-        one.label: one for one in reversed(found)
-    }  # reversed, so that the first one of a label stays
+    # reversed, so that the first one of a label stays
+    by_label = {one.label: one for one in reversed(found)}
     labels = list(dict.fromkeys(one.label for one in found))
     beginning = [by_label[label] for label in labels if label.lower().startswith(word)]
     containing = [
@@ -146,9 +145,8 @@ def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]
     is_complete = any(one.label.lower() == word for one in found)
     if is_part and not is_complete:
         return matching
-    by_label = {
-        one.label: one for one in reversed(found)
-    }  # reversed, so that the first one of a label stays
+    # reversed, so that the first one of a label stays
+    by_label = {one.label: one for one in reversed(found)}
     likeness = {}
     for label in dict.fromkeys(one.label for one in found):
         likeness[label] = SequenceMatcher(None, word, label.lower()).ratio()
@@ -235,9 +233,8 @@ def _is_allowed(
     node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline
 ) -> bool:
     """Return whether the schema ``node`` allows ``key`` in the mapping at a path, which has the keys ``given``."""
-    exclusive = node.get("not", {}).get(
-        "required", ()
-    )  # a file has `metric` or `metrics`, not both
+    # a file has `metric` or `metrics`, not both
+    exclusive = node.get("not", {}).get("required", ())
     if key in exclusive and given & set(exclusive):
         return False
     for rule in node.get("allOf", ()):  # the keys of a parameter depend on its distribution
@@ -298,9 +295,8 @@ def _propose_schema_keys(
         for node in _list_alternatives(_find_schemas(path, outline), path, outline)
         if "properties" in node
     ]
-    constants = {
-        key for node in nodes for key in _find_constants(node)
-    }  # such as the type of a rule, which decides
+    # such as the type of a rule, which decides
+    constants = {key for node in nodes for key in _find_constants(node)}
     undecided = len(nodes) > 1 and not constants & given
     for node in nodes:
         for key, inner in node["properties"].items():

@@ -93,9 +93,8 @@ class DraftProposals:
     before: int
     after: int
     proposals: tuple[Proposal, ...]
-    unread: (
-        str  # a trainable whose source is being read, or `FOLDER`; there may be more proposals then
-    )
+    # a trainable whose source is being read, or `FOLDER`; there may be more proposals then
+    unread: str
 
 
 def complete_draft(

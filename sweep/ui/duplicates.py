@@ -29,16 +29,16 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     the file or the changes cannot be read, only the name is changed. Raises StoreError if the sweep has no spec.yaml.
     """
     with storing(folder.spec):
-        text = folder.spec.read_text(
-            encoding="utf-8", errors="replace"
-        )  # the file as it was when the sweep began
+        # the file as it was when the sweep began
+        text = folder.spec.read_text(encoding="utf-8", errors="replace")
     try:
         before = sweep_files.parse_file(text, folder.spec, ())
         present = resuming.open_sweep(folder).spec
+    # written by another version of sweep: only its text can be used
     except (
         InputError,
         StoreError,
-    ):  # written by another version of sweep: only its text can be used
+    ):
         return rename(text, name)
     keys = _find_changed_keys(folder, before, present)
     added, lost = _split_added(folder, present)
@@ -117,9 +117,8 @@ def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], lis
     added: list[Value] = []
     lost = []
     for key, params in found.items():
-        document = Document(
-            ""
-        )  # collects the mistakes, such as a value that a later change has excluded
+        # collects the mistakes, such as a value that a later change has excluded
+        document = Document("")
         read_start_with([params], present.space, (), document)
         if document.found:
             lost.append(params)
@@ -167,9 +166,8 @@ def _find_end(lines: Sequence[str], start: int) -> int:
     end = start + 1
     for at in range(start + 1, len(lines)):
         line = lines[at]
-        if (
-            line[0] not in " \t-#\r\n"
-        ):  # the next key; the items of a list may begin in the first column
+        # the next key; the items of a list may begin in the first column
+        if line[0] not in " \t-#\r\n":
             break
         if line[0] in " \t-" and line.strip():
             end = at + 1

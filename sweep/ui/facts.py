@@ -126,9 +126,8 @@ class LiveFacts:
     line: int  # number of lines of the log that have been read
     now: float  # the server's clock, in seconds since 1970
     heard: float | None  # time of the last event, or when the driver took the sweep
-    quiet_s: (
-        float  # time without an event after which the driver is silent for longer than expected
-    )
+    # time without an event after which the driver is silent for longer than expected
+    quiet_s: float
     active_s: float
     left_s: float | None
     metric: str
@@ -136,30 +135,26 @@ class LiveFacts:
     total: int | None
     done: int  # trials that ended for good
     share: float | None  # share of the work that is done, with the epochs of running trials
-    counts: Mapping[
-        str, int
-    ]  # trials by status; "running", "paused" and "interrupted" besides those that ended
+    # trials by status; "running", "paused" and "interrupted" besides those that ended
+    counts: Mapping[str, int]
     worth: Mapping[str, float]  # how many whole trials their epochs amount to, by the same statuses
     epochs_per_s: float
     cost: float
     cost_in_all: float | None
     survivors: float | None  # trials expected to train all their epochs
-    use: Mapping[
-        str, float
-    ]  # CPU cores, memory and share of the GPUs, as running trials have measured them
+    # CPU cores, memory and share of the GPUs, as running trials have measured them
+    use: Mapping[str, float]
     best: BestFacts | None
-    leader: (
-        LeaderFacts | None
-    )  # the running trial that leads, if it is ahead of the best configuration
+    # the running trial that leads, if it is ahead of the best configuration
+    leader: LeaderFacts | None
     workers: tuple[WorkerFacts, ...]
     rungs: tuple[RungFacts, ...]
     failures: tuple[FailureFacts, ...]
     events: tuple[EventFacts, ...]  # the latest events, the last one first
     note: str  # the note that a person has written on the sweep; "" if there is none
     marks: tuple[MarkFacts, ...]  # stars and notes of trials
-    unknown: (
-        str  # what is not known, and why; or what is left since a sweep that has ended was changed
-    )
+    # what is not known, and why; or what is left since a sweep that has ended was changed
+    unknown: str
     to_resume: str  # the command line that resumes the sweep
 
 
@@ -183,9 +178,8 @@ def describe_standing(
     says what is not known, and why. ``to_resume`` is the command line that resumes the sweep.
     """
     state = _name_state(standing, running=running, read=read)
-    is_starting = driven_since is not None and driven_since > (
-        standing.last or 0.0
-    )  # its session has not begun
+    # its session has not begun
+    is_starting = driven_since is not None and driven_since > (standing.last or 0.0)
     # Otherwise the log ends with an earlier session, whose time does not go on.
     until = now if running and not is_starting else standing.last or now
     total = standing.total
@@ -494,9 +488,8 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
 def _describe_another_try(event: TrialEnded) -> str:
     """Describe in words that a trial has failed and is tried again; ``event`` is its interruption."""
     told = f"trial {event.trial} failed and is tried again"
-    if (
-        event.reason == TRIED_AGAIN
-    ):  # by `resume --retry-failed`: the error was told when the trial failed
+    # by `resume --retry-failed`: the error was told when the trial failed
+    if event.reason == TRIED_AGAIN:
         return told
     # The reason is such as "ValueError: no; tried again, 1 of 3".
     error, _, tries = event.reason.rpartition(f"; {TRIED_AGAIN}, ")

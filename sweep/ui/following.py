@@ -27,9 +27,8 @@ class LineIndex:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._marks: list[tuple[int, int]] = [
-            (0, 0)
-        ]  # pairs (byte, number of lines before it), ascending
+        # pairs (byte, number of lines before it), ascending
+        self._marks: list[tuple[int, int]] = [(0, 0)]
 
     @property
     def lines(self) -> int:
@@ -50,9 +49,8 @@ class LineIndex:
                 start, lines = self._marks[-1]
                 file.seek(start)
                 block = file.read(BLOCK_BYTES)
-                complete = (
-                    block.rfind(b"\n") + 1
-                )  # bytes of complete lines; the rest is read again next time
+                # bytes of complete lines; the rest is read again next time
+                complete = block.rfind(b"\n") + 1
                 count = block.count(b"\n")
                 if not complete:  # the end of the log, or one line that is longer than the block
                     rest = file.readline()
@@ -88,9 +86,8 @@ class LineIndex:
                 block = file.readlines(BLOCK_BYTES)[: self.lines - lines]
                 if not block:  # the file was cut after the lines were counted
                     return
-                fresh = block[
-                    max(after - lines, 0) :
-                ]  # the first mark may be before the line `after`
+                # the first mark may be before the line `after`
+                fresh = block[max(after - lines, 0) :]
                 lines += len(block)
                 if fresh:
                     yield lines, [line.rstrip(b"\n") for line in fresh]
@@ -140,9 +137,8 @@ class FollowedSweep:
         """Add an event to the state; keep the event's description unless it is about an epoch or output."""
         self._line += 1
         self.standing.observe(event)
-        if isinstance(
-            event, EpochReported | OutputPrinted
-        ):  # so many that they would push out all others
+        # so many that they would push out all others
+        if isinstance(event, EpochReported | OutputPrinted):
             return
         differences = self._follow_change(event) if isinstance(event, SweepChanged) else []
         facts = describe_event(event, self._line, self.standing, differences)

@@ -36,9 +36,8 @@ class JobFacts:
     job: int
     title: str
     command: str
-    detaches: (
-        bool  # success means that something was started in the background, not that it is done
-    )
+    # success means that something was started in the background, not that it is done
+    detaches: bool
     output: str
     exit_code: int | None
     took_s: float
@@ -122,9 +121,8 @@ class Jobs:
         # What follows `--` is no option: a note may have the text "--detach".
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
         command = show_command(arguments if shown is None else shown)
-        detaches = (
-            "--detach" in options or "--address" in options
-        )  # a job of a cluster runs in the background, too
+        # a job of a cluster runs in the background, too
+        detaches = "--detach" in options or "--address" in options
         job = Job(self._last, subject, command, detaches, process, output)
         self._jobs[job.number] = job
         self._forget_old()

@@ -44,9 +44,8 @@ class Place:
     key: str = ""  # the key that is there already, with its colon
     in_quotes: bool = False
     in_flow: bool = False
-    needs_space: bool = (
-        False  # whether a space must be put before the value, which would touch the colon
-    )
+    # whether a space must be put before the value, which would touch the colon
+    needs_space: bool = False
 
 
 @dataclass(slots=True)
@@ -132,9 +131,8 @@ class _Reader:
         self._text, self._cursor = outline.text, outline.cursor
         self._levels = [_Level(-1, (), is_item=False)]
         self._items: dict[KeyPath, int] = {}  # number of items of each list so far
-        self._text_block_column: int | None = (
-            None  # column of the key whose text goes on in deeper lines, after | or >
-        )
+        # column of the key whose text goes on in deeper lines, after | or >
+        self._text_block_column: int | None = None
         self._flow_column = 0  # column of the key before the brackets
 
     def read(self) -> None:
@@ -291,9 +289,8 @@ class _Reader:
             return end + 1
         if self._text[at] in "[{":
             return self._read_brackets(path, at, column)
-        if (
-            self._text[at] in "|>"
-        ):  # the value is the text in the lines below: nothing is proposed in it
+        # the value is the text in the lines below: nothing is proposed in it
+        if self._text[at] in "|>":
             self._text_block_column = column
             return end + 1
         value_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
@@ -513,9 +510,8 @@ class _Reader:
         if in_quotes:
             quote = self._text[start]
             start += 1
-            if (
-                end > start and self._text[end - 1] == quote
-            ):  # otherwise the closing quote has not been typed yet
+            # otherwise the closing quote has not been typed yet
+            if end > start and self._text[end - 1] == quote:
                 end -= 1
             if not start <= self._cursor <= end:
                 return

@@ -18,12 +18,10 @@ MOST = 100  # lines of a form
 class FormLines:
     """Lines of the forms of a sweep, each in the form ``name=value``."""
 
-    configuration: tuple[
-        str, ...
-    ]  # varying parameters, with the values of the best trial if there is one
-    parameters: tuple[
-        str, ...
-    ]  # parameters of the sweep file, each with its values or distribution
+    # varying parameters, with the values of the best trial if there is one
+    configuration: tuple[str, ...]
+    # parameters of the sweep file, each with its values or distribution
+    parameters: tuple[str, ...]
     keys: tuple[str, ...]  # assignments as `change --set` takes them, with the present values
 
 

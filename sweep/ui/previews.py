@@ -31,9 +31,8 @@ def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> di
             note = " ".join(filter(None, (_describe_confirming(given, folder), note)))
         elif act.command in ("add", "change"):
             _check_steering(act.command, given, folder)
-    except (
-        SweepError
-    ) as error:  # the command line is valid, but would be refused for this sweep as it is
+    # the command line is valid, but would be refused for this sweep as it is
+    except SweepError as error:
         return {"command": command, "wrong": str(error), "note": ""}
     return {"command": command, "wrong": "", "note": note}
 

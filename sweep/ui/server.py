@@ -37,15 +37,13 @@ from sweep.ui.previews import preview_act
 from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, encode_line, make_comparison
 
 KEEP_ALIVE_S = 15.0
-LINGER_S = (
-    60.0  # after the run has ended and the last page is closed, the server of `run --ui` ends
-)
+# after the run has ended and the last page is closed, the server of `run --ui` ends
+LINGER_S = 60.0
 SETTLED_S = 2.0  # pause between two looks whether the server should end
 MOST_COMPARED = 20  # maximum number of sweeps that are compared
 
-_HALF_A_CHARACTER = re.compile(
-    "[\ud800-\udfff]"
-)  # one half of a surrogate pair, which JSON can have alone
+# one half of a surrogate pair, which JSON can have alone
+_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 READING_POSTS = ("/-/new/check", "/-/new/complete")  # requests that change nothing
 
@@ -69,9 +67,8 @@ class Page:
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a draft is checked
     ends: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)  # tasks that no request waits for
-    quiet_pages: int = (
-        0  # open pages that show what does not change by itself: a draft or a comparison
-    )
+    # open pages that show what does not change by itself: a draft or a comparison
+    quiet_pages: int = 0
 
     def __post_init__(self) -> None:
         self.watches = Watches(self.reading)
@@ -312,9 +309,8 @@ def _refuse(
         and "/-/" not in request.path
     ):
         title = f"{refusal.status} {HTTPStatus(refusal.status).phrase}"
-        is_let_in = (
-            refusal.status != HTTPStatus.FORBIDDEN
-        )  # 403 is the answer to a request without the cookie
+        # 403 is the answer to a request without the cookie
+        is_let_in = refusal.status != HTTPStatus.FORBIDDEN
         page = shells.draw_message(
             title, refusal.reason, root=_find_root(request), is_let_in=is_let_in
         )
@@ -378,9 +374,8 @@ async def _send_file(request: web.Request) -> web.Response:
     answer = web.Response(
         body=content, content_type=shells.KINDS[name.rpartition(".")[2]], charset="utf-8"
     )
-    answer.headers["Cache-Control"] = (
-        "private, max-age=31536000, immutable"  # the file's address changes with the file
-    )
+    # the file's address changes with the file
+    answer.headers["Cache-Control"] = "private, max-age=31536000, immutable"
     return answer
 
 
@@ -591,9 +586,8 @@ async def _stream_nothing(request: web.Request) -> web.StreamResponse:
     stream = await _open_stream(request)
     page.quiet_pages += 1
     try:
-        with suppress(
-            ConnectionError
-        ):  # raised by a write after the browser has left, which is how that is noticed
+        # raised by a write after the browser has left, which is how that is noticed
+        with suppress(ConnectionError):
             while not page.ends.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(page.ends.wait(), KEEP_ALIVE_S)
@@ -644,9 +638,8 @@ class _StreamReader:
 
     def __init__(self, watch: Watch, stream: web.StreamResponse, line: int | None) -> None:
         self._watch, self._stream = watch, stream
-        self._line = (
-            line  # last line of the log that the browser has; None: the last one at the first look
-        )
+        # last line of the log that the browser has; None: the last one at the first look
+        self._line = line
         self._facts = 0
         self._report: tuple[int, bool] | None = None
         self._problem = ""
@@ -691,9 +684,8 @@ class _StreamReader:
         if self._line >= lines.lines:
             return
         parts = lines.read(self._line)
-        while (
-            part := await reading.run(next, parts, None)
-        ) is not None:  # each part is read in a thread
+        # each part is read in a thread
+        while (part := await reading.run(next, parts, None)) is not None:
             self._line, found = part
             await _send_event(
                 self._stream,
@@ -813,9 +805,8 @@ async def _show_draft(request: web.Request) -> web.Response:
     if opened is not None:
         text, file = drafts.read_file(page.folder, opened), opened
     page.start_task(page.reading.run(drafts.prepare_proposals))
-    if (
-        source is None and opened is None
-    ):  # the template names a trainable of the folder, so the search comes first
+    # the template names a trainable of the folder, so the search comes first
+    if source is None and opened is None:
         await page.reading.run(page.trainables.search_folder, page.folder)
         text = await page.reading.run(drafts.write_template, page.trainables, file)
     else:
@@ -952,9 +943,8 @@ async def _serve(
     await web.SockSite(runner, listening).start()
     preparing = asyncio.create_task(page.reading.prepare())
     try:
-        last_needed = (
-            time.monotonic()
-        )  # when a page was open or the process `beside` was last seen alive
+        # when a page was open or the process `beside` was last seen alive
+        last_needed = time.monotonic()
         while beside is None or time.monotonic() - last_needed < LINGER_S:
             await asyncio.sleep(SETTLED_S)
             # An orphan gets another parent at once; the number of the old one stays taken until somebody waits for it.

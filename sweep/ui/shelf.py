@@ -68,9 +68,8 @@ class Shelf:
 
         Even then, the old row is returned for 5 times as long as it took to make it.
         """
-        stamp = _fingerprint_sweep(
-            folder
-        )  # before the row is made: what changes meanwhile is seen next time
+        # before the row is made: what changes meanwhile is seen next time
+        stamp = _fingerprint_sweep(folder)
         known = self._known.get(folder.name)
         now = time.monotonic()
         if known is not None and (known.stamp == stamp or now < known.again):
@@ -151,10 +150,11 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
         if spec.all_trials is not None:
             # `all_trials` has no confirmation, and there may have been more trials before the file was changed.
             total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
+    # the file was made by hand or by another version; its results can still be listed
     except (
         InputError,
         StoreError,
-    ):  # the file was made by hand or by another version; its results can still be listed
+    ):
         pass
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     ended = sum(

@@ -12,21 +12,18 @@ LARGEST = 500_000  # bytes of the largest module that is read
 OURS = "trainables"
 BASE = "KerasTrainable"
 METHODS = ("data", "model")  # methods of a `KerasTrainable`
-APART = frozenset(
-    {OURS, "sweep", "tests", "test", "benchmarks"}
-)  # folders whose modules no sweep file is to name
-INNER = frozenset(
-    {"session"}
-)  # modules of `trainables` with classes that only look like trainables
+# folders whose modules no sweep file is to name
+APART = frozenset({OURS, "sweep", "tests", "test", "benchmarks"})
+# modules of `trainables` with classes that only look like trainables
+INNER = frozenset({"session"})
 
 
 class TrainableFinder:
     """Lists trainables; a module that has not changed is not read again."""
 
     def __init__(self) -> None:
-        self._known: dict[
-            Path, tuple[int, tuple[str, ...]]
-        ] = {}  # time of the last change and names, by path
+        # time of the last change and names, by path
+        self._known: dict[Path, tuple[int, tuple[str, ...]]] = {}
 
     def list_trainables(self, folder: Path) -> dict[str, str]:
         """Return the trainables in a folder and in sweep's own package as ``module:Name``, with a note on the place.
@@ -39,9 +36,8 @@ class TrainableFinder:
             for name in self._list_names(path):
                 found[f"{module}:{name}"] = f"In {path.relative_to(folder)}."
         for module, path in _list_our_modules():
-            for name in self._list_names(
-                path
-            ):  # the folder may have a module of the same name, which goes first
+            # the folder may have a module of the same name, which goes first
+            for name in self._list_names(path):
                 found.setdefault(f"{module}:{name}", "One that comes with sweep.")
         return found
 
@@ -55,11 +51,12 @@ class TrainableFinder:
             names: tuple[str, ...] = ()
             if facts.st_size <= LARGEST:
                 names = tuple(find_trainables(path.read_text(encoding="utf-8")))
+        # not kept: a file that is being edited may be valid in a moment
         except (
             OSError,
             ValueError,
             SyntaxError,
-        ):  # not kept: a file that is being edited may be valid in a moment
+        ):
             return ()
         self._known[path] = facts.st_mtime_ns, names
         return names
@@ -96,9 +93,8 @@ def find_trainables(text: str) -> Iterator[str]:
     They are the classes by `_is_trainable_class`, and the functions with two parameters of which the second is
     ``report``. Only definitions at the top level of the module count. Raises `SyntaxError` if the text is not Python.
     """
-    classes = {
-        BASE
-    }  # names of trainables so far: those defined above or imported from sweep's own package
+    # names of trainables so far: those defined above or imported from sweep's own package
+    classes = {BASE}
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and _is_trainable_class(node, classes):
             classes.add(node.name)  # also a private one, from which others may be derived

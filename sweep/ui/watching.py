@@ -33,9 +33,8 @@ TICK_S = 5.0  # time after which the facts of a running sweep are sent again, fo
 FORGET_S = 120.0  # time after which a sweep is forgotten when its last browser has gone
 REST = 5  # least pause between two reports, as a multiple of the CPU time that the last one took
 SETTLE_S = 1.0  # least pause between two reports
-SMALL_BYTES = (
-    4_000_000  # a log up to this size is read before the first report, a larger one after it
-)
+# a log up to this size is read before the first report, a larger one after it
+SMALL_BYTES = 4_000_000
 
 Made = TypeVar("Made")
 
@@ -99,9 +98,8 @@ class Reading:
             self._ready = asyncio.get_running_loop().run_in_executor(
                 self._threads, import_libraries
             )
-        await asyncio.shield(
-            self._ready
-        )  # a request that is given up must not cancel it for the others
+        # a request that is given up must not cancel it for the others
+        await asyncio.shield(self._ready)
 
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
         """Call ``work`` with ``arguments`` in a thread, after `prepare`; return its result or raise its exception."""
@@ -210,12 +208,10 @@ class Watch(KeptUpToDate):
         now = time.monotonic()
         if sweep.running != was_running:
             self._report_due = now  # its report says something else from now on
-        is_due = (
-            sweep.running and now - self._told > TICK_S
-        )  # the time left changes without any event
-        if (
-            changed or not self.facts or is_due or self.problem
-        ):  # a problem is over if the look has succeeded
+        # the time left changes without any event
+        is_due = sweep.running and now - self._told > TICK_S
+        # a problem is over if the look has succeeded
+        if changed or not self.facts or is_due or self.problem:
             self._told = now
             self.facts = encode_line(await self._reading.run(sweep.describe))
             self.facts_version += 1
@@ -224,9 +220,8 @@ class Watch(KeptUpToDate):
         self._renew_report()
         if sweep.is_behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
             return 0.01  # nothing else waits: read the next part at once
-        if (
-            sweep.is_behind and self.report is None and self._is_reporting
-        ):  # of a large log, the report comes first
+        # of a large log, the report comes first
+        if sweep.is_behind and self.report is None and self._is_reporting:
             return IDLE_LOOK_S
         if sweep.is_behind or sweep.running:
             return LOOK_S
@@ -245,9 +240,8 @@ class Watch(KeptUpToDate):
         sweep = self.sweep
         if sweep is None or self._is_reporting:
             return
-        if (
-            sweep.is_behind and sweep.lines.end < SMALL_BYTES
-        ):  # soon read, and the report would be outdated then
+        # soon read, and the report would be outdated then
+        if sweep.is_behind and sweep.lines.end < SMALL_BYTES:
             return
         is_outdated = self.report is None or self.report.key != (sweep.lines.lines, sweep.running)
         if is_outdated and time.monotonic() >= self._report_due:
@@ -279,9 +273,8 @@ def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveRepor
     from sweep.render import report  # the first import takes seconds
 
     began = time.thread_time()
-    running = (
-        folder.is_running()
-    )  # before it is made: if the driver ends meanwhile, another report follows
+    # before it is made: if the driver ends meanwhile, another report follows
+    running = folder.is_running()
     found = report.sections([folder])
     line = 0
     if sweep is not None and folder.log.exists():

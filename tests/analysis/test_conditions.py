@@ -135,10 +135,11 @@ class Judged:
         (Judged(()), False),
         (Judged((Row(Verdict.UNDECIDED),)), False),
         (Judged((Row(Verdict.BEST), Row(Verdict.WORSE))), True),
+        # pruned, and never compared
         (
             Judged((Row(Verdict.BEST), Row(Verdict.TIES), Row(Verdict.UNDECIDED))),
             True,
-        ),  # pruned, and never compared
+        ),
         (Judged((Row(Verdict.BEST), Row(Verdict.WORSE), Row(Verdict.UNDECIDED, more=2))), False),
     ],
 )

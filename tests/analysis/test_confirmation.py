@@ -135,9 +135,8 @@ def test_folds_of_a_repeat_are_one_score() -> None:
 def test_so_many_finalists_are_left_as_can_have_enough_seeds() -> None:
     assert confirmation.count_affordable([10] * 8, [], math.inf) == 8
     assert confirmation.count_affordable([10] * 8, [], 3 * 50) == 5
-    assert (
-        confirmation.count_affordable([10] * 8, [10], 3 * 50) == 4
-    )  # the baseline takes part as well
+    # the baseline takes part as well
+    assert confirmation.count_affordable([10] * 8, [10], 3 * 50) == 4
     assert confirmation.count_affordable([10] * 8, [], 0) == 2
     assert confirmation.count_affordable([10] * 8, [10], 0) == 1
     assert confirmation.count_affordable([10], [], 0) == 1

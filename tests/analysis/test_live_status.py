@@ -170,10 +170,11 @@ def test_rungs_count_who_came_and_who_went() -> None:
         *trial(2, [0.1, 0.1, 0.1], Status.PRUNED),
     ]
     assert of(*events, decisions=(1, 3)).rungs() == [RungStatus(1, 3, 1), RungStatus(3, 2, 1)]
+    # of a rule of the user's own
     assert of(*events).rungs() == [
         RungStatus(1, 3, 1),
         RungStatus(3, 2, 1),
-    ]  # of a rule of the user's own
+    ]
 
 
 def test_trials_that_pause_count_as_lost_where_they_do_until_they_go_on() -> None:
@@ -184,9 +185,8 @@ def test_trials_that_pause_count_as_lost_where_they_do_until_they_go_on() -> Non
     events = [SESSION, *(event for one in pauses for event in one), started(0), epoch(0, 1)]
     standing = of(*events, **outline)
     assert (standing.paused, len(standing.running), standing.finished) == (3, 1, 0)
-    assert standing.left_s(1001.0) == pytest.approx(
-        7 * 2.0
-    )  # those that pause are not trained, as it looks
+    # those that pause are not trained, as it looks
+    assert standing.left_s(1001.0) == pytest.approx(7 * 2.0)
     survivors = standing.survivors()
     for event in (epoch(1, 2), epoch(1, 3)):
         standing.observe(event)

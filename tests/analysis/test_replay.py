@@ -58,9 +58,8 @@ def test_the_rule_that_ran_decides_as_it_did(tmp_path: Path, rule: str, room: in
     assert found.live_decisions == found.cut == pruned
     assert found.log_order_epochs == found.ran_epochs
     assert found.log_order_kept
-    assert found.at_once == room or (
-        "freeze" in rule and found.at_once == room - 1
-    )  # by what reports show
+    # by what reports show
+    assert found.at_once == room or ("freeze" in rule and found.at_once == room - 1)
 
 
 def curve(place: int, values: list[float], status: Status, of: int = 4) -> list[Event]:

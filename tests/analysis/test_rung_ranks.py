@@ -121,9 +121,8 @@ def test_with_minutes_a_rung_is_where_a_trial_has_used_that_share(
     shares = []
     for a in range(6):
         last = 0.1 * a
-        if (
-            a % 2
-        ):  # a fast model reaches half of its time in its third epoch, a slow one in its first
+        # a fast model reaches half of its time in its third epoch, a slow one in its first
+        if a % 2:
             runs.append(({"a": a}, DONE, curve(0.9, 0.8, last, 0.5, last)))
             shares.append([0.2, 0.4, 0.6, 0.8, 1.0])
         else:

@@ -26,11 +26,12 @@ def make_standing(more: str) -> Standing:
     ("name", "more", "most"),
     [
         ("one_process", "run_cap: 5\nepochs: 3\n", 0.08),  # epochs of 1.5 s, one after the other
+        # on Ray, which reports several epochs at once
         (
             "two_workers",
             "run_cap: 9\nepochs: 6\n",
             0.08,
-        ),  # on Ray, which reports several epochs at once
+        ),
         (
             "asha",
             "run_cap: 16\nepochs: 9\nearly_terminate: {type: asha, min_iter: 1, eta: 3}\n",
@@ -70,9 +71,8 @@ def test_what_a_worker_has_trained_since_its_last_report_counts() -> None:
     assert standing.left_s(60.0) == pytest.approx(180.0)
     assert standing.left_s(90.0) == pytest.approx(150.0)
     assert standing.left_s(120.0) == pytest.approx(120.0)
-    assert standing.left_s(500.0) == pytest.approx(
-        120.0
-    )  # more than an epoch without a report is no progress
+    # more than an epoch without a report is no progress
+    assert standing.left_s(500.0) == pytest.approx(120.0)
     assert standing.trained_trials == pytest.approx(0.5)
 
 

@@ -119,9 +119,8 @@ def test_a_notebook_runs_its_own_class_inline_and_on_ray(
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), _path())))
     )
-    monkeypatch.delenv(
-        "PYTEST_CURRENT_TEST"
-    )  # a kernel that sees it does not look at its file descriptors
+    # a kernel that sees it does not look at its file descriptors
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     nbclient.NotebookClient(
         notebook, timeout=1500, resources={"metadata": {"path": str(tmp_path)}}

@@ -342,10 +342,11 @@ def test_finalists_are_confirmed(project: Path, capfd: pytest.CaptureFixture[str
         "it", seeds=3, finalists=2, budget="none", trainable=noisy, inline=True, quiet=True
     )
     fresh = found.trials[found.trials["role"] == "confirm"]
+    # all: equal differences need seven
     assert sorted(fresh.groupby("param.x").size().items()) == [
         (1, 3),
         (2, 3),
-    ]  # all: equal differences need seven
+    ]
     assert fresh["status"].eq("completed").all()
     again = sweep.confirm("it", trainable=noisy, inline=True, quiet=True)  # of what is said before
     assert len(again.trials) == len(found.trials)

@@ -80,9 +80,8 @@ def running(folder: Path) -> Iterator[Mapping[str, str]]:
             f"slurmctld -c -f {conf}",
             f"slurmd -N n1 -f {conf}",
         ):
-            with (folder / "said.txt").open(
-                "a"
-            ) as said:  # they leave children, which would hold a pipe
+            # they leave children, which would hold a pipe
+            with (folder / "said.txt").open("a") as said:
                 subprocess.run(
                     command.split(),
                     env=environment,

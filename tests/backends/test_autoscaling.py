@@ -100,9 +100,8 @@ def test_workers_come_from_none_and_go_when_they_are_idle(tmp_path: Path) -> Non
         / "fake_multi_node"
     )
     shutil.copytree(provider, tmp_path / "provider")
-    (tmp_path / "provider" / "example.yaml").write_text(
-        "{}"
-    )  # its defaults, which Ray's wheel lacks
+    # its defaults, which Ray's wheel lacks
+    (tmp_path / "provider" / "example.yaml").write_text("{}")
     begin = f'ip link set lo up && mount --bind provider {provider} && exec "$@"'
     command = [*ALONE, "sh", "-c", begin, "sh", sys.executable, "-W", "ignore", "script.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=700)

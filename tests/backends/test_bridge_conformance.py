@@ -41,11 +41,12 @@ RULES = {
     "hyperband": "{type: hyperband, min_iter: 1, eta: 2}",
     "median": "{type: median, min_iter: 1, min_trials: 1}",
 }
+# of each five trials; the others go on
 FATES = {
     1: Status.DIVERGED,
     2: Status.OOM,
     3: Status.FAILED,
-}  # of each five trials; the others go on
+}
 TOLD = {
     Status.COMPLETED: TrialState.COMPLETE,
     Status.PRUNED: TrialState.PRUNED,

@@ -19,10 +19,11 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 LOST = r"worker lost: .+, after 1 restarts"
 FATES = {
+    # while it does, others end
     "hangs": (
         "failed",
         r"no epoch within 0\.2 minutes \(resources\.epoch_minutes\)",
-    ),  # while it does, others end
+    ),
     "raises in begin": ("failed", "RuntimeError: no beginning"),
     "raises in train": ("failed", "RuntimeError: no training"),
     "raises in save": ("failed", "RuntimeError: no saving"),

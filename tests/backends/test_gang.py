@@ -151,9 +151,8 @@ def test_ranks_that_wait_for_one_another_wait_no_longer_than_they_must(
         for line in (tmp_path / "results" / "gang" / "log.jsonl").read_text().splitlines()
     ]
     times = [event["time"] for event in log]
-    assert (
-        max(b - a for a, b in itertools.pairwise(times)) < 240
-    )  # mostly the start of new processes, on a machine with little to spare
+    # mostly the start of new processes, on a machine with little to spare
+    assert max(b - a for a, b in itertools.pairwise(times)) < 240
 
 
 @pytest.mark.exhaustive

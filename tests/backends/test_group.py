@@ -68,10 +68,11 @@ class Together:
                 except Exception as error:
                     raised[member] = error
                 else:
+                    # it trains no more, of itself or at its end
                     if member.done in (
                         done,
                         member.given.epochs,
-                    ):  # it trains no more, of itself or at its end
+                    ):
                         raised[member] = Stopped()
             goes_on &= not raised
         return raised

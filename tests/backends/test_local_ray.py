@@ -101,9 +101,8 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
     def wait(node: Any, **how: Any) -> None:
         began = time.monotonic()
         begun.set()
-        while (
-            time.monotonic() - began < ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
-        ):  # as Ray does
+        # as Ray does
+        while time.monotonic() - began < ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S:
             time.sleep(0.01)
         raise RuntimeError("it did not start")
 
@@ -156,11 +155,12 @@ def test_a_node_that_takes_its_time_is_waited_for(
     [
         (Devices(cpus=1), None, True),
         (Devices(cpus=2), None, True),
+        # two trials at once: of eight processes, six would import for nothing
         (
             Devices(cpus=4),
             None,
             False,
-        ),  # two trials at once: of eight processes, six would import for nothing
+        ),
         (Devices(cpus=1), 3, False),
         (Devices(cpus=1, gpus=1), None, False),
         (Devices(cpus=1, gpus=1, simulated=True), None, True),

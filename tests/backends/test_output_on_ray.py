@@ -81,9 +81,8 @@ def test_what_each_trial_printed_is_kept(tmp_path: Path) -> None:
     printed = {}
     for trial, does in zip(loaded.trials["trial"], loaded.trials["param.does"], strict=True):
         lines = loaded.output(trial).splitlines(keepends=True)
-        printed[does] = "".join(
-            line for line in lines if "cuda" not in line
-        )  # TensorFlow says so in a new process
+        # TensorFlow says so in a new process
+        printed[does] = "".join(line for line in lines if "cuda" not in line)
     much = printed.pop("prints much")
     assert printed == {does: text.format(does) for does, text in PRINTED.items()}
     assert much.startswith("begins prints much\nepoch 1\nepoch 2\n.....")

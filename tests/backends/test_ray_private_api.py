@@ -175,9 +175,8 @@ def test_a_stand_in_for_what_is_not_there_is_left_out(
 
     said = list[str]()
     for path, _, attribute in (other.partition(":") for other in STAND_INS):
-        monkeypatch.setattr(
-            f"{path}.{attribute}", getattr(import_module(path), attribute)
-        )  # put back afterwards
+        # put back afterwards
+        monkeypatch.setattr(f"{path}.{attribute}", getattr(import_module(path), attribute))
     line = without(monkeypatch, name)
     adapters.survive_memory_kills(said.append)
     adapters.use_prestarted_processes(said.append)

@@ -121,18 +121,16 @@ def test_nodes_that_share_nothing_else_lose_nothing_with_one_of_them(
     (line,) = [line for line in output.splitlines() if line.startswith("FOUND ")]
     code, left = json.loads(line.removeprefix("FOUND "))
     assert code == 0, output[-3000:]
-    assert left == [
-        "node1" + path.partition("node1")[2] for path in left
-    ]  # a lost node cannot be cleaned
+    # a lost node cannot be cleaned
+    assert left == ["node1" + path.partition("node1")[2] for path in left]
     found, store = sweep.load(f"{place}/stored"), ObjectStore(f"{place}/stored")
     assert found.trials["status"].tolist() == ["completed"] * 4
     assert found.metrics.groupby("trial")["epoch"].apply(list).tolist() == [[*range(1, 13)]] * 4
     kept = {entry.key.split("/")[1] for entry in store.entries("checkpoints")}
     assert kept == {"00000", "00001", "00002"}  # checkpoint.trials
     moved = [store.get(f"checkpoints/{trial}/epoch-000012/was.txt") for trial in sorted(kept)]
-    assert any(
-        set(was[0].split()) == {b"1", b"2"} for was in moved if was
-    )  # it went on where the other had been
+    # it went on where the other had been
+    assert any(set(was[0].split()) == {b"1", b"2"} for was in moved if was)
 
 
 class Stopped(NamedTuple):

@@ -132,9 +132,8 @@ def test_a_job_saves_before_its_time_limit_and_requeues_itself(
     assert 0 < trained(project) < 120
 
     def is_gone() -> bool:
-        slurms.call(
-            slurm, f"scontrol update jobid={job} StartTime=now"
-        )  # a requeued job waits two minutes
+        # a requeued job waits two minutes
+        slurms.call(slurm, f"scontrol update jobid={job} StartTime=now")
         return not slurms.call(slurm, f"squeue -h -j {job}")
 
     wait_for(is_gone, 400, lambda: said(project, job))

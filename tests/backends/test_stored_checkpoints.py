@@ -100,9 +100,8 @@ def test_another_machine_goes_on_and_tells_all_epochs_that_led_there(
     worker = Worker(job(tmp_path, store))
     worker.take(order(decisions=(1, 2, 3)))
     before = [epoch for _ in range(3) for epoch in worker.step().epochs]
-    until(
-        lambda: there(store)[:1] == ["epoch-000003"], lambda: there(store)
-    )  # and the machine is gone, with its log
+    # and the machine is gone, with its log
+    until(lambda: there(store)[:1] == ["epoch-000003"], lambda: there(store))
     other = Worker(job(tmp_path, store, "two"))
     other.take(order())
     heard: list[EpochReported] = []

@@ -218,11 +218,12 @@ def test_a_spoilt_worker_trains_on_and_is_replaced_with_its_last_trial() -> None
     answer, said, workers = several(
         Ending(2), Steps({2: Continues(worker="w")}, "its trial ended as failed", 4), actor
     )
+    # with nothing to train, it raises
     assert (answer, actor.kept, workers.held) == (
         "CONTINUE",
         [[]],
         {},
-    )  # with nothing to train, it raises
+    )
     assert workers.replaced == {"t": []}
     assert said == ["the worker of trial 2 is replaced: its trial ended as failed"]
 
@@ -285,9 +286,8 @@ def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         tune_controller, "_ActorClassCache", theirs := tune_controller._ActorClassCache
     )
-    assert (
-        theirs().get(NoDriver)._default_options["runtime_env"]
-    )  # with which Ray starts other processes
+    # with which Ray starts other processes
+    assert theirs().get(NoDriver)._default_options["runtime_env"]
     use_prestarted_processes(print)
     ours = tune_controller._ActorClassCache()
     assert ours.get(NoDriver)._default_options.get("runtime_env") is None
@@ -335,10 +335,11 @@ def test_no_two_workers_have_the_same_name(monkeypatch: pytest.MonkeyPatch) -> N
     assert names == [
         f"lr 高/{session}/worker-{number}" for session in ("012345", "fedcba") for number in (0, 1)
     ]
+    # Tune's own classes are as they were
     assert [theirs.actors.options() for theirs in TheirCache.made] == [
         {},
         {},
-    ]  # Tune's own classes are as they were
+    ]
 
 
 SHORTEST = """
@@ -466,9 +467,8 @@ def test_processes_that_ray_starts_ahead_have_imported_what_trials_need(
 
 @pytest.mark.slow
 def test_ray_ends_without_waiting_for_what_no_trial_needs(found: dict[str, Any]) -> None:
-    assert (
-        found["aside"] == -9
-    )  # the dashboard and the monitor, for each of which Ray waits a second
+    # the dashboard and the monitor, for each of which Ray waits a second
+    assert found["aside"] == -9
 
 
 def test_a_sweep_is_not_over_while_its_only_worker_is_replaced() -> None:

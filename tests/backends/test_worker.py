@@ -179,10 +179,11 @@ def test_what_fits_in_no_parts_is_tried_once_more_in_a_fresh_process(job: Job) -
         *(f"out of memory; again with each batch in {parts} parts" for parts in (2, 4, 8, 16, 32)),
         "out of memory; again in a fresh process",
     ]
+    # there is no third process
     for worker, again in (
         (Worker(job), other),
         (used, replace(other, moved=True)),
-    ):  # there is no third process
+    ):
         _, end, _ = whole(worker, again)
         assert (end.status, end.reason) == (Status.OOM, "OutOfMemory: no room at all")
 

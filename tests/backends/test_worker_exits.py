@@ -140,10 +140,11 @@ def test_words_count_once(tmp_path: Path) -> None:
         ("os._exit(7)", "exit code 7"),
         ("os.abort()", "SIGABRT in <module>, <string>:"),
         ("ctypes.string_at(0)", "SIGSEGV in string_at"),
+        # a child's exit is not the worker's
         (
             "os.fork() == 0 and os._exit(3); os.wait()",
             "killed",
-        ),  # a child's exit is not the worker's
+        ),
     ],
 )
 def test_a_process_leaves_its_last_words(tmp_path: Path, how: str, cause: str) -> None:

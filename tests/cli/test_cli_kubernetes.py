@@ -128,11 +128,12 @@ def test_other_code_is_another_map(package: CodePackage) -> None:
         ("1", "0", {"cpu": "1", "memory": "16Gi"}),
         ("2.5", "0", {"cpu": "3", "memory": "16Gi"}),
         ("4", "2", {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "2"}),
+        # four trials share a GPU
         (
             "2",
             "0.25",
             {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"},
-        ),  # four trials share a GPU
+        ),
     ],
 )
 def test_a_pod_has_room_for_the_trials_of_its_gpu(

@@ -233,10 +233,11 @@ OTHERS = (
         "confirm one --inline --seeds 6 --finalists 2 --budget none -v --results results",
         out="(?s)told apart from 1 other finalist.*was 0.5000 in the search and is 0.5000 with fresh seeds",
     ),
+    # equal
     Row(
         "confirm one --inline -q --budget 900% --no-reuse --max-concurrent 1",
         out=r"worse +7 +1.500",
-    ),  # equal
+    ),
     Row("confirm one --inline --budget 200% --tensorboard", out="--logdir results/one/tensorboard"),
     Row(
         "confirm one --inline --budget 20",
@@ -297,9 +298,8 @@ OTHERS = (
     Row("status one --interval 2", 2, err="--interval: is given without --watch"),
     Row("plan one.yaml", out="trials +3"),
     Row("plan two.yaml --results results", out="trials +3"),
-    Row(
-        "plan typed.yaml --stdin", 2, err="typed.yaml: empty, expected a mapping"
-    ),  # tests have no standard input
+    # tests have no standard input
+    Row("plan typed.yaml --stdin", 2, err="typed.yaml: empty, expected a mapping"),
     Row("plan one.yaml --set epochs=5 --json", out='"epochs": 15'),
     Row("plan one.yaml --simulate-gpus 2", out="trials +3"),
     Row("plan one.yaml --set resources.workers=2", out="2 workers of 1 CPU a trial"),

@@ -175,10 +175,11 @@ def test_the_hparams_tab(hostile: ResultsFolder, tmp_path: Path) -> None:
     assert first.hparams["opt"].string_value == "sgd"
     assert first.hparams["lr"].number_value == pytest.approx(0.1)
     values = {value.name.tag: value for value in first.metric_values}
+    # mean of 0.03, 0.13
     assert (values["val/acc"].value, values["val/acc"].training_step) == (
         pytest.approx(0.08),
         3,
-    )  # mean of 0.03, 0.13
+    )
 
 
 def test_tensorflow_is_not_imported(hostile: ResultsFolder, tmp_path: Path) -> None:

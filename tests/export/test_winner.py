@@ -139,9 +139,8 @@ def test_the_card_formats_nothing_that_it_was_given(folder: ResultsFolder, tmp_p
 
 def test_a_trial_of_a_sweep_that_never_completed(folder: ResultsFolder, tmp_path: Path) -> None:
     lines = folder.log.read_bytes().splitlines(keepends=True)
-    folder.log.write_bytes(
-        b"".join(lines[:4])
-    )  # killed within its first trial, whose last checkpoint is there
+    # killed within its first trial, whose last checkpoint is there
+    folder.log.write_bytes(b"".join(lines[:4]))
     folder.trials.unlink()
     folder.metrics.unlink()
     assert "no trial has completed" in refused(folder, tmp_path / "x")

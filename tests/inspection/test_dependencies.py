@@ -46,9 +46,8 @@ def test_packages_with_and_without_a_file_of_their_own(tmp_path: Path) -> None:
         deep,
     )
     assert [search.find("spread.a"), search.find("spread.b")] == parts
-    assert (
-        search.find("later") == whole
-    )  # a package with a file hides folders without, also earlier ones
+    # a package with a file hides folders without, also earlier ones
+    assert search.find("later") == whole
     assert hidden.is_file()
     assert search.find("later.x") is None
 

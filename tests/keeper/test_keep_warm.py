@@ -128,9 +128,8 @@ def test_the_next_run_uses_the_workers_of_the_one_before(project: Project) -> No
     )
     project.run("b", rate="rate")
     assert set(project.read("b", "process")) & set(project.read("a", "process"))
-    assert max(project.read("b", "begun")) > max(
-        project.read("a", "begun")
-    )  # the object of before trained them
+    # the object of before trained them
+    assert max(project.read("b", "begun")) > max(project.read("a", "begun"))
     assert project.read("b", "loss") == project.read("a", "loss") == [0.5, 1.0, 1.5, 2.0]
     project.run("c", **{"values: [1, 2, 3, 4]": "values: [5]", "epochs: 2": "epochs: 3"})
     assert project.read("c", "loss") == [5 / 3]
@@ -138,9 +137,8 @@ def test_the_next_run_uses_the_workers_of_the_one_before(project: Project) -> No
         *project.read("a", "process"),
         *project.read("b", "process"),
     }
-    said = project.type(
-        "resume", "c", "--set", "parameters.rate.values=[5, 6]"
-    )  # without the option, all the same
+    # without the option, all the same
+    said = project.type("resume", "c", "--set", "parameters.rate.values=[5, 6]")
     assert project.read("c", "loss") == [5 / 3, 2.0]
     assert "cannot be used" not in said
 

@@ -42,9 +42,8 @@ class Kept:
     def __init__(self, place: Path, process: int) -> None:
         self.place, self.process = place, process
         self._status: int | None = None
-        self._reaper = threading.Thread(
-            target=self._reap
-        )  # an ended process stays until its parent has asked for it
+        # an ended process stays until its parent has asked for it
+        self._reaper = threading.Thread(target=self._reap)
         self._reaper.start()
 
     def _reap(self) -> None:
@@ -164,9 +163,8 @@ def test_signals_are_passed_on(start: Callable[..., Kept]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         Path("ready").unlink(missing_ok=True)
         Path("received").unlink(missing_ok=True)
-        before = signal.signal(
-            number, lambda number, frame: None
-        )  # one that comes too early must not end the tests
+        # one that comes too early must not end the tests
+        before = signal.signal(number, lambda number, frame: None)
         is_over = threading.Event()
         sender = threading.Thread(target=_send_signals, args=(number, is_over))
         sender.start()
@@ -465,9 +463,8 @@ def test_two_first_commands_share_one_keeper(
     assert len({answer["process"] for answer in answers if answer is not None}) == 1
     assert None not in answers
     monkeypatch.setattr(client, "END_S", 1.0)
-    assert (
-        "kept warm for this folder" in client.stop_keeper()
-    )  # this process has started it, and must ask for its end
+    # this process has started it, and must ask for its end
+    assert "kept warm for this folder" in client.stop_keeper()
     (process,) = {answer["process"] for answer in answers if answer is not None}
     os.waitpid(process, 0)
 

@@ -25,9 +25,8 @@ SPACE = {
 class SpectralGAN(KerasTrainable):
     def data(self, hp: Any) -> Any:
         angle = np.random.default_rng(14).uniform(0, 2 * np.pi, 90)
-        return np.stack([np.cos(angle), np.sin(angle)], 1).astype(
-            "float32"
-        ), None  # points of a circle
+        # points of a circle
+        return np.stack([np.cos(angle), np.sin(angle)], 1).astype("float32"), None
 
     def model(self, hp: Any) -> keras.Model:
         hidden = [

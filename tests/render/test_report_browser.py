@@ -127,9 +127,8 @@ def test_a_selection_in_one_chart_is_one_in_all(opened: Open, tmp_path: Path) ->
     one = opened(written(tmp_path, mixed(), objectives=BOTH))
     one.all_in_view()
     marks = dict(one.page.evaluate("plots.map((plot, at) => [`${at} ${plot.box.id}`, plot.marks])"))
-    assert (
-        len(marks) == 14
-    )  # curves, history, parallel, 5 slices, contour, Pareto, timeline, budget, 2 x importance
+    # curves, history, parallel, 5 slices, contour, Pareto, timeline, budget, 2 x importance
+    assert len(marks) == 14
     assert all(count > 0 for count in marks.values()), marks
     blank = one.page.evaluate(
         """plots.filter((plot) => ![...plot.box.querySelectorAll("canvas")].some((canvas) =>
@@ -159,9 +158,8 @@ def test_a_selection_in_one_chart_is_one_in_all(opened: Open, tmp_path: Path) ->
     plot = "plots.find((plot) => plot.box.classList.contains('small'))"
     one.drag(plot, (0.3, 0.02), (0.95, 0.02), (0.95, 0.5), (0.3, 0.5))
     assert 0 < one.selected() < 36
-    assert (
-        one.page.evaluate("plots.find((plot) => plot instanceof ParallelPlot).ranges.size") == 0
-    )  # replaced
+    # replaced
+    assert one.page.evaluate("plots.find((plot) => plot instanceof ParallelPlot).ranges.size") == 0
     follows(one)
     one.page.check("#combine")
     before = one.selected()
@@ -261,9 +259,8 @@ def test_no_chart_says_that_no_trial_lies_outside_of_it(opened: Open, tmp_path: 
         one.page.evaluate(told, "HistoryPlot")
         == "3 trials lie outside of this range. Show all values"
     )
-    assert one.page.evaluate(
-        "plots.find((plot) => plot instanceof CurvePlot).isCut"
-    )  # by less than its margin
+    # by less than its margin
+    assert one.page.evaluate("plots.find((plot) => plot instanceof CurvePlot).isCut")
     assert one.page.evaluate(told, "CurvePlot") == ""
 
 

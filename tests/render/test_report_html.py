@@ -19,9 +19,8 @@ from sweep.render.report import page
 from sweep.render.report.html_page import SCRIPTS, START
 
 VOID = {"meta", "link", "br", "input", "img"}
-ECHARTS = (
-    "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"  # of 6.1.0 as published
-)
+# of 6.1.0 as published
+ECHARTS = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
 
 
 class Tags(HTMLParser):
@@ -161,9 +160,8 @@ def test_provenance_is_a_list_of_facts_with_their_parts(tmp_path: Path) -> None:
 
 def test_charts_of_marks_say_what_the_marks_mean(tmp_path: Path) -> None:
     html = page([written(tmp_path, mixed(), objectives=BOTH)])
-    assert (
-        html.count("pruned, also by hand, or unfinished") == 4
-    )  # parameters, two of them, front and progress
+    # parameters, two of them, front and progress
+    assert html.count("pruned, also by hand, or unfinished") == 4
     assert html.count("pruned there, also by hand") == 1
 
 

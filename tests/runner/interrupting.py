@@ -116,9 +116,8 @@ def serve() -> None:
     """Answer requests until there are none."""
     for name in PRELOADED:
         import_module(name)
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # which a shell's background jobs do not have
+    # which a shell's background jobs do not have
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for line in sys.stdin:
         sys.stdout.write(f"{forked(json.loads(line))}\n")
         sys.stdout.flush()

@@ -122,9 +122,8 @@ def test_finalists_get_the_same_fresh_seeds_until_they_are_told_apart(tmp_path: 
         assert one.seed == one.repeat >= 1
         seeds.setdefault(str(one.params["a"]), []).append(one.seed)
     assert all(given == [*range(1, 1 + len(given))] for given in seeds.values())
-    assert len(seeds["-3"]) < max(
-        map(len, seeds.values())
-    )  # the baseline is far behind, and dropped out
+    # the baseline is far behind, and dropped out
+    assert len(seeds["-3"]) < max(map(len, seeds.values()))
     assert {ends(events)[one.trial].status for one in fresh} == {Status.COMPLETED}
     assert len({one.trial for one in fresh}) == len(fresh)
     search_over = max(

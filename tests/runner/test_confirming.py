@@ -240,9 +240,8 @@ def test_a_price_of_gpu_hours_is_shown(noisy: Path) -> None:
     ).resources
     sweep = replace(sweep, spec=replace(sweep.spec, resources=resources), simulated_gpus=2)
     planned = plan_confirmation(sweep)
-    assert planned.cost == pytest.approx(
-        (36 * 0.1 * 2, 36 * 0.1 * 2), rel=0.1
-    )  # and what a trial takes beside epochs
+    # and what a trial takes beside epochs
+    assert planned.cost == pytest.approx((36 * 0.1 * 2, 36 * 0.1 * 2), rel=0.1)
     assert ", about 7." in describe_confirming(planned, "noisy")
 
 

@@ -124,9 +124,8 @@ def test_checkpoints_that_are_taken_over_are_compared_with_the_constraints(proje
     long = run(project, most[1] + "constraints: [other > 0.2]\n", memo=True)
     assert set(taken(long).values()) == {"short/0"}
     assert numbers(long)[2][2]["other"] < 0.2 < numbers(long)[-1][2]["other"]
-    assert checkpoints.list_names(long.folder.path, 0) == [
-        "epoch-000006"
-    ]  # the third has more, and does not meet them
+    # the third has more, and does not meet them
+    assert checkpoints.list_names(long.folder.path, 0) == ["epoch-000006"]
 
 
 def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:

@@ -36,9 +36,8 @@ def test_the_same_sweep_again_is_answered(project: Path) -> None:
     assert other.trials["status_reason"].tolist()[1] == "from curves, trial 1"
     assert other.trials["train_s"].tolist() == [0.0] * 3
     assert other.trials["checkpoint"].tolist() == one.trials["checkpoint"].tolist()
-    shutil.rmtree(
-        first.folder.path
-    )  # nothing of an answered trial hangs on the one that answered it
+    # nothing of an answered trial hangs on the one that answered it
+    shutil.rmtree(first.folder.path)
     kept = [second.folder.path / path for path in other.trials["checkpoint"]]
     assert [checkpoints.read_verified_manifest(path).epoch for path in kept] == [4, 4, 4]
     third = Watcher()
@@ -225,9 +224,8 @@ def _helped(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> tupl
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from .parts import SHIFT\n")
     (package / "parts.py").write_text("SHIFT = 0.25\n")
-    if (
-        layout == "editable"
-    ):  # as pip writes it: a file of paths, which the interpreter has read at its start
+    # as pip writes it: a file of paths, which the interpreter has read at its start
+    if layout == "editable":
         info = elsewhere / "site" / "helper_editable-1.0.dist-info"
         info.mkdir(parents=True)
         (info / "RECORD").write_text("__editable__.helper.pth,sha256=x,9\n")
@@ -338,13 +336,11 @@ def test_a_trial_that_its_own_checkpoint_completes_keeps_it_and_needs_no_answer(
     outcome = run(project, SECOND)
     lines = outcome.folder.log.read_bytes().splitlines(keepends=True)
     (cut,) = (at for at, line in enumerate(lines) if b'"trial":1,"epoch":4' in line)
-    outcome.folder.log.write_bytes(
-        b"".join(lines[:cut])
-    )  # killed when its last epoch was in the checkpoint alone
+    # killed when its last epoch was in the checkpoint alone
+    outcome.folder.log.write_bytes(b"".join(lines[:cut]))
     shutil.rmtree(outcome.folder.checkpoints / "00002")
-    outcome.folder.write_info(
-        outcome.folder.read_info().changed(memo=True)
-    )  # as if it had begun with answers
+    # as if it had begun with answers
+    outcome.folder.write_info(outcome.folder.read_info().changed(memo=True))
     resume(project, name="second")
     trials = sweep.load(outcome.folder.path).trials
     assert trials["memo"].isna().tolist() == [True, True, False]

@@ -84,9 +84,8 @@ def test_they_come_first_and_only_once(method: str) -> None:
     assert tried[0] == {**WHOLE, "warm": 3e-4 / 10}
     assert PART.items() <= tried[1].items()
     assert len({key(params) for params in tried}) == len(tried)
-    for params in (
-        tried[:1] if find_method(method).enumerates else tried
-    ):  # a grid's first is not one of its own points
+    # a grid's first is not one of its own points
+    for params in tried[:1] if find_method(method).enumerates else tried:
         assert_belongs(params, SPACE)
 
 

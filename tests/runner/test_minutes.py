@@ -61,9 +61,8 @@ checkpoint: {every_s: 0}
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "slow.py").write_text(TRAINABLE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        worker, "STEP_S", 0.0
-    )  # a step is an epoch, so that a sweep can be interrupted after each
+    # a step is an epoch, so that a sweep can be interrupted after each
+    monkeypatch.setattr(worker, "STEP_S", 0.0)
     return tmp_path
 
 

@@ -187,9 +187,8 @@ def test_mail_reaches_a_server() -> None:
     asked = Notify(mail="ann@example.org", server=server.address, sender="sweep@example.org")
     with serving(server):
         make_sender(asked)(NOTICE)
-        with pytest.raises(
-            Exception, match="no encryption"
-        ):  # a password is not sent in plain text
+        # a password is not sent in plain text
+        with pytest.raises(Exception, match="no encryption"):
             make_sender(asked.model_copy(update={"user": "ann", "password": "P"}), {"P": SECRET})(
                 NOTICE
             )

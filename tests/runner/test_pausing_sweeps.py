@@ -103,9 +103,8 @@ def test_trials_go_on_from_their_checkpoints_which_are_kept_until_they_end(
     assert not looks.wrong
     lines = (walking / "journal.txt").read_text().splitlines()
     trained = [line.split()[2:] for line in lines if line.split()[2] == "epoch"]
-    assert (
-        len(trained) == len({tuple(one) for one in trained}) == trials["epochs"].sum()
-    )  # none is trained twice
+    # none is trained twice
+    assert len(trained) == len({tuple(one) for one in trained}) == trials["epochs"].sum()
     kept = [
         trial for trial in trials["trial"] if checkpoints.list_names(outcome.folder.path, trial)
     ]
@@ -144,9 +143,8 @@ def test_diverged_and_infeasible_trials(walking: Path, kind: str) -> None:
     trials = table(run(walking, text(kind, "pausing", "constraints: ['speed < 1e-9']")).folder.path)
     diverged = trials[trials["status"] == "diverged"]
     assert set(diverged["epochs"]) <= {2}
-    assert "completed" not in set(
-        trials["status"]
-    )  # none meets it, so none is trained to its end for nothing
+    # none meets it, so none is trained to its end for nothing
+    assert "completed" not in set(trials["status"])
     assert set(trials["status"]) <= {"diverged", "pruned"}
     assert any("constraints not met" in reason for reason in trials["status_reason"])
 

@@ -161,9 +161,8 @@ def test_the_bounds_hold_for_what_a_keras_trainable_reads_itself(tmp_path: Path)
     assert len(refused(tmp_path, "Base", *wrong)) == 3
     assert refused(tmp_path, "function", *wrong) == []
     assert refused(tmp_path, "Torch", *wrong) == []
-    assert (
-        refused(tmp_path, "Owner", "warmup_steps: {value: -1}") == []
-    )  # it means what the author makes of it
+    # it means what the author makes of it
+    assert refused(tmp_path, "Owner", "warmup_steps: {value: -1}") == []
 
 
 def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -> None:

@@ -160,11 +160,12 @@ def test_a_loss_is_known_by_how_it_differs_between_examples(tmp_path: Path) -> N
         log.append([*events, SessionEnded(time=5.0, reason="finished")])
     known = find_earlier_results(tmp_path, spec)
     assert known is not None
+    # in its last epoch
     assert (known.level, known.examples, known.loss_deviation) == (
         0.4,
         400,
         pytest.approx(0.2),
-    )  # in its last epoch
+    )
     told = detectable(spec, 3, known).examples
     assert told is not None
     assert told.difference == pytest.approx(1.96 * 0.2 * math.sqrt(2 / 400), rel=1e-4)

@@ -92,10 +92,11 @@ def test_expectations_are_what_the_schedulers_do_on_average(rule: EarlyTerminati
     [
         (AshaPromotion(min_iter=1, eta=3), (1, 1 / 3, 1 / 9)),
         (Pasha(min_iter=1, eta=3), (1, 1 / 3, 1 / 9)),
+        # some that are predicted to end best do not
         (
             FreezeThaw(min_iter=1, eta=3, share=0.0),
             (1, 1 / 20, 1 / 30),
-        ),  # some that are predicted to end best do not
+        ),
     ],
     ids=str,
 )
@@ -105,9 +106,8 @@ def test_trials_that_pause_go_on_in_rehearsals(
     found = course(rule, 20, 60)
     assert [rung.epoch for rung in found.rungs] == [1, 3, 9]
     for rung, share in zip(found.rungs, shares, strict=True):
-        assert rung.trials == pytest.approx(
-            60 * share, rel=0.6, abs=0.5
-        )  # more are among the best while few are there
+        # more are among the best while few are there
+        assert rung.trials == pytest.approx(60 * share, rel=0.6, abs=0.5)
     assert found.epochs is not None
     assert found.epochs < course(Asha(min_iter=1, eta=3), 20, 60).epochs
 
@@ -164,11 +164,12 @@ def test_many_trials_are_scaled_up() -> None:
         ("budget: {epochs: 40}", None, Price(4, 40, (100 + 4 * 30 / 2) / 3600)),
         ("budget: {hours: 1}", None, Price(3500 * 2 / 30, 3500 * 2 / 3, 1)),
         ("run_cap: 9\nbudget: {hours: 1}", 9, Price(9, 90, (100 + 9 * 30 / 2) / 3600)),
+        # one trial, although two could run
         (
             "run_cap: 1\nbudget: {hours: 0.03}",
             1,
             Price(8 / 30, 80 / 30, 0.03),
-        ),  # one trial, although two could run
+        ),
         (
             "run_cap: 1\nbudget: {gpu_hours: 0.015}\nresources: {gpus: 0.5}",
             1,

@@ -210,9 +210,8 @@ def test_a_file_of_data_that_changes_between_sessions_is_told(
     at_last = told[0].replace("trial 1)", "trials 1, 2)")
     assert verdict.summarize_sweep(folder).other_data == at_last
     assert verdict.summarize_ranking(rank([analysis.read_sweep(folder)])).endswith(at_last)
-    third = run(
-        project, text.replace("curves", "third"), memo=True
-    ).folder  # answers count as those that they are of
+    # answers count as those that they are of
+    third = run(project, text.replace("curves", "third"), memo=True).folder
     assert verdict.summarize_sweep(third).other_data == ""
     both = verdict.summarize_ranking(rank([analysis.read_sweep(one) for one in (folder, third)]))
     assert (

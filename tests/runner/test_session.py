@@ -39,9 +39,8 @@ def test_every_event_has_the_time_of_a_clock_that_does_not_jump(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jumps = iter(range(10**6))
-    monkeypatch.setattr(
-        "time.time", lambda: 1.7e9 - 3600.0 * next(jumps)
-    )  # each look is an hour earlier
+    # each look is an hour earlier
+    monkeypatch.setattr("time.time", lambda: 1.7e9 - 3600.0 * next(jumps))
     folder = run(project).folder
     resume(project, "run_cap=2")
     events = [one for one in store_log.read(folder.log) if not isinstance(one, SessionStarted)]
@@ -366,10 +365,11 @@ def test_a_metric_that_an_epoch_lacks_fails_its_trial_alone(project: Path) -> No
     ended = [
         e for e in store_log.read(outcome.folder.log) if isinstance(e, TrialEnded) and e.trial == 1
     ]
+    # tried again, as any that fails
     assert [end.status for end in ended] == [
         "interrupted",
         "failed",
-    ]  # tried again, as any that fails
+    ]
     assert trials["status_reason"][3].startswith("in epoch 1 of trial 3, ")
 
 

@@ -99,9 +99,8 @@ def test_a_sweep_on_ray_is_added_to_and_changed_and_killed(tmp_path: Path) -> No
         ConfigurationsEnqueued,
         SweepChanged,
     ]
-    assert all(
-        event.driven_s is not None for event in acts
-    )  # the process that ran the sweep has written them
+    # the process that ran the sweep has written them
+    assert all(event.driven_s is not None for event in acts)
     tried = [(event.params["a"], event.seed) for event in events if isinstance(event, TrialStarted)]
     assert sorted(tried) == sorted({*tried})  # none twice
     assert (

@@ -216,9 +216,8 @@ def test_repeats_baseline_and_fresh_seeds(tmp_path: Path, rule: str, repeats: in
     begun = {
         event.trial: place for place, event in enumerate(events) if isinstance(event, TrialStarted)
     }
-    assert (
-        confirmations or repeats == 2
-    )  # of a configuration of which one repeat alone completed, there are none
+    # of a configuration of which one repeat alone completed, there are none
+    assert confirmations or repeats == 2
     assert not confirmations or max(when[trial] for trial in searched) < min(
         begun[trial] for trial in confirmations
     )

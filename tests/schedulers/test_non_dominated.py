@@ -147,15 +147,15 @@ def test_both_ends_of_the_front_are_kept_and_what_is_behind_is_not(rule: EarlyTe
     metrics = trade_offs(60)
     log, reasons = run(build_scheduler(rule, BOTH, EPOCHS), 60, metrics)
     whole = completed(log)
-    late = [
-        trial for trial in whole if trial >= 30
-    ]  # the first ones have little to be compared with
+    # the first ones have little to be compared with
+    late = [trial for trial in whole if trial >= 30]
     assert whole
     assert len(whole) < 40
+    # the others have room for more, or brackets of few trials
     if rule in (
         Asha(),
         AshaPromotion(),
-    ):  # the others have room for more, or brackets of few trials
+    ):
         assert all(trial % 3 == 0 for trial in late)
     assert all("by non-dominated rank" in why and "\n" not in why for why in reasons)
     assert all("error" in why and "accuracy" in why for why in reasons)

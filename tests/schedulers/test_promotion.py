@@ -95,9 +95,8 @@ def test_promotion_is_algorithm_2(
     ]
     expected = literal(rungs, eta, trials, value)
     assert told[: len(expected)] == expected
-    assert (
-        len({trial for trial, _ in told[len(expected) :]}) <= 1
-    )  # the last one, which trains to its end
+    # the last one, which trains to its end
+    assert len({trial for trial, _ in told[len(expected) :]}) <= 1
 
 
 def epochs_of(
@@ -115,11 +114,12 @@ def epochs_of(
 
 def test_pasha_grows_only_where_ranks_change() -> None:
     stable = sorted(epochs_of(Pasha(), constant).values())
+    # the first two rungs, and the one that trains to the end, of EPOCHS
     assert set(stable) == {
         1,
         3,
         12,
-    }  # the first two rungs, and the one that trains to the end, of EPOCHS
+    }
     shaky = sorted(epochs_of(Pasha(epsilon=0.0), crossing).values())
     assert 9 in shaky
     promoted = sorted(epochs_of(AshaPromotion(), crossing).values())
@@ -170,9 +170,8 @@ def test_freeze_thaw_goes_on_with_whoever_is_predicted_best() -> None:
         scheduler.observe(report(trial, 1, value))
     assert scheduler.last() == 1
     scheduler.observe(report(1, 2, 0.49))
-    scheduler.observe(
-        report(1, 3, 0.48)
-    )  # it gains little: the others are predicted to gain as little
+    # it gains little: the others are predicted to gain as little
+    scheduler.observe(report(1, 3, 0.48))
     assert scheduler.last() == 1
     scheduler.observe(report(1, 4, 0.6))
     scheduler.observe(report(1, 9, 0.7))  # it has lost

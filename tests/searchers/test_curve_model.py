@@ -54,11 +54,12 @@ def model(*rungs: RungResults, features: Array = POINTS) -> CurveModel:
         ([9.0, 9.0], [1, math.inf], [1, 1]),
         ([math.inf, math.inf], [0, 0], [1, 1]),
         ([2.0, 2.0], [0, 0], [2, 2]),
+        # the median is as good as the best
         (
             [0.0, 0.0, 0.0, 5.0, 10.0],
             [0, 0, 0, 0, 0],
             [0, 0, 0, 5, 10],
-        ),  # the median is as good as the best
+        ),
         ([0.0, 0.0, 0.0, 5.0, 1e9], [0, 0, 0, 0, 0], [0, 0, 0, 5, 1e9]),
     ],
 )
@@ -108,9 +109,8 @@ def test_the_gain_is_the_expected_improvement_also_where_it_is_next_to_nothing()
             )
             assert gain == pytest.approx(math.log(expected), abs=0.01)
     assert np.isfinite(gains).all()
-    assert gains[0] > max(
-        gains[1:]
-    )  # of the others, the one with the larger deviation may have more
+    # of the others, the one with the larger deviation may have more
+    assert gains[0] > max(gains[1:])
 
 
 def test_of_many_results_the_best_and_an_even_part_of_the_others_are_known() -> None:

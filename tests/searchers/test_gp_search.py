@@ -91,11 +91,12 @@ def test_a_rung_is_where_trials_pause_and_all_that_came_there_count() -> None:
     ("status", "losses", "expected"),
     [
         (Status.COMPLETED, [5.0, 4.0, 3.0], [(2, 4.0), (END, 3.0)]),
+        # stopped by patience: it has trained whole
         (
             Status.COMPLETED,
             [5.0],
             [(2, 5.0), (END, 5.0)],
-        ),  # stopped by patience: it has trained whole
+        ),
         (Status.PRUNED, [5.0], [(2, 5.0)]),  # below the rung: as good as it was
         (Status.PRUNED, [5.0, 4.0, 3.0], [(2, 4.0)]),
         (Status.DIVERGED, [5.0, math.nan], [(2, 5.0), (END, math.inf)]),

@@ -110,11 +110,12 @@ def test_what_is_not_finite_is_no_value(status: Status, epochs: tuple[float, ...
         ),
         (Categorical(("[1]", [1])), [[1]], CategoricalDistribution(('"[1]"', "[1]"))),
         (Categorical(("a",)), ["b", "a"], CategoricalDistribution(("a", "b"))),
+        # as a table gives it
         (
             Categorical((1, 0.5)),
             [1.0, 0.5],
             CategoricalDistribution((1, 0.5)),
-        ),  # as a table gives it
+        ),
         (None, [1, 3], IntDistribution(1, 3)),
         (None, [1, 2.5], FloatDistribution(1, 2.5)),
         (None, ["a", None, True], CategoricalDistribution(("a", None, True))),
@@ -191,9 +192,8 @@ def test_samplers_go_on_with_it(objectives: tuple[tuple[str, str], ...]) -> None
 
     found.optimize(objective, n_trials=12)
     went_on = [trial for trial in found.trials if trial.number < 40 and trial.number % 5 == 4]
-    assert [trial.state for trial in went_on] == [
-        TrialState.COMPLETE
-    ] * 8  # what waited came first, as it was
+    # what waited came first, as it was
+    assert [trial.state for trial in went_on] == [TrialState.COMPLETE] * 8
     assert [trial.params["x"] for trial in went_on] == [k / 40 for k in range(4, 40, 5)]
     assert len(found.trials) == 44
 

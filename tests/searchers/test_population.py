@@ -200,9 +200,8 @@ def test_members_wait_for_all_others() -> None:
     assert found.holds(3) == "waits for the others at epoch 2"  # until it is left there
     for number in range(4):
         found.observe(ended(number, Status.INTERRUPTED))
-    assert [bool(found.holds(number)) for number in range(4)] == [
-        True
-    ] * 4  # a copy is to start first
+    # a copy is to start first
+    assert [bool(found.holds(number)) for number in range(4)] == [True] * 4
     start(found, 4)
     assert [found.holds(number) for number in range(4)] == [None] * 4
     assert list(found.dropped(rest=False)) == [3]

@@ -31,9 +31,8 @@ def test_what_is_drawn_lies_in_the_domain_and_has_a_density(
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 def test_draws_are_as_far_off_as_the_confidence_says(confidence: Confidence) -> None:
     numbers = random.Random(0)
-    drawn = [
-        float(Belief(0.5, confidence).draw(NUMBERS, numbers.random())) for _ in range(4000)
-    ]  # type of NUMBERS
+    # type of NUMBERS
+    drawn = [float(Belief(0.5, confidence).draw(NUMBERS, numbers.random())) for _ in range(4000)]
     width = WIDTHS[confidence]
     inside = math.erf(1 / math.sqrt(2)) / math.erf(0.5 / width / math.sqrt(2))
     assert fmean(abs(one - 0.5) < width for one in drawn) == pytest.approx(min(inside, 1), abs=0.03)

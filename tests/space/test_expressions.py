@@ -203,10 +203,11 @@ def _texts(draw: st.DrawFn, depth: int = 3) -> str:
     operator = draw(
         st.sampled_from(["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", "and", "or"])
     )
+    # of truths: Python would hand on an operand, ours are always true or false
     if operator in (
         "and",
         "or",
-    ):  # of truths: Python would hand on an operand, ours are always true or false
+    ):
         left, right = f"({left} < 1)", f"({right} > 1)"
     return draw(
         st.sampled_from(

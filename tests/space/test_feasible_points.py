@@ -71,9 +71,8 @@ def test_a_walk_forgets_the_border_at_which_a_repair_ends() -> None:
     for seed in range(60):
         (point,) = islice(generate_feasible_points(corner, {}, random.Random(seed).random), 1)
         sums.append(sum(float(str(value)) for value in point.values()))
-    assert fmean(sums) == pytest.approx(
-        12 / 13, abs=0.025
-    )  # of the uniform distribution; its deviation is 0.01
+    # of the uniform distribution; its deviation is 0.01
+    assert fmean(sums) == pytest.approx(12 / 13, abs=0.025)
 
 
 def test_without_a_walk_the_first_point_is_near_its_start() -> None:

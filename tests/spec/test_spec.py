@@ -257,9 +257,8 @@ def test_rules_begin_where_ranks_mean_something_with_a_method_that_learns(
 def test_rules_begin_at_once_with_a_method_that_does_not_learn(method: str, kind: str) -> None:
     spec = rule_of(method, f"{{type: {kind}}}")
     assert (spec.early_terminate.min_iter, spec.notes) == (1, ())
-    assert (
-        rule_of(method, "{type: freeze_thaw}").early_terminate.min_iter == 6
-    )  # which predicts from its first pause
+    # which predicts from its first pause
+    assert rule_of(method, "{type: freeze_thaw}").early_terminate.min_iter == 6
     learning = rule_of("tpe", f"{{type: {kind}}}")
     assert parse_spec(json.dumps(learning.to_json_dict()), "s.json") == learning
 

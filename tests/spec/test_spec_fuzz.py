@@ -111,9 +111,8 @@ def understood(text: str, *assignments: str) -> Spec | InputError:
     except InputError as error:
         return error
     json.dumps(spec.to_json_dict(), allow_nan=False)
-    assert assignments or SCHEMA.is_valid(
-        parse_document(text, "fuzz.yaml").data
-    )  # editors mark nothing that is right
+    # editors mark nothing that is right
+    assert assignments or SCHEMA.is_valid(parse_document(text, "fuzz.yaml").data)
     return spec
 
 

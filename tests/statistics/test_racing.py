@@ -32,9 +32,8 @@ def test_two_racers_are_compared_by_a_paired_t_test() -> None:
 
 def test_the_residuals_are_those_of_two_ways() -> None:
     rng = np.random.default_rng(2)
-    losses = rng.normal(size=(4, 5)) + 10 * rng.normal(
-        size=5
-    )  # seeds differ by far more than configurations
+    # seeds differ by far more than configurations
+    losses = rng.normal(size=(4, 5)) + 10 * rng.normal(size=5)
     looked = look_at_race(losses.tolist(), 5)
     residuals = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0) + losses.mean()
     error = math.sqrt(2 * (residuals**2).sum() / 12 / 5)
@@ -80,9 +79,8 @@ def test_a_simulated_race() -> None:
 def test_equal_differences_tell_nothing_before_there_are_enough_seeds(
     left: int, seeds: int
 ) -> None:
-    scores = [
-        0.25 + 0.0028 * number for number in range(left)
-    ]  # of an accuracy, which has few values
+    # of an accuracy, which has few values
+    scores = [0.25 + 0.0028 * number for number in range(left)]
     for done in range(2, 9):
         found = look_at_race([[score] * done for score in scores], 8)
         assert (found.out == ()) == (done < seeds)

@@ -90,9 +90,8 @@ def test_of_a_group_that_shrinks_each_interval_is_shared_by_those_that_were_ther
     ]
     # With four: 8 s to the first epoch, 3 s to the next; alone: 4 s and 1 s more. In epochs: 1.5 + 0.5 + 3.
     assert told([*events, ended(0, time=116.0)])[0]["overhead_s"] == 8 / 4 + 3 / 4 + 5 - 5
-    late = ended(
-        0, time=116.0, facts=Facts(started=104.0, train_s=5.0)
-    )  # the worker began 4 s after the driver
+    # the worker began 4 s after the driver
+    late = ended(0, time=116.0, facts=Facts(started=104.0, train_s=5.0))
     assert told([*events, late])[0]["overhead_s"] == 4 / 4 + 3 / 4 + 5 - 5
     paused = ended(0, Status.INTERRUPTED, 112.0)
     waited = [*events[:3], paused, epoch(3, 150.0, 1.0, 2.0), ended(0, time=150.0)]

@@ -296,9 +296,8 @@ def test_an_event_told_twice_is_refused(seed: int) -> None:
         ledger.observe(event)
         if isinstance(event, SessionStarted | SessionEnded | ModelTested):
             continue
-        if (
-            isinstance(event, TrialEnded) and event.status is Status.INTERRUPTED
-        ):  # nothing is lost by one more
+        # nothing is lost by one more
+        if isinstance(event, TrialEnded) and event.status is Status.INTERRUPTED:
             continue
         with pytest.raises(OutOfOrder):
             ledger.observe(event)

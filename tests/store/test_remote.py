@@ -445,9 +445,8 @@ def test_whatever_happens_a_reader_has_the_beginning_of_what_the_writer_has(
     def begin() -> tuple[Iterator[Writer], Writer]:
         context = Writer(machine, flaky, sync_s=3600).open()
         writer = context.__enter__()
-        writer.appended(
-            len(log_of(machine)), wait=False
-        )  # as the log does once it has looked at its last record
+        # as the log does once it has looked at its last record
+        writer.appended(len(log_of(machine)), wait=False)
         return context, writer
 
     def crash() -> None:

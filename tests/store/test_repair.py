@@ -84,10 +84,11 @@ def test_a_hole_is_told_with_its_line_and_what_is_left_is_kept(folder: ResultsFo
     assert done.original is not None
     assert done.original.read_bytes() == hole
     kept = list(store_log.read(folder.log))
+    # what is told of trial 1 cannot follow: its beginning is lost
     assert kept == [
         *WHOLE[:3],
         WHOLE[-1],
-    ]  # what is told of trial 1 cannot follow: its beginning is lost
+    ]
     assert len(kept) == done.kept
     assert [re.sub(r"\d+ bytes", "some bytes", loss) for loss in done.losses[:2]] == [
         "line 4: some bytes are no record"

@@ -71,9 +71,8 @@ def test_in_what_the_trainings_of_sweeps_differ(changes: dict[str, Any], told: l
 
 
 def test_another_number_of_workers_is_another_training() -> None:
-    assert (
-        identity(workers=2) != identity(workers=1) == identity() is not None
-    )  # sweeps of before had no such key
+    # sweeps of before had no such key
+    assert identity(workers=2) != identity(workers=1) == identity() is not None
 
 
 def test_a_parameter_servers_numbers_are_doubted() -> None:

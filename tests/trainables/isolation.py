@@ -82,9 +82,8 @@ class Outcome:
     error: str | None = field(default=None, compare=False)
 
 
-STAND_INS = {
-    "trainables.cifar_resnet:CifarResNet": "isolation:TinyCifar"
-}  # the real one would download
+# the real one would download
+STAND_INS = {"trainables.cifar_resnet:CifarResNet": "isolation:TinyCifar"}
 
 
 def shipped() -> list[str]:

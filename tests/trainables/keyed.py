@@ -125,9 +125,8 @@ def numbers(kind: str, params: Mapping[str, Any]) -> list[Any]:
     trainable = make()
     trial = replace(assignment(epochs=2, training=training), params=dict(params))
     reported = [(dict(epoch.metrics), epoch.learning_rate) for epoch in train(trainable, trial)]
-    trained = [
-        weight.tolist() for weight in weights(trainable) if weight.dtype.kind == "f"
-    ]  # not what counts batches
+    # not what counts batches
+    trained = [weight.tolist() for weight in weights(trainable) if weight.dtype.kind == "f"]
     return [reported, trained]
 
 

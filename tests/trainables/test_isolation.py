@@ -36,9 +36,8 @@ EACH = [  # CifarResNet compiles for a minute; the zoo has images and batch stat
 def test_used_worker_gives_the_numbers_of_a_fresh_process(
     trainable: str, processes: Processes
 ) -> None:
-    kinds = [
-        kind for kind in KINDS if kind != "half" or "resnet" not in trainable
-    ]  # a minute to compile
+    # a minute to compile
+    kinds = [kind for kind in KINDS if kind != "half" or "resnet" not in trainable]
     orders = [_order(kinds, seed) for seed in range(2 if "tabular" in trainable else 1)]
     used = [processes.run(trainable, order) for order in orders]
     fresh = {kind: processes.run(trainable, [kind]) for kind in REFERENCES if kind in kinds}
@@ -60,9 +59,8 @@ def _expected(fresh: dict[str, list[Outcome]]) -> dict[str, Outcome]:
         assert (outcome.status, len(outcome.metrics)) == ("completed", EPOCHS), (
             f"{kind}: {outcome.error}"
         )
-    assert len({str(outcome.metrics) for outcome in expected.values()}) == len(
-        expected
-    )  # the kinds do differ
+    # the kinds do differ
+    assert len({str(outcome.metrics) for outcome in expected.values()}) == len(expected)
     return {
         **expected,
         "pruned": Outcome("pruned", expected["twin"].metrics[:1]),

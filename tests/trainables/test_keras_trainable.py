@@ -188,10 +188,11 @@ class Foresighted(Small):
                 ({"epochs": 2}, True),
             ],
         ),
+        # without a parameter it is the length of the trial
         (
             Foresighted(),
             [({"epochs": 2}, False), ({}, False)],
-        ),  # without a parameter it is the length of the trial
+        ),
     ],
 )
 def test_what_depends_on_the_number_of_epochs_is_told(trainable: Small, cases: Any) -> None:

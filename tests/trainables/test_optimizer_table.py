@@ -66,9 +66,8 @@ def test_it_trains_as_in_fit(name: str, kind: str) -> None:
     model.compile(
         optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
     )
-    optimizer.build(
-        model.trainable_variables
-    )  # fit would while it traces, where ScheduleFreeAdamW goes wrong
+    # fit would while it traces, where ScheduleFreeAdamW goes wrong
+    optimizer.build(model.trainable_variables)
     (x, y), _ = trainable.data(None)
     for epoch in range(1, 5):
         order = permutation(len(x), trial.seed, epoch)

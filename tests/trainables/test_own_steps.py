@@ -28,9 +28,8 @@ from trainables.recipe.refusals import Refused
 pytestmark = [
     pytest.mark.keras,
     pytest.mark.slow,
-    pytest.mark.filterwarnings(
-        "ignore:`build\\(\\)` was called on layer"
-    ),  # as in fit: call() leaves layers to the step
+    # as in fit: call() leaves layers to the step
+    pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer"),
 ]
 
 EPOCHS = 3

@@ -175,9 +175,8 @@ def test_each_phase_has_a_schedule_and_a_warm_up_of_its_own() -> None:
         rates.append(session_of(trainable).trial.rates().tolist())
         session_of(trainable).trial.train_epoch()
     assert rates[0][:3] == pytest.approx([0.025, 0.05, 0.05])
-    assert rates[1][-1] == pytest.approx(
-        0.05 / 8
-    )  # 5 updates an epoch, 10 in the phase, 2 of them warm-up
+    # 5 updates an epoch, 10 in the phase, 2 of them warm-up
+    assert rates[1][-1] == pytest.approx(0.05 / 8)
     assert rates[2][:3] == pytest.approx([0.0025, 0.005, 0.005])
     assert rates[4][-1] == pytest.approx(0.005 / 13)
 

@@ -50,9 +50,8 @@ def test_records_are_read_by_the_rank_that_computes_them(tmp_path: Path) -> None
     assert (by_place, passes >= 1) == ((), True)
     for _, read, whole in answers:
         assert whole == 0
-        assert (
-            RECORDS <= len(read) <= 1.5 * RECORDS
-        )  # half of two passes, and of what the next begins with
+        # half of two passes, and of what the next begins with
+        assert RECORDS <= len(read) <= 1.5 * RECORDS
     first, second = (set(read[: RECORDS // 2]) for _, read, _ in answers)
     assert first | second == set(range(RECORDS))
     assert not first & second

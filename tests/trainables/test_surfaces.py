@@ -310,9 +310,8 @@ def test_every_loss(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_of_trials_that_are_trained_together(name: str) -> None:
-    tolerance = (
-        1e-5 if name == "Circle" else 2e-6
-    )  # which multiplies similarities, and their rounding, by 80
+    # which multiplies similarities, and their rounding, by 80
+    tolerance = 1e-5 if name == "Circle" else 2e-6
     why = zoo_together.compare(Entry(with_loss(name), fast=False), tolerance)
     assert not why, why
 

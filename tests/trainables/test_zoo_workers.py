@@ -32,11 +32,12 @@ EVERY_DAY = (
     "TensorFlowNoise",
     "Unshuffled",
 )
+# constants of the graph that follow from the seed
 DRAWN = (
     "DrawnConstant",
     "DrawnTable",
     "Positions",
-)  # constants of the graph that follow from the seed
+)
 
 
 @pytest.mark.parametrize("name", chosen(NAMES, *EVERY_DAY))
@@ -49,9 +50,8 @@ def test_a_used_worker_is_a_fresh_process_and_a_resumed_trial_a_straight_one(
         fresh = {kind: processes.submit(straight, name, kind) for kind in kinds}
         *outcomes, paused = busy.result()
         expected = {kind: future.result() for kind, future in fresh.items()}
-        expected.setdefault(
-            "b", outcomes[USED.index("b")]
-        )  # of most, b is compared with b in the same process
+        # of most, b is compared with b in the same process
+        expected.setdefault("b", outcomes[USED.index("b")])
         for kind, outcome in expected.items():
             assert outcome.status == "completed", f"{kind}: {outcome.reason}"
         assert expected["a"].metrics != expected["b"].metrics

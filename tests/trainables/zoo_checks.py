@@ -79,9 +79,8 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
             weighted_metrics=weighed,
             jit_compile=False,
         )
-    model.optimizer.build(
-        model.trainable_variables
-    )  # fit would while it traces, where ScheduleFreeAdamW goes wrong
+    # fit would while it traces, where ScheduleFreeAdamW goes wrong
+    model.optimizer.build(model.trainable_variables)
     data = tuple(
         trial_parts.add_class_weights(data, author.class_weights(hp, trial_parts.get_labels(data)))
     )

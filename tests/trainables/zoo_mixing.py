@@ -104,9 +104,8 @@ class OnShapes(Animal):
     def shapes(self) -> tuple[Any, Any, Any]:
         random = np.random.default_rng(4)
         low, sides = random.integers(1, 7, (90, 2)), random.integers(4, 8, (90, 2))
-        boxes = np.concatenate([low, low + sides], 1).astype(
-            "float32"
-        )  # left, top, right, bottom of 16 x 16
+        # left, top, right, bottom of 16 x 16
+        boxes = np.concatenate([low, low + sides], 1).astype("float32")
         at = np.arange(16) + 0.5
         across = (at >= boxes[:, :1]) & (at < boxes[:, 2:3])
         down = (at >= boxes[:, 1:2]) & (at < boxes[:, 3:4])

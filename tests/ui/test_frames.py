@@ -107,6 +107,7 @@ def test_a_frame_of_another_site_gets_a_cookie_for_it_alone(project: Path) -> No
         (make_pass("the-token"), {"ancestor": "null"}, 400),
         (make_pass("the-token"), {"ancestor": "https://a;b"}, 400),
     ],
+    # the same each time
     ids=[
         "guessed",
         "none",
@@ -115,7 +116,7 @@ def test_a_frame_of_another_site_gets_a_cookie_for_it_alone(project: Path) -> No
         "no origin",
         "null around",
         "two around",
-    ],  # the same each time
+    ],
 )
 def test_a_wrong_pass_opens_nothing(
     project: Path, given: str, query: dict[str, str], status: int

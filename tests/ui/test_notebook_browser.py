@@ -23,11 +23,12 @@ from living import driving, epoch, finished, make_sweep, some_trials, start, tri
 
 from sweep.ui.access import make_pass
 
+# those of the kernel's client
 pytestmark = [
     pytest.mark.slow,
     needs_chromium,
     pytest.mark.filterwarnings("ignore"),
-]  # those of the kernel's client
+]
 
 BASE = "/user/ada/"
 
@@ -258,9 +259,8 @@ def test_a_frame_that_is_made_anew_needs_no_new_pass(
     notebook.frame()
     notebook.page.reload()
     assert notebook.frame().url.endswith("/done")
-    stranger = Notebook(
-        browser, jupyter, "hub.example"
-    )  # another browser with the same, saved output
+    # another browser with the same, saved output
+    stranger = Notebook(browser, jupyter, "hub.example")
     stranger.page.wait_for_selector("iframe")
     stranger.page.frame_locator("iframe").locator("text=run the cell again").wait_for()
     stranger.context.close()
@@ -282,9 +282,8 @@ def test_a_local_notebook_without_a_proxy_goes_straight_to_the_server(
             notebook.page.click("text=open in a tab")
         opened.value.wait_for_selector("html[data-ready]", state="attached")
         assert opened.value.url == frame.url
-        assert [
-            one for one in notebook.troubles if "404" not in one
-        ] == []  # of the way through Jupyter
+        # of the way through Jupyter
+        assert [one for one in notebook.troubles if "404" not in one] == []
         notebook.context.close()
 
 

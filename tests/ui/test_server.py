@@ -220,9 +220,8 @@ def test_a_body_of_100_megabytes_is_refused(project: Path) -> None:
                 yield b"x" * (MAX_BODY_BYTES // 4)
 
         headers = {"Origin": origin(client), "Content-Type": "application/json"}
-        answer = await client.post(
-            "/-/new/check", data=body(), headers=headers
-        )  # in chunks, of no announced size
+        # in chunks, of no announced size
+        answer = await client.post("/-/new/check", data=body(), headers=headers)
         assert answer.status == 413
 
     visit(work)

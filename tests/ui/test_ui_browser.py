@@ -227,9 +227,8 @@ def test_what_a_trial_prints_is_shown_while_it_trains(visit: Visit, project: Pat
 
 def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path) -> None:
     """On Ray, from the page alone; `test_ui_browser_acts.py` has all acts."""
-    (project / "scored.py").write_text(
-        TRAINABLE.replace("range(6)", "range(2000)")
-    )  # trials do not end meanwhile
+    # trials do not end meanwhile
+    (project / "scored.py").write_text(TRAINABLE.replace("range(6)", "range(2000)"))
     one = visit()
     one.open("/-/new?from=done", ready=False)
     one.has_text("#verdict", "mistake")
@@ -302,9 +301,8 @@ def test_acts_that_are_not_offered_are_not_there(visit: Visit) -> None:
     assert one.page.evaluate("document.querySelector('dialog').open")
     one.page.keyboard.press("Escape")
     one.wait("!document.querySelector('dialog').open")
-    one.wait(
-        "document.activeElement.tagName === 'SUMMARY'"
-    )  # the event of closing comes a moment later
+    # the event of closing comes a moment later
+    one.wait("document.activeElement.tagName === 'SUMMARY'")
 
 
 def test_read_only(browser: Any, project: Path) -> None:

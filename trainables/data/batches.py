@@ -66,9 +66,8 @@ class BatchSplit(Examples):
                     for part in sources.list_content(leaf):
                         total.update(np.ascontiguousarray(part).tobytes())
         self._kinds = list(kinds.values())
-        with seeding_python_and_numpy(
-            1
-        ):  # another seed: a batch that draws differs from the first reading
+        # another seed: a batch that draws differs from the first reading
+        with seeding_python_and_numpy(1):
             again = _convert_batch(dataset[0])
         if not all(map(np.array_equal, tf.nest.flatten(self._kinds[0]), tf.nest.flatten(again))):
             raise DataError(
@@ -182,10 +181,11 @@ class _RepeatableDataset:
         if its_seed != seed or done > number - 1:  # it cannot go back
             dataset = copy.deepcopy(self.given)
             done = 0
+        # if a call raises an error, the copy is in no state that is known
         self._present = (
             self.given,
             (None, 0),
-        )  # if a call raises an error, the copy is in no state that is known
+        )
         for before in range(done + 1, number):
             with seeding_python_and_numpy(mix_seeds(seed, before)):
                 dataset.on_epoch_end()
@@ -230,15 +230,13 @@ class BatchReader:
 def _create_pool(dataset: keras.utils.PyDataset) -> Executor:
     if not dataset.use_multiprocessing:
         return ThreadPoolExecutor(dataset.workers, "batches")
-    context = multiprocessing.get_context(
-        "spawn"
-    )  # a fork of a process that runs TensorFlow may hang
+    # a fork of a process that runs TensorFlow may hang
+    context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(max(dataset.workers, 1), context, _store_dataset, (dataset,))
 
 
-_stored_datasets: list[
-    _RepeatableDataset
-] = []  # the data set of a pool's process, set by `_store_dataset`
+# the data set of a pool's process, set by `_store_dataset`
+_stored_datasets: list[_RepeatableDataset] = []
 
 
 def _store_dataset(dataset: keras.utils.PyDataset) -> None:

@@ -227,9 +227,8 @@ class BucketSplit(Examples):
         The count ends after one large batch of the first bucket that has more than ``small`` examples. If there is no
         such bucket, both numbers are the number of buckets.
         """
-        for i, part in enumerate(
-            self.parts
-        ):  # a bucket of at most `small` examples is one batch of either size
+        # a bucket of at most `small` examples is one batch of either size
+        for i, part in enumerate(self.parts):
             if part.size > small:
                 return i + 1, i + count_updates(min(large, part.size), small)
         return len(self.parts), len(self.parts)

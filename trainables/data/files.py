@@ -38,9 +38,8 @@ class Records:
     """The records of several TFRecord files, numbered from 0 through all files; at most 64 files are open at once."""
 
     files: Sequence[str]
-    offsets: Sequence[
-        np.ndarray[Any, np.dtype[np.int64]]
-    ]  # for each file, the byte positions of its records
+    # for each file, the byte positions of its records
+    offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]
     _open: OrderedDict[int, Any] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)  # a reader has one position
 
@@ -73,9 +72,8 @@ class Records:
             for i, number in enumerate(numbers):
                 file = int(np.searchsorted(starts, number, "right")) - 1
                 offset = int(self.offsets[file][number - starts[file]])
-                found[i] = self._reader(file).read(offset)[
-                    0
-                ]  # of the record and the position after it
+                # of the record and the position after it
+                found[i] = self._reader(file).read(offset)[0]
         return found
 
     def _reader(self, file: int) -> Any:
@@ -370,9 +368,8 @@ class Images:
             decoded = tf.data.Dataset.from_tensor_slices(files).map(
                 self._decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
             )
-            some = decoded.batch(HANDED_OVER).prefetch(
-                1
-            )  # returned one by one, they would wait for Python
+            # returned one by one, they would wait for Python
+            some = decoded.batch(HANDED_OVER).prefetch(1)
         done = 0
         try:
             for block in some.as_numpy_iterator():

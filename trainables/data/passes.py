@@ -155,9 +155,8 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
     if threads > 1 and isinstance(leaf, np.ndarray) and large:
         step = min(-(-len(rows) // threads), GATHER_ROWS)
         with ThreadPoolExecutor(threads, "rows") as readers:
-            list(
-                readers.map(partial(read, step=step), range(0, len(rows), step))
-            )  # raises the first error
+            # raises the first error
+            list(readers.map(partial(read, step=step), range(0, len(rows), step)))
     else:
         list(map(read, range(0, len(rows), GATHER_ROWS)))
     return target
@@ -388,9 +387,8 @@ class Walk:
         else:
             self.per_epoch = steps
         self._next = 0  # number of the next update
-        self._left_over: Chunk | None = (
-            None  # the rest of the present chunk, if an epoch ended within it
-        )
+        # the rest of the present chunk, if an epoch ended within it
+        self._left_over: Chunk | None = None
         self._rest: Iterator[Chunk] = iter(())  # the further chunks of the present pass
 
     @classmethod
@@ -422,9 +420,8 @@ class Walk:
         last = self.first_update(number + 1)
         while update < last:
             left_over, self._left_over = self._left_over, None
-            if (
-                self._next != update or update % self.per_pass == 0
-            ):  # the data continues elsewhere, or with a new pass
+            # the data continues elsewhere, or with a new pass
+            if self._next != update or update % self.per_pass == 0:
                 left_over = None
                 self._rest = self._read_from(update)
             chunk, self._left_over = split_chunk(
@@ -432,14 +429,14 @@ class Walk:
             )
             update = self._next = update + count_updates(len(chunk.order), self.batch_size)
             yield chunk
+            # large; the next one may be read while these are not needed any more
             del (
                 left_over,
                 chunk,
-            )  # large; the next one may be read while these are not needed any more
+            )
             if update % self.per_pass == 0:
-                next(
-                    self._rest, None
-                )  # runs to the end of the pass, where the next pass's first chunk is prepared
+                # runs to the end of the pass, where the next pass's first chunk is prepared
+                next(self._rest, None)
 
     def first_update(self, epoch: int) -> int:
         """Return the number of the first update of ``epoch`` (from 1); updates count from 0 over the whole trial."""

@@ -62,9 +62,8 @@ def load_shared(
     if shared is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locking(folder / "lock"):
-            shared = _find_shared(
-                folder, hp
-            )  # another worker may have loaded the data while this one waited
+            # another worker may have loaded the data while this one waited
+            shared = _find_shared(folder, hp)
             if shared is None:
                 loaded, reads = _load_recording_reads(hp, load)
                 shareable = not has_left() and _can_be_shared(loaded)
@@ -200,9 +199,8 @@ def _write_array(leaf: Any, file: Path) -> None:
         np.save(file, np.ascontiguousarray(leaf), allow_pickle=False)
         return
     target = np.lib.format.open_memmap(file, "w+", leaf.dtype, leaf.shape)
-    with file.open(
-        "r+b"
-    ) as handle:  # reserve space first: writing to a map on a full disk kills the process
+    # reserve space first: writing to a map on a full disk kills the process
+    with file.open("r+b") as handle:
         os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
     done = 0
     for block in leaf.blocks():
@@ -241,9 +239,8 @@ def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
             encoded = {}
             for name in sorted(data):  # `tf.nest.flatten` sorts the keys
                 encoded[name] = _encode_structure(data[name], numbers)
-            return {
-                "dict": {name: encoded[name] for name in data}
-            }  # a model may iterate over it in this order
+            # a model may iterate over it in this order
+            return {"dict": {name: encoded[name] for name in data}}
         case dict():
             raise DataError(f"a dict with the keys {list(data)}, expected names")
         case list():
@@ -303,9 +300,8 @@ def put_per_device(parts: Sequence[Any], replicas: Replicas) -> Any:
 
 
 def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
-    like_gpus = (
-        replicas.several_here or replicas.on_gpu
-    )  # several logical CPU devices stand in for GPUs
+    # several logical CPU devices stand in for GPUs
+    like_gpus = replicas.several_here or replicas.on_gpu
 
     def host_tensor(leaf: Any) -> Any:
         if like_gpus and not isinstance(leaf, tf.Tensor) and needs_packing(np.dtype(leaf.dtype)):

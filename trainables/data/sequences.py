@@ -62,9 +62,8 @@ def buckets(
                     f"{name} of row {wrong} are {len(rows[wrong])}, its sequence has {sizes[wrong]} elements"
                 )
     bounds = _choose_lengths(sizes, lengths, count)
-    bucket_of_example = np.searchsorted(
-        bounds, sizes
-    )  # for each example, the bucket of the shortest length that fits
+    # for each example, the bucket of the shortest length that fits
+    bucket_of_example = np.searchsorted(bounds, sizes)
     if (bucket_of_example == len(bounds)).any():
         row = int(np.argmax(sizes))
         raise DataError(
@@ -80,9 +79,8 @@ def buckets(
             others = (
                 _pad_rows(rows, chosen, int(length), value or 0) for rows, value in parts.values()
             )
-            made.append(
-                (padded if isinstance(x, Mapping) else padded[""], *others)
-            )  # "" is the name of a single input
+            # "" is the name of a single input
+            made.append((padded if isinstance(x, Mapping) else padded[""], *others))
     return Buckets(tuple(made))
 
 
@@ -96,9 +94,8 @@ def _choose_lengths(
     if count < 1:
         raise DataError(f"{count} buckets, expected at least one")
     quantiles = np.quantile(sizes, np.arange(1, count + 1) / count, method="higher")
-    multiples = np.maximum(
-        -(-quantiles // ROUNDED_TO), 1
-    )  # at least 1, even if sequences are empty
+    # at least 1, even if sequences are empty
+    multiples = np.maximum(-(-quantiles // ROUNDED_TO), 1)
     return np.unique(multiples * ROUNDED_TO).astype(int)
 
 

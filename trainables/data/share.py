@@ -53,9 +53,8 @@ class Share:
         found = np.zeros(size, np.bool_)
         for micro_batch in range(self.micro_batches):
             for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
-                part = (
-                    micro_batch * self.replicas + replica
-                )  # as `replicas.slices.cut_for_replica` numbers them
+                # as `replicas.slices.cut_for_replica` numbers them
+                part = micro_batch * self.replicas + replica
                 start, stop = fill_bounds(*compute_bounds(size, part, parts), size)
                 found[start:stop] = True
         return found
@@ -135,9 +134,8 @@ class Share:
         slices = []
         for mask in each:
             slices.append(np.flatnonzero(mask).astype(np.int32))
-        if (
-            sum(map(len, slices)) > size
-        ):  # some examples are in two slices, and so have no single row
+        # some examples are in two slices, and so have no single row
+        if sum(map(len, slices)) > size:
             everything = np.arange(size, dtype=np.int32)
             return [everything] * self.replicas, size, everything
         within = np.zeros(size, np.int32)
@@ -151,9 +149,8 @@ class Share:
         The pass has ``size`` examples in batches of ``batch_size``.
         """
         whole = size // batch_size * batch_size
-        rest_size = max(
-            size - whole, 1
-        )  # without a last batch, its mask is never used, but must not be empty
+        # without a last batch, its mask is never used, but must not be empty
+        rest_size = max(size - whole, 1)
         batch = tf.constant(self.mask_batch(max(batch_size, 1)))
         rest = tf.constant(self.mask_batch(rest_size))
 

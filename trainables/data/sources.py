@@ -32,9 +32,8 @@ class BlockArray:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    blocks: Callable[
-        [], Iterator[np.ndarray[Any, Any]]
-    ]  # yields the array in order, along the first axis
+    # yields the array in order, along the first axis
+    blocks: Callable[[], Iterator[np.ndarray[Any, Any]]]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -50,9 +49,8 @@ class Buckets(NamedTuple):
 class Extent:
     """The number of examples that a trial reads from a stream."""
 
-    examples: int | None = (
-        None  # largest number in all epochs together; None: whole passes, whose length must be known
-    )
+    # largest number in all epochs together; None: whole passes, whose length must be known
+    examples: int | None = None
     of_an_epoch: int | None = None
     stop_file: Path | None = None  # see `Assignment.stop_file`
 
@@ -73,9 +71,8 @@ class Stream:
 
     ordered: Callable[[int | None, int], tf.data.Dataset]
     size: int | None = None
-    buffered: Callable[[int], Stream] | None = (
-        None  # returns the same stream with a shuffle buffer of that size
-    )
+    # returns the same stream with a shuffle buffer of that size
+    buffered: Callable[[int], Stream] | None = None
     maps: tuple[Callable[..., Any], ...] = ()
     places: Callable[[int | None, int], tf.data.Dataset] | None = None
     fetched: Callable[[tf.Tensor], tf.Tensor] | None = None
@@ -107,9 +104,8 @@ class Stream:
             dataset = numbered.map(lambda _, example: example)
         if self.fetched is not None and by_place:
             dataset = dataset.batch(FETCHED).map(self.fetched).unbatch()
-        for (
-            function
-        ) in self.maps:  # last, so that examples that are not wanted are not even decoded
+        # last, so that examples that are not wanted are not even decoded
+        for function in self.maps:
             dataset = dataset.map(function, tf.data.AUTOTUNE, deterministic=True)
         return dataset
 
@@ -202,9 +198,8 @@ def _is_of_examples(dataset: tf.data.Dataset) -> bool:
 def _describe_unbatching(dataset: tf.data.Dataset) -> str:
     what = "a dataset of batches, expected single examples; leave out batch(), batch_size cuts them"
     first = next(iter(dataset.take(1)), None)
-    if first is None or _is_batched(
-        dataset
-    ):  # no shapes to show, or certainly not those of one example
+    # no shapes to show, or certainly not those of one example
+    if first is None or _is_batched(dataset):
         return what
     shapes = ", ".join(str(tuple(leaf.shape)) for leaf in tf.nest.flatten(first))
     return (
@@ -241,10 +236,11 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
     return False
 
 
+# default seed of `Dataset.shuffle`, and its number of seeds
 _WITHOUT_GLOBAL_SEED, _SEEDS = (
     87654321,
     2**31 - 1,
-)  # default seed of `Dataset.shuffle`, and its number of seeds
+)
 
 
 def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
@@ -257,9 +253,8 @@ def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data
     output_types = []
     output_shapes = []
     for spec in tf.nest.flatten(dataset.element_spec):
-        is_plain = isinstance(
-            spec, tf.TensorSpec
-        )  # others, such as ragged tensors, are variants within a dataset
+        # others, such as ragged tensors, are variants within a dataset
+        is_plain = isinstance(spec, tf.TensorSpec)
         output_types.append(spec.dtype if is_plain else tf.variant)
         output_shapes.append(spec.shape if is_plain else None)
     variant = tf.raw_ops.ShuffleDatasetV3(
@@ -504,9 +499,8 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     elif hasattr(leaf, "to_numpy"):
         leaf = leaf.to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
-    if not (sliceable or isinstance(leaf, BlockArray)) or hasattr(
-        leaf, "toarray"
-    ):  # `toarray`: a sparse matrix
+    # `toarray`: a sparse matrix
+    if not (sliceable or isinstance(leaf, BlockArray)) or hasattr(leaf, "toarray"):
         if hasattr(leaf, "toarray"):
             dense = "; make it one with .toarray() in data()"
         else:

@@ -59,9 +59,8 @@ def _walk_datasets(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
 
 
 RANDOM = "is the dataset random?"
-LARGEST_STREAM_BYTES = (
-    256 * 2**20
-)  # limit for a fingerprint; streams are decoded and mapped while they are read
+# limit for a fingerprint; streams are decoded and mapped while they are read
+LARGEST_STREAM_BYTES = 256 * 2**20
 SOME = 1024  # examples counted between two checks of the stop file
 
 
@@ -79,9 +78,8 @@ class StreamSplit(Examples):
         self.order = stream.order
         self.differs = find_nondeterminism(stream.read(None, 0))
         self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
-        self._seen = (
-            0  # number of examples known to exist, if the stream was not counted to its end
-        )
+        # number of examples known to exist, if the stream was not counted to its end
+        self._seen = 0
         self.counted = stream.size is not None
         if stream.size is not None:
             self._start_pass(stream.size)
@@ -105,9 +103,8 @@ class StreamSplit(Examples):
         # An endless stream has enough examples. So has one of which an earlier trial has counted as many.
         if extent.examples is None or not (self._stream.endless or extent.examples <= self._seen):
             self._seen = _count_stream(self._stream, extent)
-            self.counted = (
-                extent.examples is None or self._seen < extent.examples
-            )  # if the count reached the end
+            # if the count reached the end
+            self.counted = extent.examples is None or self._seen < extent.examples
         if self.counted:
             self._start_pass(self._seen)
         else:
@@ -138,9 +135,8 @@ class StreamSplit(Examples):
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
             self._ordered = stream
-            self._start_pass(
-                self.size, self._at_once
-            )  # the present prefetcher reads the former stream
+            # the present prefetcher reads the former stream
+            self._start_pass(self.size, self._at_once)
         self.visits = visits
 
     @property
@@ -254,9 +250,8 @@ def _read_share(
             choose_chunk_rows(_estimate_row_bytes(dataset), batch_size),
             count_updates(at_once or size, batch_size) * batch_size,
         )
-        kept_per_chunk = int(
-            share.mask_batches(rows, batch_size).sum()
-        )  # the last chunk may have fewer
+        # the last chunk may have fewer
+        kept_per_chunk = int(share.mask_batches(rows, batch_size).sum())
         examples = iter(dataset.batch(kept_per_chunk))
     for start in range(which.skipped * batch_size, size, rows):
         count = min(rows, size - start)

@@ -299,9 +299,8 @@ def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf
         are_valid = tf.reduce_all(tf.logical_and(ones == 1, zeros == tf.shape(y)[-1] - 1))
         indices = tf.argmax(tf.cast(y, tf.float32), -1)
     what = f"class_weights are given, the first targets are {'one-hot' if hot else 'whole numbers'}, and others are not"
-    with tf.control_dependencies(
-        [tf.debugging.Assert(are_valid, [what])]
-    ):  # no weight is looked up before the test
+    # no weight is looked up before the test
+    with tf.control_dependencies([tf.debugging.Assert(are_valid, [what])]):
         flat = tf.reshape(tf.cast(indices, tf.int64), [-1])
     place = tf.searchsorted(labels, flat)
     known = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == flat
@@ -333,9 +332,8 @@ def _some_targets(data: Any) -> list[Any]:
     first_targets = []
     with tf.device("/cpu:0"):
         for _, y, *_ in dataset.take(FIRST).as_numpy_iterator():
-            first_targets.append(
-                y[None] if hasattr(y, "dtype") else y
-            )  # `_are_one_hot` refuses nested targets
+            # `_are_one_hot` refuses nested targets
+            first_targets.append(y[None] if hasattr(y, "dtype") else y)
     return first_targets
 
 

@@ -61,9 +61,8 @@ class Meters:
     def begin(self) -> None:
         """Start an epoch: read the counters, and start the thread that samples the GPUs."""
         self._busy: list[float] = []
-        self._sampled_j = [0.0] * len(
-            self._readers
-        )  # from samples of the power, for GPUs without an energy counter
+        # from samples of the power, for GPUs without an energy counter
+        self._sampled_j = [0.0] * len(self._readers)
         self._energy_at_start = [reader.energy_j() for reader in self._readers]
         self._at = self._began = self._clock()
         for reader in self._readers:

@@ -53,10 +53,11 @@ def _find_host_waits(graph: Any, seen: set[str]) -> Iterator[str]:
                 yield from _find_host_waits(
                     tensorflow_private.graph_function(graph, name).graph, seen
                 )
+        # the host decides after each step whether there is another
         if op.type in (
             "While",
             "StatelessWhile",
-        ):  # the host decides after each step whether there is another
+        ):
             for tensor in tensorflow_private.graph_function(
                 graph, op.node_def.attr["cond"].func.name
             ).graph.outputs:
@@ -102,9 +103,8 @@ def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
             if name not in seen:
                 seen.add(name)
                 function = tensorflow_private.graph_function(graph, name)
-                if not function.cached_definition.attr[
-                    "_XlaMustCompile"
-                ].b:  # XLA generates its own kernels
+                # XLA generates its own kernels
+                if not function.cached_definition.attr["_XlaMustCompile"].b:
                     yield from _find_host_operations(function.graph, seen)
         tensors = [*op.inputs, *op.outputs]
         if not any(map(_is_data, tensors)):
@@ -189,6 +189,5 @@ def _list_kernels(kind: str) -> list[Any]:
         if k.device_type in ("GPU", "DEFAULT"):
             kernels.append(k)
     # A kernel with a label is used only by operations that ask for it.
-    return sorted(
-        (k for k in kernels if not k.label), key=lambda k: k.device_type != "GPU"
-    )  # GPU kernels first
+    # GPU kernels first
+    return sorted((k for k in kernels if not k.label), key=lambda k: k.device_type != "GPU")

@@ -97,9 +97,8 @@ class NvmlReader:
         return activity
 
     def _sample(self) -> Any:
-        sample = (
-            self._library.nvmlGpmSampleAlloc()
-        )  # memory of the library, which `active` frees later
+        # memory of the library, which `active` frees later
+        sample = self._library.nvmlGpmSampleAlloc()
         try:
             return self._library.nvmlGpmSampleGet(self._handle, sample)
         except self._library.NVMLError:

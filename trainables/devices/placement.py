@@ -391,11 +391,12 @@ def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
         if len(names) > 1:
             return "mirrored"
         return "one_device"
+    # servers may be absent to inspect a checkpoint
     if strategy in (
         "none",
         "one_device",
         PARAMETER_SERVER,
-    ):  # servers may be absent to inspect a checkpoint
+    ):
         if len(names) > 1:
             raise DeviceError(
                 f"strategy {strategy} uses one device, the trial was given {', '.join(names)}"
@@ -425,17 +426,15 @@ def _choose_cross_device_ops(
     Raises: DeviceError: if ``choice`` is unknown, or cannot be used on the devices.
     """
     on_cpu = names[0].startswith("cpu")
-    odd = (
-        len(names) > 1 and len(names) % 2 == 1
-    )  # TensorFlow's hierarchical copy silently ignores the last one
+    # TensorFlow's hierarchical copy silently ignores the last one
+    odd = len(names) > 1 and len(names) % 2 == 1
     implementation = tf.distribute.experimental.CommunicationImplementation
     match choice:
         case "auto" if on_cpu and odd:
             return tf.distribute.ReductionToOneDevice()
         case "auto" if on_cpu:
-            return (
-                tf.distribute.HierarchicalCopyAllReduce()
-            )  # ring is slower and less robust on CPU devices
+            # ring is slower and less robust on CPU devices
+            return tf.distribute.HierarchicalCopyAllReduce()
         case "auto":
             return None  # TensorFlow's default: collectives over NCCL
         case "hierarchical_copy" if odd:

@@ -31,9 +31,8 @@ class Replicas:
         self.strategy = strategy
         self.number = int(strategy.num_replicas_in_sync)  # in all processes together
         self.on_servers = isinstance(strategy, tf.distribute.ParameterServerStrategy)
-        self.devices: tuple[str, ...] = (
-            "/cpu:0",
-        )  # devices of this process; workers of servers are sent batches
+        # devices of this process; workers of servers are sent batches
+        self.devices: tuple[str, ...] = ("/cpu:0",)
         if not self.on_servers:
             self.devices = tuple(strategy.extended.worker_devices)
 

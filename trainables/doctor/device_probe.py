@@ -140,9 +140,8 @@ def share() -> dict[str, Any]:
         except tf.errors.ResourceExhaustedError:
             refused = True
         _say("going on")
-        works = (
-            float(tf.reduce_sum(tf.ones(1024))) == 1024 and len(half) > 0
-        )  # refers to `half`, to keep it until here
+        # refers to `half`, to keep it until here
+        works = float(tf.reduce_sum(tf.ones(1024))) == 1024 and len(half) > 0
     return {"limit_bytes": limit_bytes, "refused": refused, "works": works}
 
 
@@ -173,9 +172,8 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
             taken.append(time.perf_counter() - began)
             if found != (right := len(addresses) * (len(addresses) + 1) / 2):
                 raise ValueError(f"the sum is {found}, expected {right}")
-        return sorted(taken[1:])[
-            TIMES // 2 - 1
-        ]  # the median, without the first run, which is traced
+        # the median, without the first run, which is traced
+        return sorted(taken[1:])[TIMES // 2 - 1]
 
     _say("summing one number")
     latency_s = summed(1)

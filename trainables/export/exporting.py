@@ -357,9 +357,8 @@ def _write_request(
         "names": signature.names,
         "dtypes": signature.dtypes,
         "structure": signature.structure,
-        "path": [
-            str(Path(entry).resolve()) for entry in sys.path
-        ],  # the process has another working directory
+        # the process has another working directory
+        "path": [str(Path(entry).resolve()) for entry in sys.path],
     }
     (folder / "request.json").write_text(json.dumps(request))
 

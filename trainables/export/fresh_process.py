@@ -94,9 +94,8 @@ def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     for module, names in model_file["own"].items():
         found = importlib.import_module(module)
         for registered, name in names.items():
-            if hasattr(
-                found, name
-            ):  # not a class that is defined in a function; Keras then says that it is missing
+            # not a class that is defined in a function; Keras then says that it is missing
+            if hasattr(found, name):
                 own[registered] = getattr(found, name)
     if model_file["code"]:
         options = {"safe_mode": False}
@@ -135,9 +134,8 @@ def _load_onnx(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
 
     onnxruntime.set_default_logger_severity(3)
     session = onnxruntime.InferenceSession(model_file["file"], providers=["CPUExecutionProvider"])
-    kept = [
-        found.name for found in session.get_inputs()
-    ]  # ONNX omits inputs that the model does not use
+    # ONNX omits inputs that the model does not use
+    kept = [found.name for found in session.get_inputs()]
 
     def run(leaves: list[Any]) -> list[Any]:
         given = zip(request["names"], leaves, request["dtypes"], strict=True)

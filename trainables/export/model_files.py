@@ -32,9 +32,8 @@ class WrittenFile:
     format: str
     path: Path
     usage: str
-    own: dict[str, dict[str, str]] = field(
-        default_factory=dict
-    )  # the author's classes by module: registered name to name
+    # the author's classes by module: registered name to name
+    own: dict[str, dict[str, str]] = field(default_factory=dict)
     holds_code: bool = False  # True with Lambda layers, whose Python code is in the file
     hint: str = ""  # what to do if it does not load, or predicts something else
 
@@ -200,9 +199,8 @@ def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | N
     if isinstance(config, dict):
         name = config.get("class_name")
         if isinstance(name, str):
-            function = (
-                name == "function"
-            )  # Keras writes this for functions, whose name is in "config"
+            # Keras writes this for functions, whose name is in "config"
+            function = name == "function"
             if function:
                 of_function = config.get("config")
             else:

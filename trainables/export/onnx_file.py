@@ -38,11 +38,12 @@ def _converting_constants(model: keras.Model) -> Iterator[None]:
     Adapted preprocessing layers have such tensors.
     """
     held = constants.list_constant_holders(model)
+    # `object.__setattr__`, because layers track what is set on them
     for (
         owner,
         name,
         value,
-    ) in held:  # `object.__setattr__`, because layers track what is set on them
+    ) in held:
         object.__setattr__(owner, name, keras.tree.map_structure(_convert_to_numpy, value))
     try:
         yield

@@ -32,13 +32,11 @@ class Plain:
     """A trained model as a plain Keras model, without the training loop, with inputs to try it with."""
 
     model: keras.Model
-    unknown: tuple[
-        str, ...
-    ]  # variables of the model that Keras does not track, so that Keras's own format omits them
+    # variables of the model that Keras does not track, so that Keras's own format omits them
+    unknown: tuple[str, ...]
     example: Any  # inputs for the model, as a batch of one
-    raw_inputs: Any = (
-        None  # raw inputs of the examples to compare on, if the trial had other inputs
-    )
+    # raw inputs of the examples to compare on, if the trial had other inputs
+    raw_inputs: Any = None
     reads_data: bool = True  # whether the model's inputs are the data's
 
 

@@ -288,9 +288,8 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
                 goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)]
             )
         except _DifferingLoops:
-            if (
-                not differ
-            ):  # stacking cannot help: trials leave the loop at different steps, for example
+            # stacking cannot help: trials leave the loop at different steps, for example
+            if not differ:
                 return converter(call)
             call.stack_inputs(sorted(differ), tile_variants=True)
             differ.clear()

@@ -148,12 +148,10 @@ class Member:
     group: FusedGroup
     suspended: Any = field(default=None, repr=False)  # the suspended trial
     trial: ReadyTrial = field(init=False, repr=False)
-    state: Arrays = field(
-        default_factory=dict, repr=False
-    )  # values of its variables while it is in no stack
-    numbers: Mapping[int, float] = field(
-        default_factory=dict, repr=False
-    )  # its live numbers, by the ids of their variables
+    # values of its variables while it is in no stack
+    state: Arrays = field(default_factory=dict, repr=False)
+    # its live numbers, by the ids of their variables
+    numbers: Mapping[int, float] = field(default_factory=dict, repr=False)
 
     def begin(self, assignment: Assignment) -> None:
         """Begin a trial; raises Apart if it cannot be trained together with the others.
@@ -368,9 +366,8 @@ class FusedGroup:
                     raised[member] = error
             goes_on &= not raised
         for member in members:
-            if not isinstance(
-                raised.get(member, Stopped()), Stopped
-            ):  # a finished trial may still be saved
+            # a finished trial may still be saved
+            if not isinstance(raised.get(member, Stopped()), Stopped):
                 self.leave(member)
         return raised
 
@@ -467,9 +464,8 @@ class FusedGroup:
                 self._trace(members)
                 if program.gain is None:
                     program.gain = self._measure_speedup(members)
-        except (
-            Exception
-        ) as error:  # of TensorFlow or the author's code, in a trace; nothing was trained
+        # of TensorFlow or the author's code, in a trace; nothing was trained
+        except Exception as error:
             self._places = None
             raise Apart(f"{one_at_a_time}: {describe_without_type(error)}") from error
         if (gain := program.gain or 1.0) < 1:
@@ -561,9 +557,8 @@ class FusedGroup:
         """
         with members[0].trial.placement.replicas.scope():
             places = self._place_members(members)
-            if (
-                not places.stack.trace_s
-            ):  # a new, smaller stack; the time of its trace is not the epoch's
+            # a new, smaller stack; the time of its trace is not the epoch's
+            if not places.stack.trace_s:
                 self._trace(members)
             began = time.perf_counter()
             rates = {member: member.trial.rates() for member in members}
@@ -707,9 +702,8 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
             suitable.append(one)
     if suitable:
         return min(suitable, key=lambda one: (one.trials, one.streams))
-    trials = max(
-        [len(members), *(one.trials for one in large_enough)]
-    )  # others may join the group and fill it again
+    # others may join the group and fill it again
+    trials = max([len(members), *(one.trials for one in large_enough)])
     stack = Stack(program.graph, program.state, program.live, trials, trials if several else 1)
     program.stacks.append(stack)
     return stack

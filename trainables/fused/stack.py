@@ -233,9 +233,8 @@ class Stack:
         """
         own = self._list_own_tensors(batches)
         alike = self._list_shared_tensors(batches, rows, number)
-        if (
-            not alike
-        ):  # several streams: each trial has the rows, the seed and the number of its stream
+        # several streams: each trial has the rows, the seed and the number of its stream
+        if not alike:
             own |= {
                 "rows": tf.gather(rows, batches.of),
                 "seed": tf.gather(batches.seeds, batches.of),
@@ -338,9 +337,8 @@ class Stack:
                 state.append(scope.get_current_value(v))
         assigned = []
         for place in self._trained:
-            if (
-                state[place] is not of_trial["state"][place]
-            ):  # a variable that was not assigned has the same tensor
+            # a variable that was not assigned has the same tensor
+            if state[place] is not of_trial["state"][place]:
                 assigned.append(place)
         if assigned:
             raise Refused(
@@ -354,11 +352,12 @@ class Stack:
         ``alike`` has the tensors that all trials share, ``own`` those of this trial, its gradients and losses among
         them.
         """
+        # the states of generators after the forward pass are in "state"
         of_trial = {
             **own,
             **alike,
             "seeds": {},
-        }  # the states of generators after the forward pass are in "state"
+        }
         parts = [
             part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)
         ]
@@ -454,9 +453,8 @@ class Stack:
         for place in self._counts:
             counted.append(tf.convert_to_tensor(self._values[place]))
         results: dict[str, tf.Tensor] = map_over_trials(one, counted)
-        with tf.control_dependencies(
-            list(results.values())
-        ):  # reset the counts only after they were read
+        # reset the counts only after they were read
+        with tf.control_dependencies(list(results.values())):
             for place, value in zip(self._counts, map_over_trials(anew, counted), strict=True):
                 self._values[place].assign(value)
         return results

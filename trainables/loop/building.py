@@ -68,9 +68,8 @@ def build_model(
         and isinstance(model, keras.Sequential)
         and type(author).loss is Author.loss
     ):
-        model(
-            keras_corrections.make_symbolic(author.first_example[0])
-        )  # the default loss depends on the outputs
+        # the default loss depends on the outputs
+        model(keras_corrections.make_symbolic(author.first_example[0]))
     if isinstance(model, keras.Sequential):
         _free_batch_size(model)
     if not own_methods.lacks_weights(model):
@@ -108,10 +107,11 @@ def _free_batch_size(model: keras.Sequential) -> None:
     predicts with other sizes as well. The layers and their weights stay the same.
     """
     inputs = getattr(model, "inputs", None)  # absent if Keras knows no single shape of them
+    # there is no batch axis, or its size is free already
     if not inputs or inputs[0].shape[:1] in (
         (),
         (None,),
-    ):  # there is no batch axis, or its size is free already
+    ):
         return
     # Last layer first. `model.layers` leaves out the InputLayer, which is popped as well.
     layers = [model.pop(rebuild=False) for _ in range(len(model.layers) + 1)]
@@ -192,9 +192,8 @@ def make_author_parts(
             asked_jit = keras_corrections.get_asked_jit(model) if model.compiled else None
         if own_methods.lacks_weights(model):
             make_weights_by_step(author, hp, model, record)
-        model_constants = constants.collect_constants(
-            model
-        )  # before our `compile`, which adds attributes of Keras's
+        # before our `compile`, which adds attributes of Keras's
+        model_constants = constants.collect_constants(model)
         count_with_model = len(record.created)
         variables = {}
         for variable in model.variables:
@@ -252,9 +251,8 @@ def _has_drawn(seed: int, seeds_drawn: int) -> bool:
 
     The ``seeds_drawn`` seeds that Keras has drawn from `random` do not count.
     """
-    fresh = np.random.RandomState(
-        np.random.MT19937(0)
-    )  # without a bit generator it would ask the machine for a seed
+    # without a bit generator it would ask the machine for a seed
+    fresh = np.random.RandomState(np.random.MT19937(0))
     fresh.seed(seed)
     state_when_seeded = fresh.get_state(legacy=False)
     state_now = np.random.get_state(legacy=False)
@@ -401,9 +399,8 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
     if parts.hp.flag("gradient_checkpointing", default=False):
         from trainables.replicas import recomputation
 
-        recomputation.finish_before_updates(
-            optimizer
-        )  # activations are recomputed from the weights before the update
+        # activations are recomputed from the weights before the update
+        recomputation.finish_before_updates(optimizer)
         recomputation.recompute_activations(
             model, keras_corrections.find_layers_adding_losses(model, author.first_example)
         )
@@ -422,12 +419,10 @@ def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exa
     model = parts.model
     optimizer = parts.optimizer
     keras_corrections.weight_added_losses(model)
-    model.compile(
-        optimizer=optimizer, **parts.options, auto_scale_loss=False
-    )  # the loop itself scales the loss
-    keras_corrections.create_variables(
-        model, author.first_example
-    )  # `replace_losses` needs losses that are built
+    # the loop itself scales the loss
+    model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
+    # `replace_losses` needs losses that are built
+    keras_corrections.create_variables(model, author.first_example)
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)

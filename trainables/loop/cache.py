@@ -27,25 +27,21 @@ class Structure:
     """The key of a program in the cache: what its graph depends on, such as devices and hyperparameters."""
 
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
-    seen: Digests = field(
-        default_factory=dict
-    )  # what `data` has left where the author's methods can see it
+    # what `data` has left where the author's methods can see it
+    seen: Digests = field(default_factory=dict)
     example: object = None  # digest of the first example, if the methods read it
     targets: object = None  # digest of some targets, if the methods read them
-    reads: Reads = field(
-        default_factory=dict
-    )  # plain hyperparameters read while it was built and traced
-    attributes: Mapping[str, object] = field(
-        default_factory=dict
-    )  # the trainable's attributes after its methods ran
+    # plain hyperparameters read while it was built and traced
+    reads: Reads = field(default_factory=dict)
+    # the trainable's attributes after its methods ran
+    attributes: Mapping[str, object] = field(default_factory=dict)
     changes: ModelChanges = field(default_factory=ModelChanges)  # what the methods left in modules
     # Whether the author's methods drew numbers. These may be constants of the graph, so another seed needs another
     # program.
     drew: bool = False
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate it was made with
-    made_with: frozenset[str] = (
-        frozenset()
-    )  # hyperparameters read to make the model and its optimizers
+    # hyperparameters read to make the model and its optimizers
+    made_with: frozenset[str] = frozenset()
 
     def fits(self, structure: Structure, hp: Hyperparameters) -> bool:
         """Return whether the program of this key can also train a trial with the key ``structure``.
@@ -98,9 +94,8 @@ class Programs:
         """
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
-        while (
-            len(self._held) > 1 and sum(self._shares.values()) > 1
-        ):  # the first program is the least recently used
+        # the first program is the least recently used
+        while len(self._held) > 1 and sum(self._shares.values()) > 1:
             del self._shares[id(self._held.pop(0)[1])]
             gc.collect()  # models and graphs are reference cycles
 

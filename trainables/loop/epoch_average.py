@@ -106,9 +106,8 @@ class EpochAverage(Average):
 
             def on_each(tensors: Any) -> None:
                 (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
-                cut.draw(
-                    batches.seed, batches.first + i, EVALUATION
-                )  # not the draws of the updates
+                # not the draws of the updates
+                cut.draw(batches.seed, batches.first + i, EVALUATION)
                 x, *_ = self._intake.take(tensors, rows, cut)
                 with slices.entering(cut):
                     self._model(x, training=True)
@@ -116,9 +115,8 @@ class EpochAverage(Average):
             with ExitStack() as stack:
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
-                    layer.momentum = before / (
-                        before + 1.0
-                    )  # makes the moving statistics means; 0 for the first batch
+                    # makes the moving statistics means; 0 for the first batch
+                    layer.momentum = before / (before + 1.0)
                 self.replicas.run(on_each, batches.tensors)
             return (i + 1,)
 

@@ -121,9 +121,8 @@ def _compile(
     else:
         keras_corrections.create_variables(model, example)
     program_variables.check_scope(model, replicas)
-    of_data = (
-        None if by_step else example
-    )  # an own step may call the losses with something else than the data
+    # an own step may call the losses with something else than the data
+    of_data = None if by_step else example
     # `fit` sums the gradients of the replicas, whose parts of a batch are equal: each loss counts as its share.
     return False, global_losses.replace_losses(
         model, parts.loss_weights, of_data, 1 / replicas.number, whole=replicas.number == 1
@@ -149,9 +148,8 @@ class FitProgram(Program):
     def __init__(
         self, made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any
     ) -> None:
-        self.because = (
-            made.by_itself
-        )  # why `fit` trains the trial, if the sweep file does not say so
+        # why `fit` trains the trial, if the sweep file does not say so
+        self.because = made.by_itself
         self.jit_compile = jit_compile = options.jit_compile == "must"
         parts = made.parts
         replicas = options.placement.replicas
@@ -283,9 +281,8 @@ class FitProgram(Program):
             moments = optimizer.variables
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
-        captured = program_variables.find_captured_handles(
-            graphs[:1]
-        )  # by training, which is traced first
+        # by training, which is traced first
+        captured = program_variables.find_captured_handles(graphs[:1])
         self.idle_numbers = self._live.find_unused(captured, replicas.of_each)
         its_own = program_variables.list_optimizer_state(self.parts.optimizer, model, replicas)
         self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
@@ -327,9 +324,8 @@ class FitProgram(Program):
             self.model.compute_metrics(x, y, predicted, weight)
             return tf.constant(0)
 
-        tf.cond(
-            cut.count > 0, count, lambda: tf.constant(0)
-        )  # a row that stands in for an empty slice must not count
+        # a row that stands in for an empty slice must not count
+        tf.cond(cut.count > 0, count, lambda: tf.constant(0))
         added_by_phrase = {}
         for name, value in added.items():
             added_by_phrase[f"what layer {name} adds to the loss"] = cut.share_of(value)
@@ -368,10 +364,11 @@ class FitProgram(Program):
         size = walk.data.size
         batch_size = walk.batch_size
         uneven = []
+        # a whole batch, and a smaller last one
         for n in (
             min(batch_size, size),
             size % batch_size,
-        ):  # a whole batch, and a smaller last one
+        ):
             if n % number:
                 uneven.append(n)
         if uneven:
@@ -379,9 +376,8 @@ class FitProgram(Program):
                 f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
                 f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
-        sizes: list[
-            int
-        ] = []  # of the batches that were read last: `fit` may look at a batch before it reads them all
+        # of the batches that were read last: `fit` may look at a batch before it reads them all
+        sizes: list[int] = []
         first, count = walk.first_update(epoch), len(rates)
 
         def source() -> Iterator[Any]:
@@ -424,9 +420,8 @@ class FitProgram(Program):
         self.state.will_train()
 
         def source() -> Iterator[Any]:
-            return self._batches(
-                data.chunks(), data.batch_size, None, 0
-            )  # no seed: nothing is augmented or mixed
+            # no seed: nothing is augmented or mixed
+            return self._batches(data.chunks(), data.batch_size, None, 0)
 
         with self._dataset(data.split, source, data.updates, augment=False) as batches:
             counting = _BatchCounter(self._number, epoch * data.split.updates(data.batch_size))
@@ -456,9 +451,8 @@ class FitProgram(Program):
         Shapes and types are those of an example of ``data``, augmented and mixed if ``augment`` is True.
         """
         signature = get_batch_specs(self._example(data, augment=augment))
-        source = [
-            batches
-        ]  # to be emptied: TensorFlow keeps the function for ever, and all that it holds
+        # to be emptied: TensorFlow keeps the function for ever, and all that it holds
+        source = [batches]
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
         try:
             yield dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
@@ -610,9 +604,8 @@ class FiniteLosses(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not np.all(np.isfinite((logs or {}).get("loss", 0.0))):
-            self.finite = (
-                False  # never set back to True, as several threads of Keras's run this at once
-            )
+            # never set back to True, as several threads of Keras's run this at once
+            self.finite = False
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.on_train_batch_end(0, logs)
@@ -638,9 +631,8 @@ class _BatchCallback(keras.callbacks.Callback):
         except RuntimeError:
             if type(self._callback) is not keras.callbacks.TerminateOnNaN:
                 raise
-            self.model.stop_training = (
-                True  # TerminateOnNaN(raise_error=True): the trial has diverged, not failed
-            )
+            # TerminateOnNaN(raise_error=True): the trial has diverged, not failed
+            self.model.stop_training = True
 
 
 def _refuse_data(data: Examples, number: int) -> None:

@@ -61,9 +61,8 @@ class GraphProgram(Program):
         self._graph = graph
         self.xla = Xla(graph, jit_compile)
         self.stacks: list[Any] = []  # each trains several trials of this program together
-        self.gain: float | None = (
-            None  # how many times as fast trials train together as alone; None until measured
-        )
+        # how many times as fast trials train together as alone; None until measured
+        self.gain: float | None = None
         self._trace_training_anew()
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
         evaluate = functools.partial(evaluate_batches, graph)
@@ -169,9 +168,8 @@ class GraphProgram(Program):
         """
         self._loose = loose or train.changes_shape  # also for later traces of training
         self._trace_training(train)
-        of_training = len(
-            self._graph.traced
-        )  # number of graphs so far; those of evaluation come after them
+        # number of graphs so far; those of evaluation come after them
+        of_training = len(self._graph.traced)
         if validation is not None:
             self._graph.step.prepare_evaluation(validation.example())
             kinds = []
@@ -211,9 +209,10 @@ class GraphProgram(Program):
         """Raise Refused if the parts of a batch would not give the same results as the whole batch."""
         graph = self._graph
 
+        # without what is reported from sums of an epoch
         def read(
             training: bool,
-        ) -> dict[str, float]:  # without what is reported from sums of an epoch
+        ) -> dict[str, float]:
             found = self._metrics(training=training)
             metrics = {}
             for name, value in found.items():
@@ -240,9 +239,8 @@ class GraphProgram(Program):
         """
         if data.as_trained is None:
             return False
-        size = (
-            count_updates(data.batch_size, data.as_trained) * data.as_trained
-        )  # so that both hold the same examples
+        # so that both hold the same examples
+        size = count_updates(data.batch_size, data.as_trained) * data.as_trained
         few, many = data.split.count_equal_batches(size, data.as_trained)
         if few == many:
             return False
@@ -284,9 +282,8 @@ class GraphProgram(Program):
                     kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking
                 )
             except FAILURES as error:
-                self._try_next_mode(
-                    error
-                )  # the loop ends when no way is left, as nothing is uncompiled then
+                # the loop ends when no way is left, as nothing is uncompiled then
+                self._try_next_mode(error)
                 self._trace_training(walk.data)
             finally:
                 self.state.assign(before)
@@ -394,9 +391,8 @@ class GraphProgram(Program):
             )
             with stopwatch.profiling(profile_into if kept else None):
                 sums, sound = self.train_chunk(*arguments, sums)
-                finite = bool(
-                    sound
-                )  # waits for the device, so that the profile has all updates of the chunk
+                # waits for the device, so that the profile has all updates of the chunk
+                finite = bool(sound)
             updates_done = updates_done + count
             examples_seen = examples_seen + len(chunk.order)
             if not finite:
@@ -404,9 +400,8 @@ class GraphProgram(Program):
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
             self.by_epoch.count(walk.read_epoch_again(epoch), batch_size, seed, first)
         model_metrics = self._metrics(training=True)
-        if (
-            self._graph.watch is not None
-        ):  # the names of metrics, unlike those of losses, are known only now
+        # the names of metrics, unlike those of losses, are known only now
+        if self._graph.watch is not None:
             self._graph.watch.check_names(model_metrics)
         metrics = flatten_metrics(self._graph.step.reported(model_metrics, sums, examples_seen))
         return Trained(metrics, finite, chunks.waited_s, examples_seen)

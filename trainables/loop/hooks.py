@@ -59,9 +59,8 @@ class InGraphHook:
             pairs = [(tf.zeros(v.shape, v.dtype), v) for v in variables]
             self.names = tuple(self._values(tf.constant(0), losses, pairs))
 
-        tf.function(
-            trace, autograph=False
-        ).get_concrete_function()  # thrown away; only the names are needed
+        # thrown away; only the names are needed
+        tf.function(trace, autograph=False).get_concrete_function()
         self.check_names(losses)
 
     def check_names(self, reported: Iterable[str]) -> None:
@@ -171,9 +170,8 @@ class AuthorHooks:
         with self._recording_reads("on_epoch_end"):
             self._author.on_epoch_end(epoch, logs, self._model, self._hp)
         for name, value in metrics.items():
-            if name not in logs or (
-                logs[name] is not value and logs[name] != value
-            ):  # NaN is not equal to itself
+            # NaN is not equal to itself
+            if name not in logs or (logs[name] is not value and logs[name] != value):
                 raise Refused(
                     f"on_epoch_end() has changed {name!r} in the logs, expected new names alone"
                 )
@@ -426,9 +424,8 @@ def _may_be_kept(value: object) -> bool:
 class HookSettings:
     """The learning rates and trainable layers at one moment, which hooks and callbacks may change."""
 
-    rates: tuple[
-        float | None, ...
-    ]  # of each optimizer, first the trial's; None if it is a schedule
+    # of each optimizer, first the trial's; None if it is a schedule
+    rates: tuple[float | None, ...]
     layers: tuple[bool, ...]  # whether each layer is trainable
     weights: tuple[bool, ...]  # whether each weight is trainable
 

@@ -71,12 +71,11 @@ class PreparedExamples:
         cut.mixes = self.mixes
         if cut.draws is not None:
             cut.draws.follow(self.draws)
+        # losses look labels up by the tensors that they get, which are new here
         for (
             place,
             mixed,
-        ) in (
-            labels.items()
-        ):  # losses look labels up by the tensors that they get, which are new here
+        ) in labels.items():
             cut.mixtures[id(targets[place])] = targets[place], Mixture(*mixed)
         return x, y, sample_weight
 
@@ -97,9 +96,8 @@ class Intake:
         self.mixing = mixing
         self._kind = type(author).__name__
         self._takes = _get_augment_parameters(author)
-        self._returns = self._takes[
-            :-2
-        ]  # names of what `augment` takes and returns, without hp and draws
+        # names of what `augment` takes and returns, without hp and draws
+        self._returns = self._takes[:-2]
         self._own = type(author).augment is not Author.augment
 
     def take(
@@ -125,9 +123,8 @@ class Intake:
             # Numbered after all calls of augmentation, however many there are.
             mixing_draws = cut.draws.from_call(cut.draws.calls + MIXING)
             partners = mixing_draws.partners()
-            if (
-                cut.parts > 1
-            ):  # partners may be in other slices, so they are gathered and augmented here as well
+            # partners may be in other slices, so they are gathered and augmented here as well
+            if cut.parts > 1:
                 places = tf.concat([tf.cast(tf.range(cut.start, cut.stop), tf.int64), partners], 0)
                 rows_to_gather = tf.gather(rows, places)
                 draws = cut.draws.at(places)
@@ -159,9 +156,8 @@ class Intake:
 
         With several arrays of such targets, each must have been used so. Call it after the slice's losses are computed.
         """
-        if not all(
-            mixture.lost for _, mixture in cut.mixtures.values()
-        ):  # `lost`: a loss has used both labels
+        # `lost`: a loss has used both labels
+        if not all(mixture.lost for _, mixture in cut.mixtures.values()):
             raise Refused(
                 "mixup and cutmix give whole-number targets of two examples at once, which compiled losses weigh; here "
                 "something else takes them (a compute_loss() or train_step() of your own); let a train_step() take "
@@ -210,9 +206,8 @@ class Intake:
             raise Refused(f"{called} returned {what}, expected ({', '.join(names)})")
         if len(names) == 3 and sample_weight is not None and returned[2] is None:
             raise Refused(f"{called} returned no sample_weight for examples that have weights")
-        for name, given, part in zip(
-            names, example, returned, strict=False
-        ):  # `example` always has three parts
+        # `example` always has three parts
+        for name, given, part in zip(names, example, returned, strict=False):
             if given is not None:
                 _check_structure(called, name, given, part)
         returned = tuple(_map_part(tf.convert_to_tensor, part) for part in returned)

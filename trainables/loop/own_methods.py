@@ -176,9 +176,8 @@ def check_signatures(author: Author) -> None:
     for name in NEW:
         wanted = [*inspect.signature(getattr(Author, name)).parameters]
         try:
-            inspect.signature(getattr(type(author), name)).bind(
-                *wanted
-            )  # names stand in for the arguments
+            # names stand in for the arguments
+            inspect.signature(getattr(type(author), name)).bind(*wanted)
         except TypeError:
             given = inspect.signature(getattr(type(author), name)).parameters
             raise Refused(

@@ -65,13 +65,13 @@ class AuthorStep(Step):
         super().__init__(model, losses)
         (self._train_step, self._test_step), self.turns, self._networks = steps, turns, networks
         self._micro_batches = micro_batches
+        # values of training and evaluation
         self._names: tuple[tuple[str, ...], tuple[str, ...]] = (
             (),
             (),
-        )  # values of training and evaluation
-        self._measured: set[bool] = (
-            set()
-        )  # True if training counts metrics, False if evaluation does
+        )
+        # True if training counts metrics, False if evaluation does
+        self._measured: set[bool] = set()
         self._check_losses: Callable[[Slice], None]
 
     @property
@@ -92,9 +92,8 @@ class AuthorStep(Step):
         evaluation updates the metrics.
         """
         self._check_losses = intake.check_losses
-        trained: dict[str, Any] = {
-            "loss": None
-        }  # only names matter here; `loss` is the sum that the loop reports
+        # only names matter here; `loss` is the sum that the loop reports
+        trained: dict[str, Any] = {"loss": None}
         for turn in self.turns:
             trained |= trace_shapes(
                 functools.partial(self._compute_shares, turn=turn, counts=True),

@@ -43,12 +43,10 @@ class AuthorParts:
     author: Author
     hp: Hyperparameters
     parts: InitialModel
-    turns: tuple[
-        Turn, ...
-    ]  # of the author's `train_step`; a turn is a tuple of updates that are applied at once
-    own_optimizer: (
-        bool  # whether the author made the optimizer; its weight decay is then left as it is
-    )
+    # of the author's `train_step`; a turn is a tuple of updates that are applied at once
+    turns: tuple[Turn, ...]
+    # whether the author made the optimizer; its weight decay is then left as it is
+    own_optimizer: bool
     keeps_rate: bool  # whether the optimizer keeps the learning rate that it was made with
     by_itself: str  # which steps the model defines, if it trains itself
     read: frozenset[str]  # hyperparameters read to make the model and its optimizers
@@ -74,12 +72,10 @@ class ProgramOptions:
     placement: Placement
     recipe: Recipe
     seed: int
-    present: Callable[
-        [], Hyperparameters
-    ]  # called at each trace, for the hyperparameters of the present trial
-    kept: Mapping[
-        str, object
-    ]  # the author's attributes, which may hold other networks and variables of hooks
+    # called at each trace, for the hyperparameters of the present trial
+    present: Callable[[], Hyperparameters]
+    # the author's attributes, which may hold other networks and variables of hooks
+    kept: Mapping[str, object]
     jit_compile: Asked  # whether updates go through XLA
     callbacks: Callbacks
     fit: bool  # the sweep file asks for `Model.fit`, which also trains what our loop cannot
@@ -105,9 +101,8 @@ class Evaluated(NamedTuple):
     """Result of an evaluation."""
 
     metrics: dict[str, float]
-    loss_std: float = (
-        math.nan
-    )  # standard deviation of the loss over examples; NaN if it is no mean over them
+    # standard deviation of the loss over examples; NaN if it is no mean over them
+    loss_std: float = math.nan
 
 
 class Program(ABC):

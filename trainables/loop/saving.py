@@ -76,9 +76,8 @@ def _assign_joined_tables(
     for layer in sharded_embedding.list_sharded_embeddings(model):
         layers[layer.path] = layer
     arrays: dict[int, np.ndarray[Any, Any]] = {}
-    for number, (path, written) in enumerate(
-        about["tables"].items()
-    ):  # their files are numbered in this order
+    # their files are numbered in this order
+    for number, (path, written) in enumerate(about["tables"].items()):
         if path in layers:  # the others are slots of the optimizer
             arrays[id(layers[path].embeddings.value)] = checkpoint.read_whole_table(
                 folder, number, path, written, layers[path].output_dim
@@ -131,9 +130,8 @@ class CarriedWeights:
             }
         )
         if unlike:
-            named = ", ".join(
-                path.rpartition("#")[0] for path in unlike[:3]
-            )  # without the number of `_key_by_path`
+            # without the number of `_key_by_path`
+            named = ", ".join(path.rpartition("#")[0] for path in unlike[:3])
             raise Refused(
                 f"model() makes another model in the next phase: {named} is not in both, or of another shape"
             )

@@ -341,9 +341,8 @@ class ServedProgram(Program):
             for i, batch in enumerate(_gather_batches(walk.epoch(epoch), walk.batch_size))
         )
         sums, seen = self._sum_results(self._train_step, given, walk.seed)
-        finite = (
-            not sums[0] and self._weights_finite()
-        )  # the first sum counts the batches that were not finite
+        # the first sum counts the batches that were not finite
+        finite = not sums[0] and self._weights_finite()
         return Trained(self._convert_sums(sums, seen), finite, 0.0, seen)
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
@@ -418,9 +417,8 @@ class ServedProgram(Program):
             value = sums[start : start + size].reshape(variable.shape)
             values.append((variable, tf.constant(value, variable.dtype)))
             start += size
-        with keras.StatelessScope(
-            state_mapping=values
-        ):  # the variables themselves stay as they are
+        # the variables themselves stay as they are
+        with keras.StatelessScope(state_mapping=values):
             found = collect_metrics(self.model)
         return {
             **flatten_metrics(
@@ -549,9 +547,8 @@ class ServedProgram(Program):
         values = []
         for gradient in known_gradients:
             values.append(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient)
-        finite = all_finite(
-            [loss, *values]
-        )  # before clipping, which could make an infinite number finite
+        # before clipping, which could make an infinite number finite
+        finite = all_finite([loss, *values])
         known_gradients = clipping.clip(known_gradients, self._bounds, self._group_gradients(known))
 
         def update() -> tf.Tensor:

@@ -429,9 +429,8 @@ class InputRecorder:
         if not refusals.list_overridden_methods(model, "call"):
             yield
             return
-        own_attribute = vars(model).get(
-            "call"
-        )  # an attribute of the object; usually there is only the class's method
+        # an attribute of the object; usually there is only the class's method
+        own_attribute = vars(model).get("call")
         original = model.call
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -513,9 +512,8 @@ def trace_shapes(
     def on_each(rows: tf.Tensor) -> None:
         tensors = tf.nest.map_structure(tf.convert_to_tensor, example)
         cut = Slice.whole(tf.shape(rows)[0], "keras")
-        cut.draw(
-            tf.constant(1), tf.constant(1), 0 if intake else EVALUATION
-        )  # any seed does: nothing is computed
+        # any seed does: nothing is computed
+        cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)
         if intake:
             given = intake.take(tensors, rows, cut)
         else:

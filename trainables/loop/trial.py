@@ -108,18 +108,15 @@ class ReadyTrial:
     gauges: Gauges
     hooks: AuthorHooks
     callbacks: Callbacks
-    hook_changes: HookChanges | None = (
-        None  # what hooks and callbacks have changed in the author's modules
-    )
+    # what hooks and callbacks have changed in the author's modules
+    hook_changes: HookChanges | None = None
     span: Span = field(default_factory=Span)  # the present phase
     compile_s: float = 0.0
     rate_scale: float = 1.0
-    rate_set: float | None = (
-        None  # learning rate set by a hook or a callback, in place of the schedule
-    )
-    frozen: list[bool] | None = (
-        None  # which layers are trainable, if a hook or a callback has set it
-    )
+    # learning rate set by a hook or a callback, in place of the schedule
+    rate_set: float | None = None
+    # which layers are trainable, if a hook or a callback has set it
+    frozen: list[bool] | None = None
     lost: str = ""  # what could not be restored from a checkpoint
     stopped: str = ""  # why the author's code ends the trial
     epoch: int = 0
@@ -423,9 +420,8 @@ class ReadyTrial:
                 self.stopped = "a Keras callback has set stop_training"
             with self.placement.replicas.scope():
                 metrics = self.hooks.epoch_end(epoch, metrics)
-            self._observe_objective(
-                metrics
-            )  # before `finished`, which depends on it by the patience rule
+            # before `finished`, which depends on it by the patience rule
+            self._observe_objective(metrics)
             if self.finished or self.program.model.stop_training:
                 self.callbacks.train_end(metrics)
         return metrics

@@ -86,15 +86,12 @@ class Graph:
         self.intake = intake
         self.whole = replicas.number * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs of training and evaluation
-        self._changed: dict[
-            int, list[keras.Variable]
-        ] = {}  # by update, once traced: the weights its loss depends on
-        self._of_rows: dict[
-            int, list[keras.Variable]
-        ] = {}  # by update, once traced: the weights with sparse gradients
-        self._drawn: dict[
-            int, dict[int, tuple[Any, int]]
-        ] = {}  # by turn: draws from seed generators until its end
+        # by update, once traced: the weights its loss depends on
+        self._changed: dict[int, list[keras.Variable]] = {}
+        # by update, once traced: the weights with sparse gradients
+        self._of_rows: dict[int, list[keras.Variable]] = {}
+        # by turn: draws from seed generators until its end
+        self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}
         self.optimizer_of = {}
         for update, its in author_updates.list_optimizers(step.turns, self.optimizer):
             self.optimizer_of[id(update)] = its
@@ -110,9 +107,8 @@ class Graph:
         self.seeds = UsedGenerators()
         self.seeds_of_evaluation = UsedGenerators()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
-            live.number(
-                number, standard=True
-            )  # create it here, so that replicas, in their threads, only look it up
+            # create it here, so that replicas, in their threads, only look it up
+            live.number(number, standard=True)
 
     # ---- one update, in cross-replica context
 
@@ -167,9 +163,8 @@ class Graph:
                 self.loss_scale.update(sound)
                 before.restore(unless=sound)
                 applied = tf.logical_and(applied, sound)
-                sound = tf.math.is_finite(
-                    total
-                )  # gradients may overflow by the scale, which is no divergence
+                # gradients may overflow by the scale, which is no divergence
+                sound = tf.math.is_finite(total)
             finite = tf.logical_and(finite, sound)
             values |= means
             minimised |= losses
@@ -179,9 +174,8 @@ class Graph:
         values |= minimised  # a later turn may return the same losses again; those that were minimised count
         values = {"loss": tf.add_n(list(minimised.values())), **values}
         if self.watch:
-            ones = [
-                _convert_to_slices(self.replicas.first(g)) for g, _ in pairs
-            ]  # the same on all replicas
+            # the same on all replicas
+            ones = [_convert_to_slices(self.replicas.first(g)) for g, _ in pairs]
             values |= self.watch(number, values, ones, [v for _, v in pairs])
         return values, finite
 
@@ -239,16 +233,13 @@ class Graph:
                 tensors, rows, cut, after=[g for part in sums for g in part if g is not None]
             )
             with slices.entering(cut):
-                if (
-                    place
-                ):  # all turns have the same augmented examples; the model then draws anew in each
+                # all turns have the same augmented examples; the model then draws anew in each
+                if place:
                     draws = cut.draw(seed, number, place * CALLS)
-                    draws.seeds = dict(
-                        self._drawn[place - 1]
-                    )  # generators go on where the turn before has stopped
-                with tf.GradientTape(
-                    persistent=len(turn) > 1
-                ) as tape:  # asked once for each update
+                    # generators go on where the turn before has stopped
+                    draws.seeds = dict(self._drawn[place - 1])
+                # asked once for each update
+                with tf.GradientTape(persistent=len(turn) > 1) as tape:
                     shares, count = self.step.losses(cut, example, turn, counts=not again)
                     scaled = [shares[update.loss] for update in turn]
                     if self.loss_scale:
@@ -319,10 +310,11 @@ class Graph:
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
+            # the pass that trains assigns variables
             with (
                 slices.entering(cut),
                 keras.StatelessScope(),
-            ):  # the pass that trains assigns variables
+            ):
                 self.step.count_divisors(example)
             counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
         return dict(zip(names, sum_over_replicas(list(counts.values())), strict=True))
@@ -710,9 +702,8 @@ def climbing(
     """
 
     def step(found: Sequence[Any]) -> list[Any]:
-        length = tf.convert_to_tensor(rho) / (
-            tf.linalg.global_norm(found) + TINY
-        )  # no division by 0
+        # no division by 0
+        length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)
         return [g * tf.cast(length, g.dtype) for g in found]
 
     before = program_variables.SavedVariables(replicas, [*weights, *others])

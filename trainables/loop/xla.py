@@ -68,9 +68,8 @@ def follow_author(
     Refused for ``deterministic``, ``run_eagerly`` or ``fuse``, several processes, and parameter servers.
     """
     option = training.get("jit_compile", "auto")
-    if (
-        jit_compile is None or option == jit_compile
-    ):  # the author says nothing, or the same as the sweep file
+    # the author says nothing, or the same as the sweep file
+    if jit_compile is None or option == jit_compile:
         return asked
     says = f"model() compiles its model with jit_compile={jit_compile}"
     if option != "auto":
@@ -112,9 +111,8 @@ class Xla:
         self.wanted, self.reason = asked, ""
         self._graph = graph
         self._ways = iter(_list_modes(graph) if asked else [])
-        self._known: set[tuple[int, int]] = (
-            set()
-        )  # compiled batches: index of the kind of chunk, and size
+        # compiled batches: index of the kind of chunk, and size
+        self._known: set[tuple[int, int]] = set()
         self._way: CompileMode | None = None
         self.update: Update = graph.update
         """The graph's own update, or one that XLA compiles."""
@@ -142,9 +140,8 @@ class Xla:
         unrelated = isinstance(error, RuntimeError) and _MEET not in str(error)
         if self._way is None or unrelated or isinstance(error, tf.errors.ResourceExhaustedError):
             return False
-        self.reason = self.reason or describe_xla_error(
-            error
-        )  # why the first way failed, which compiles most
+        # why the first way failed, which compiles most
+        self.reason = self.reason or describe_xla_error(error)
         self._choose_next()
         return True
 
@@ -173,9 +170,8 @@ class Xla:
             specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32)
         )
         for place, size in lacking:
-            concrete(
-                kinds[place], tf.zeros([size], tf.int64), tf.constant(0)
-            )  # ``size`` times the first example
+            # ``size`` times the first example
+            concrete(kinds[place], tf.zeros([size], tf.int64), tf.constant(0))
             self._known.add((place, size))
 
     def begin_anew(self) -> None:
@@ -213,9 +209,8 @@ class Xla:
 
 def describe_xla_error(error: Exception) -> str:
     """Return the reason for an XLA error as one line for the user; a quotation has at most 160 characters."""
-    text = re.sub(
-        r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL
-    )  # Keras wraps what layers raise
+    # Keras wraps what layers raise
+    text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
     if found:
         return f"XLA has no kernel for {found[1]}"
@@ -383,9 +378,8 @@ def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
     def one(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
         def on_each(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
             for again in (False, True) if graph.recipe.sharpness else (False,):
-                forward(
-                    tensors, rows, seed, seed, again=again
-                )  # the seed stands in for the number of the update
+                # the seed stands in for the number of the update
+                forward(tensors, rows, seed, seed, again=again)
 
         graph.replicas.run(on_each, tensors, rows, seed)
 

@@ -217,9 +217,8 @@ def _replace_draw(
     asked for.
     """
     original = getattr(module, name)
-    if hasattr(
-        original, "__wrapped__"
-    ):  # set by `functools.wraps` below: it has been replaced already
+    # set by `functools.wraps` below: it has been replaced already
+    if hasattr(original, "__wrapped__"):
         return
     signature = inspect.signature(original)
 
@@ -231,9 +230,8 @@ def _replace_draw(
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         part = get_current_rows() if rows else None
-        if (
-            part is None and not is_compiling()
-        ):  # the usual case, for which arguments need not be bound
+        # the usual case, for which arguments need not be bound
+        if part is None and not is_compiling():
             return original(*args, **kwargs)
         arguments = dict(signature.bind(*args, **kwargs).arguments)
         if part is None or not begins_with_batch(tf.convert_to_tensor(arguments["shape"])):
@@ -327,9 +325,8 @@ def _draw_normal(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.
         )
     shape = tf.convert_to_tensor(arguments["shape"])
     count = tf.reduce_prod(shape)
-    words = _draw_words(
-        arguments, (count + 1) // 2 * 2
-    )  # an even number; the last result is cut off if `count` is odd
+    # an even number; the last result is cut off if `count` is odd
+    words = _draw_words(arguments, (count + 1) // 2 * 2)
     pairs = tf.reshape(words, [-1, 2])
     # The kernel computes in float32 for the 16-bit types as well, and casts the results.
     uniform = _convert_to_fraction(pairs, tf.float32, original.__name__)
@@ -376,9 +373,8 @@ class Draws:
         self._stop = stop
         self.calls = calls
         self.places = places
-        self.seeds: dict[
-            int, tuple[Any, int]
-        ] = {}  # generators that were drawn from and how many times, by their ids
+        # generators that were drawn from and how many times, by their ids
+        self.seeds: dict[int, tuple[Any, int]] = {}
 
     def uniform(
         self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0
@@ -426,9 +422,8 @@ class Draws:
             elements = elements * size
         steps_per_row = -(-elements // numbers_per_step)
         with place_on_host():
-            key = tf.bitcast(
-                tf.stack([[self.update, self._seed]]), tf.uint64
-            )  # two numbers of 32 bits as one of 64
+            # two numbers of 32 bits as one of 64
+            key = tf.bitcast(tf.stack([[self.update, self._seed]]), tf.uint64)
             skipped = tf.cast(
                 tf.cast(first, tf.int64) * tf.cast(steps_per_row, tf.int64), tf.uint64
             )
@@ -457,16 +452,13 @@ class Draws:
         def of_gamma() -> tf.Tensor:
             gamma = tf.random.stateless_gamma([self._size], self.key(), alpha + 1.0)
             uniform = tf.random.stateless_uniform([self._size], self.key())
-            return (
-                tf.math.log(gamma) + tf.math.log(1.0 - uniform) / alpha
-            )  # `uniform` may be 0, but never is 1
+            # `uniform` may be 0, but never is 1
+            return tf.math.log(gamma) + tf.math.log(1.0 - uniform) / alpha
 
-        with drawing_rows(
-            None
-        ):  # draws for the whole batch, of which `_select_rows` takes the slice
-            return self._select_rows(
-                tf.sigmoid(of_gamma() - of_gamma())
-            )  # a / (a + b), from log(a) - log(b)
+        # draws for the whole batch, of which `_select_rows` takes the slice
+        with drawing_rows(None):
+            # a / (a + b), from log(a) - log(b)
+            return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))
 
     def partners(self) -> tf.Tensor:
         """Return for each example of the slice the row of its mixing partner in the whole batch, as int64.

@@ -24,9 +24,8 @@ def all_finite(tensors: Iterable[tf.Tensor], *, by_row: bool = False) -> tf.Tens
             total = tf.reduce_sum(wide, [*range(1, wide.shape.rank)] if by_row else None)
             sums.setdefault(wide.dtype, []).append(total)
     finite = []
-    for (
-        totals
-    ) in sums.values():  # only sums of one type can be stacked, and then tested in one operation
+    # only sums of one type can be stacked, and then tested in one operation
+    for totals in sums.values():
         finite.append(tf.reduce_all(tf.math.is_finite(tf.stack(totals)), 0))
     if finite:
         return tf.reduce_all(tf.stack(finite), 0)

@@ -189,9 +189,8 @@ class Live:
         if name not in self._entries:
             within = table.choose_bounds(name, bounds, standard=standard)
             value = _read_number(self._hp, name, default, meaning, within)
-            with (
-                tf.init_scope()
-            ):  # the first call may come while a graph is traced, which must not own the variable
+            # the first call may come while a graph is traced, which must not own the variable
+            with tf.init_scope():
                 self._entries[name] = _LiveEntry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
 
@@ -291,9 +290,8 @@ def _read_number(
     Raises: KeyError: if there is neither value nor default. TypeError: if the value is no number. ValueError: if it has
     no meaning or is out of bounds.
     """
-    value = hp.peek(
-        name
-    )  # does not record a read, because the structure does not depend on the value
+    # does not record a read, because the structure does not depend on the value
+    value = hp.peek(name)
     if value is not ReadMark.ABSENT:
         return table.convert_to_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the one mark
     if default is None:

@@ -11,9 +11,8 @@ import numpy as np
 from sweep.state.draws import seeding_numpy_entropy
 from trainables import keras_private, tensorflow_private
 
-_kernels: set[int] = (
-    set()
-)  # seeds that TensorFlow has drawn with in this process; its kernels keep their generators
+# seeds that TensorFlow has drawn with in this process; its kernels keep their generators
+_kernels: set[int] = set()
 
 
 def truncate_seed(seed: int) -> int:

@@ -172,9 +172,8 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
     the image's. Zhong et al., Random Erasing Data Augmentation, algorithm 1.
     """
     height, width = _sides(images)
-    u = draws.uniform(
-        (5,)
-    )  # whether to erase, the area, the aspect ratio, and the place (row, column)
+    # whether to erase, the area, the aspect ratio, and the place (row, column)
+    u = draws.uniform((5,))
     area = (0.02 + 0.31 * u[:, 1]) * height * width
     # The logarithm is uniform, so that a ratio and its inverse are equally likely; 1 / 3.3 is 0.3.
     ratio = tf.exp(tf.math.log(3.3) * (2 * u[:, 2] - 1))

@@ -80,19 +80,18 @@ class AuthorData:
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
         self._loaded: Loaded | None = None
-        self._weighted: tuple[int, Fold, ArraySplit] | None = (
-            None  # the weighted data of the present fold
-        )
+        # the weighted data of the present fold
+        self._weighted: tuple[int, Fold, ArraySplit] | None = None
         self._surroundings = AuthorSurroundings(own)
-        self._first: Mapping[str, object] | None = (
-            None  # the author's attributes before the first run of `data`
-        )
+        # the author's attributes before the first run of `data`
+        self._first: Mapping[str, object] | None = None
         self.seen: Digests = {}  # digests of what `data` has left on the author or in modules, where methods can see it
+        # `seen`, and digests of an example and of targets: part of the keys of programs
         self.key: tuple[Digests, object, object] = (
             {},
             None,
             None,
-        )  # `seen`, and digests of an example and of targets: part of the keys of programs
+        )
         self.bare: Mapping[str, object] = {}  # the author's attributes after `data`
 
     @property
@@ -198,12 +197,10 @@ class AuthorData:
         if self._loaded is None:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
-        with hp.recording(
-            self._loaded.reads
-        ):  # another trial must have the same to use this data again
-            weights = author.class_weights(
-                hp, trial_parts.get_labels((None, *targets))
-            )  # None in place of the inputs
+        # another trial must have the same to use this data again
+        with hp.recording(self._loaded.reads):
+            # None in place of the inputs
+            weights = author.class_weights(hp, trial_parts.get_labels((None, *targets)))
         if not weights:
             return whole
         return ArraySplit(
@@ -300,9 +297,8 @@ class AuthorData:
         attributes.replace_all(author, self._own, self._first)
 
         def load() -> tuple[Any, Any]:
-            parts = run_data(author, hp, seed)._replace(
-                test=None
-            )  # the test data is not needed here
+            # the test data is not needed here
+            parts = run_data(author, hp, seed)._replace(test=None)
             return _with_features(author, hp, placement, parts)[:2]
 
         settings_before, folder_before, cached_before = (
@@ -397,9 +393,8 @@ def _extents(
     if "validation_steps" in hp:
         steps = hp.integer("validation_steps", standard=True)
         count = steps * get_validation_batch_size(hp, get_batch_size(hp, number))
-        validation = Extent(
-            count, count, assignment.stop_file
-        )  # each evaluation begins with the first example
+        # each evaluation begins with the first example
+        validation = Extent(count, count, assignment.stop_file)
     return training, validation
 
 
@@ -461,9 +456,8 @@ def _with_copies(value: Any, name: str) -> Any:
     copies = {}
     for key, part in parts.items():
         copies[key] = _with_copies(part, f"{name}_{key}")
-    if all(
-        copies[key] is part for key, part in parts.items()
-    ):  # there is nothing to copy: keep the container itself
+    # there is nothing to copy: keep the container itself
+    if all(copies[key] is part for key, part in parts.items()):
         return value
     if isinstance(value, dict):
         return copies
@@ -485,9 +479,8 @@ def _copy_of_layer(value: Any, name: str) -> Any:
             warnings.simplefilter("ignore")  # lookup layers have no weights to build
             path = Path(folder) / "fitted.keras"
             keras.saving.save_model(value, path)
-            return keras.saving.load_model(
-                path, custom_objects=own, safe_mode=False
-            )  # it is the author's own code
+            # it is the author's own code
+            return keras.saving.load_model(path, custom_objects=own, safe_mode=False)
     except Exception:  # a layer's own code may raise anything
         return value
 

@@ -75,8 +75,7 @@ class Average:
     def _swap_all(self) -> None:
         for average, weight in zip(self.variables, self.weights, strict=True):
             held = tf.identity(average)
-            with tf.control_dependencies(
-                [held]
-            ):  # the average is read before the weight is written over it
+            # the average is read before the weight is written over it
+            with tf.control_dependencies([held]):
                 self.replicas.update_copies(average, lambda a, w: a.assign(w), weight.value)
                 weight.value.assign(held)

@@ -86,9 +86,8 @@ def _compute_global_scale(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tens
     last digit would then differ.
     """
     norm = tf.linalg.global_norm(gradients)
-    return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (
-        norm - norm
-    )  # NaN if the norm is not finite
+    # NaN if the norm is not finite
+    return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)
 
 
 def _compute_scale(gradient: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:

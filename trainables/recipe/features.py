@@ -90,9 +90,8 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
         batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - at once
         with tf.device(device):
             outputs = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
-            if (
-                kept is None
-            ):  # the first batch, which is computed twice, to find out whether features are random
+            # the first batch, which is computed twice, to find out whether features are random
+            if kept is None:
                 again = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
                 if not all(map(np.array_equal, tf.nest.flatten(outputs), tf.nest.flatten(again))):
                     raise Refused(

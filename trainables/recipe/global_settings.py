@@ -24,9 +24,8 @@ def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
     """
     before = _Settings()
     if trains:
-        before.check(
-            dtype, "float32"
-        )  # "float32" is Keras's default; the policy of an earlier trial ended with it
+        # "float32" is Keras's default; the policy of an earlier trial ended with it
+        before.check(dtype, "float32")
     keras.config.set_floatx("float32")
     keras.config.set_dtype_policy(dtype)
     tf.config.run_functions_eagerly(False)

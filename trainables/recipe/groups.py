@@ -136,9 +136,8 @@ class Part:
 
     optimizer: keras.optimizers.Optimizer
     variables: list[keras.Variable]
-    factors: (
-        Sequence[tuple[Rate, int]] | None
-    )  # with exponents; None: the optimizer has its own rate or schedule
+    # with exponents; None: the optimizer has its own rate or schedule
+    factors: Sequence[tuple[Rate, int]] | None
     is_the_trials: bool  # False: the author has given the optimizer to a group
 
     def rate(self, rate: Any) -> tf.Tensor:
@@ -162,17 +161,15 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
         super().__init__(learning_rate=learning_rate, name="grouped")
         self.parts = tuple(parts)
         self._place = {id(v): part for part in parts for v in part.variables}
-        own = [
-            part for part in parts if part.is_the_trials
-        ]  # all are made alike, so they have the same bounds
+        # all are made alike, so they have the same bounds
+        own = [part for part in parts if part.is_the_trials]
         self.bounds: Mapping[str, Any] = {
             kind: getattr(own[0].optimizer, kind) for kind in clipping.KINDS if own
         }
         for part in own:
             for kind in clipping.KINDS:
-                setattr(
-                    part.optimizer, kind, None
-                )  # otherwise, each would clip the gradients of its part alone
+                # otherwise, each would clip the gradients of its part alone
+                setattr(part.optimizer, kind, None)
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -431,9 +428,8 @@ def combine_optimizers(
         follows = isinstance(rate, float) if group.optimizer is None else group.rate is not None
         if group.weight_decay is not None:
             own_or_copy.weight_decay = group.weight_decay or None  # for Keras, None means no decay
-            if hasattr(
-                own_or_copy, "adam_weight_decay"
-            ):  # Muon, which trains some weights by AdamW
+            # Muon, which trains some weights by AdamW
+            if hasattr(own_or_copy, "adam_weight_decay"):
                 own_or_copy.adam_weight_decay = own_or_copy.weight_decay
         parts.append(
             Part(
@@ -546,9 +542,8 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
         for path, layer in find_layers(model, pattern.replace(".", "/"), "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
-                applied = found.get(
-                    id(weight), (-1, pattern)
-                )  # depth and pattern; -1 if none has matched so far
+                # depth and pattern; -1 if none has matched so far
+                applied = found.get(id(weight), (-1, pattern))
                 if applied[0] == depth and applied[1] != pattern:
                     raise ValueError(
                         f"layer_rates names {path} as {applied[1]!r} and as {pattern!r}, expected one of them"

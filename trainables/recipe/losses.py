@@ -65,9 +65,8 @@ class Targets:
         if not hasattr(targets, "dtype"):
             return None
         rows = np.asarray(targets)
-        has_floats = (
-            rows.dtype.kind not in "iub"
-        )  # neither whole numbers, with or without sign, nor bools
+        # neither whole numbers, with or without sign, nor bools
+        has_floats = rows.dtype.kind not in "iub"
         shares = has_floats and rows.ndim > 0 and bool((rows >= 0).all())
         return cls(
             dtype=rows.dtype,
@@ -199,9 +198,8 @@ def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _
     if activation == "softmax" and _matches_shape(target_shape, shape) and targets.shares:
         return _Task("one_hot")
     # One-hot targets may also be classes, and outputs of softmax and sigmoid probabilities.
-    if (
-        one_number_each and not targets.one_hot and activation not in ("softmax", "sigmoid", None)
-    ):  # None: unknown
+    # None: unknown
+    if one_number_each and not targets.one_hot and activation not in ("softmax", "sigmoid", None):
         return _Task("numbers")
     output = f"an output of shape {shape}{_describe_activation(activation)}"
     raise Undecided(

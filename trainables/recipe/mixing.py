@@ -154,9 +154,8 @@ class Mixed:
         if is_pasted is None:
             share_of_images = share
         else:
-            share_of_images = tf.where(
-                is_pasted, 1.0, share
-            )  # a pasted image is not averaged as well
+            # a pasted image is not averaged as well
+            share_of_images = tf.where(is_pasted, 1.0, share)
 
         def picture(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
             return _mix_values(
@@ -220,9 +219,8 @@ def _draw_mix(
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[1:3]))
     sides = tf.stack([height, width])
     uniform = draws.uniform((3,))
-    size = tf.floor(
-        sides * tf.sqrt(1.0 - share_left)[:, None]
-    )  # a rectangle with the area 1 - share_left
+    # a rectangle with the area 1 - share_left
+    size = tf.floor(sides * tf.sqrt(1.0 - share_left)[:, None])
     half = tf.floor(size / 2)
     centre = tf.floor(uniform[:, :2] * sides)
     if mixup is None:

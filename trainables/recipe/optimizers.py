@@ -174,11 +174,12 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
     module, _, attribute = name.partition(":")
     try:
         kind = getattr(importlib.import_module(module), attribute)
+    # ValueError: an empty module, as in ":Name"
     except (
         ImportError,
         AttributeError,
         ValueError,
-    ) as error:  # ValueError: an empty module, as in ":Name"
+    ) as error:
         raise ValueError(f"optimizer is {name!r}, which cannot be imported: {error}") from error
     if callable(kind):
         optimizer = _create_optimizer(name, kind, _read_arguments(hp, kind))

@@ -119,9 +119,8 @@ def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[st
     """
     base = keras.callbacks.Callback
     kind = type(callback)
-    if (
-        getattr(callback, "save_freq", "epoch") == "epoch"
-    ):  # callbacks without this attribute save nothing
+    # callbacks without this attribute save nothing
+    if getattr(callback, "save_freq", "epoch") == "epoch":
         base = next((known for known in BETWEEN_EPOCHS if isinstance(callback, known)), base)
     overridden = []
     for name in names:
@@ -341,9 +340,8 @@ def check_own_optimizers(
     without_effect = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
     if idle or has_several:  # a single optimizer that Keras knows gets the trial's clipping
         without_effect += standard_hyperparameters.CLIPPING
-    if (
-        "optimizer" not in read
-    ):  # otherwise, model() makes the optimizer of this name, which has some of them
+    # otherwise, model() makes the optimizer of this name, which has some of them
+    if "optimizer" not in read:
         without_effect += standard_hyperparameters.OF_OPTIMIZERS
     unread = []
     for name in without_effect:

@@ -283,9 +283,8 @@ def _read_standard_number(hp: Hyperparameters, name: str, default: float) -> flo
 def _read_drop_epochs(hp: Hyperparameters) -> list[float]:
     value = hp.get("lr_drop_epochs", None)
     epochs = []
-    for epoch in (
-        value if isinstance(value, list) else [None]
-    ):  # None raises the error for all that is no list
+    # None raises the error for all that is no list
+    for epoch in value if isinstance(value, list) else [None]:
         if not isinstance(epoch, int | float) or not epoch > 0:
             raise ValueError(
                 f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]"
@@ -314,9 +313,8 @@ class Reduction:
         anew. The scale does not fall below ``final``.
         """
         self.plateau.count_epoch(value)
-        if self.plateau.waited >= max(
-            self.patience, 1
-        ):  # with 0, too, only after an epoch without improvement
+        # with 0, too, only after an epoch without improvement
+        if self.plateau.waited >= max(self.patience, 1):
             self.scale = max(self.scale * self.factor, self.final)
             self.plateau.waited = 0
 

@@ -388,9 +388,8 @@ def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tup
     except (TypeError, ValueError, tf.errors.OpError):
         if not mixed:
             raise
-        return *_trace_mode(
-            tried, mode, examples
-        ), True  # as the layers are: some compute in half precision
+        # as the layers are: some compute in half precision
+        return *_trace_mode(tried, mode, examples), True
     return (
         run,
         graph,
@@ -445,9 +444,8 @@ def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any
             cut.draw(tf.constant(0), tf.constant(0), mode.calls)
             with slices.entering(cut):
                 shares = dict(mode.compute(given, tf.range(size), cut))
-            for (
-                variable
-            ) in tried.counters:  # a metric tracked by a layer counts all rows that it gets
+            # a metric tracked by a layer counts all rows that it gets
+            for variable in tried.counters:
                 if variable.synchronization == "on_read":
                     variable.assign(variable * tf.cast(cut.real, variable.dtype))
             return shares, {name: cut.counts.get(name, tf.constant(0.0)) for name in mode.totals}
@@ -499,9 +497,8 @@ def _find_differing_layer(
     ``edges`` are the parts' first rows and, last, ``size``. ``relative`` is a tenth of the allowed difference, as a
     fraction of the layer's largest output.
     """
-    called: dict[
-        int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]
-    ] = {}  # by the identity of a slice
+    # by the identity of a slice
+    called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}
     layers: list[keras.layers.Layer] = []
 
     def compute(given: Any, rows: tf.Tensor, cut: Slice) -> dict[str, tf.Tensor]:
@@ -554,9 +551,8 @@ def _recording_outputs(
         outputs = original(*args, **kwargs)
         cut = slices.get_current_slice()
         for output in tf.nest.flatten(outputs):
-            if (
-                cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph
-            ):  # inside a loop or branch
+            # inside a loop or branch
+            if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:
                 continue
             if output.dtype.is_floating and output.shape.rank:
                 called[id(cut)].append((layer, *_average_outputs(output, cut)))
@@ -564,9 +560,8 @@ def _recording_outputs(
 
     with ExitStack() as stack:
         for layer in layers:
-            if "call" in vars(
-                layer
-            ):  # replaced on the object already, such as to recompute activations
+            # replaced on the object already, such as to recompute activations
+            if "call" in vars(layer):
                 stack.callback(setattr, layer, "call", layer.call)
             else:
                 stack.callback(delattr, layer, "call")

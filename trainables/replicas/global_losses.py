@@ -51,9 +51,8 @@ class GlobalLoss:
             raise ValueError(
                 f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum"
             )
-        self.counts_first = (
-            False  # True if the loss's divisor is unknown until all slices are computed once
-        )
+        # True if the loss's divisor is unknown until all slices are computed once
+        self.counts_first = False
         self.loss = loss
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
@@ -68,9 +67,8 @@ class GlobalLoss:
     def _of_slice(
         self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any
     ) -> Any:
-        if cut is None and overrides_call(
-            self.loss
-        ):  # outside of slices, there is nothing to correct
+        # outside of slices, there is nothing to correct
+        if cut is None and overrides_call(self.loss):
             return self.loss(y_true, y_pred, sample_weight)
         loss, y_true = _adapt_to_mixture(self.loss, cut, y_true)
         dtype = self.loss.dtype

@@ -80,9 +80,8 @@ def _compute_local_moments(
     axes = list(axes)
 
     def total(values: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(
-            values, axes, keepdims=True
-        )  # otherwise, the gradient asks the host for shapes
+        # otherwise, the gradient asks the host for shapes
+        return tf.reduce_sum(values, axes, keepdims=True)
 
     if mask is None:
         mean = tf.reduce_mean(inputs, axes, keepdims=True)
@@ -95,9 +94,8 @@ def _compute_local_moments(
         count = total(weight)
         mean = tf.math.divide_no_nan(total(inputs * weight), count)
         squares = total(tf.math.squared_difference(inputs, tf.stop_gradient(mean)) * weight)
-    if (
-        cut is not None and cut.real is not None
-    ):  # a row that stands in for an empty slice must not count
+    # a row that stands in for an empty slice must not count
+    if cut is not None and cut.real is not None:
         real = tf.cast(cut.real, inputs.dtype)
         count = count * real
         squares = squares * real
@@ -161,10 +159,11 @@ def allow_number_conversion() -> None:
 
     `float(self.beta)` in an author's hook works on one replica; TensorFlow does not define it under a strategy.
     """
+    # TensorFlow itself asks for other ones while it traces
     for name, kind in (
         ("__float__", float),
         ("__int__", int),
-    ):  # TensorFlow itself asks for other ones while it traces
+    ):
         if name not in vars(tensorflow_private.DistributedVariable):
             setattr(
                 tensorflow_private.DistributedVariable,

@@ -112,9 +112,8 @@ def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
 
 def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
     original = getattr(module, name)
-    if hasattr(
-        original, "__wrapped__"
-    ):  # set by `functools.wraps` below: it has been replaced already
+    # set by `functools.wraps` below: it has been replaced already
+    if hasattr(original, "__wrapped__"):
         return
     signature = inspect.signature(original)
 
@@ -176,9 +175,8 @@ def _refuse_loops(cut: Slice) -> None:
     While code is traced for XLA (`is_compiling`), raises CannotCompile instead.
     """
     graph = tf.compat.v1.get_default_graph()
-    while (
-        graph is not cut.graph and graph is not None
-    ):  # from the innermost function out to the slice's graph
+    # from the innermost function out to the slice's graph
+    while graph is not cut.graph and graph is not None:
         if type(graph).__name__ == "WhileBodyFuncGraph":
             if is_compiling():
                 raise CannotCompile("random numbers are drawn in a loop")

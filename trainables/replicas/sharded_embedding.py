@@ -145,9 +145,8 @@ class ShardedEmbedding(keras.layers.Layer):
         def begin() -> tf.Tensor:
             return tf.zeros((stop - start, self.output_dim))
 
-        with tf.name_scope(
-            ""
-        ):  # optimizers exempt variables from decay by name, so it must be the same as elsewhere
+        # optimizers exempt variables from decay by name, so it must be the same as elsewhere
+        with tf.name_scope(""):
             table = parameter_server.create_variable_on(
                 device, begin, trainable=self.trainable, name=TABLE
             )

@@ -55,15 +55,12 @@ class Slice:
     in_fit: bool = False  # True if Keras divides by the number of replicas and sums over them
     draws: Draws | None = None  # None if nothing is drawn for the slice
     seeds: Seeds = "counted"
-    totals: Mapping[str, tf.Tensor] | None = (
-        None  # sums of `counts` over the global batch, if counted beforehand
-    )
-    counts: dict[str, tf.Tensor] = field(
-        default_factory=dict
-    )  # this slice's divisors of means, by loss
-    losses: dict[str, tf.Tensor] = field(
-        default_factory=dict
-    )  # each loss's part of its mean over the global batch
+    # sums of `counts` over the global batch, if counted beforehand
+    totals: Mapping[str, tf.Tensor] | None = None
+    # this slice's divisors of means, by loss
+    counts: dict[str, tf.Tensor] = field(default_factory=dict)
+    # each loss's part of its mean over the global batch
+    losses: dict[str, tf.Tensor] = field(default_factory=dict)
     examples: list[tf.Tensor | None] | None = None  # each example's part of each loss, if requested
     mixes: bool = False  # True if its examples are mixed with others
     graph: Any = None  # the graph that computes it
@@ -168,9 +165,8 @@ def entering(piece: Slice) -> Iterator[Slice]:
 def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
     """Return the rows of the batch for which a slice draws random numbers; None for all rows, or without draws."""
     draws = piece.draws
-    if draws is None or (
-        draws.places is None and piece.stop is piece.size
-    ):  # the same tensor: made by `Slice.whole`
+    # the same tensor: made by `Slice.whole`
+    if draws is None or (draws.places is None and piece.stop is piece.size):
         return None
     if draws.places is None:
         count = piece.stop - piece.start

@@ -123,9 +123,8 @@ class AuthorSurroundings:
 
 
 _modules = RecordedValues()  # values in the modules of this process
-_names_left_in_modules: weakref.WeakKeyDictionary[type, set[str]] = (
-    weakref.WeakKeyDictionary()
-)  # by trainable
+# by trainable
+_names_left_in_modules: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 class ModelChanges:
@@ -157,9 +156,8 @@ class ModelChanges:
         settings.apply_settings(self.settings)
         if self.folder is not None and self.folder.is_dir():
             os.chdir(self.folder)
-        spaces = [
-            *{namespace.name: namespace for namespace, *_ in self._values}.values()
-        ]  # each once
+        # each once
+        spaces = [*{namespace.name: namespace for namespace, *_ in self._values}.values()]
         names = set()
         for namespace, name, _ in self._values:
             names.add(f"{namespace.name}.{name}")
@@ -170,9 +168,8 @@ class ModelChanges:
         _remember(recorded, spaces, names)
 
 
-_model_changes: list[
-    tuple[RecordedValues, list[Namespace], set[str]]
-] = []  # at most one: how to undo the last model's
+# at most one: how to undo the last model's
+_model_changes: list[tuple[RecordedValues, list[Namespace], set[str]]] = []
 
 
 def undo_model_changes() -> None:
@@ -333,9 +330,8 @@ class HookChanges:
     def __init__(self, author: object) -> None:
         self._author = author
         self._digests = self._compute_digests()
-        self._cached_results: dict[
-            int, tuple[object, object]
-        ] = {}  # each with its digest when it was first seen
+        # each with its digest when it was first seen
+        self._cached_results: dict[int, tuple[object, object]] = {}
         self._find_changed_caches()  # called to store the digests of the present results
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
 

@@ -171,9 +171,8 @@ def restore_tables(
     if set(about) != set(tables):
         named = ", ".join(sorted(set(about) ^ set(tables)))
         raise CheckpointError(f"{folder}: another model's tables: {named}")
-    for number, (path, written) in enumerate(
-        about.items()
-    ):  # files are numbered in the order of saving
+    # files are numbered in the order of saving
+    for number, (path, written) in enumerate(about.items()):
         for part in tables[path]:
             for start, stop, first in _overlaps(part, written):
                 with _reading_table(folder, path), tf.device(part.device):

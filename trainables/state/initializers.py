@@ -31,8 +31,7 @@ def _is_unseeded(initializer: keras.initializers.Initializer) -> bool:
     if type(getattr(initializer, "seed", None)) is not int:
         return False
     try:
-        return (
-            initializer.get_config().get("seed", 0) is None
-        )  # 0: without this entry, it counts as seeded
+        # 0: without this entry, it counts as seeded
+        return initializer.get_config().get("seed", 0) is None
     except NotImplementedError:  # an author's own initializer may not define get_config
         return False

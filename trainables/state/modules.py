@@ -26,9 +26,8 @@ def find_namespaces(author: object) -> list[Namespace]:
     by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
         names = _get_namespace_of(kind)
-        if (
-            kind.__module__ == "__main__"
-        ):  # of a notebook's many names, only those that the class uses
+        # of a notebook's many names, only those that the class uses
+        if kind.__module__ == "__main__":
             only = list_used_names(kind, names)
         else:
             only = None

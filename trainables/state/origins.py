@@ -68,9 +68,8 @@ def recording_variables(
 
     def create(following: Any, **arguments: Any) -> Any:
         initial = arguments.get("initial_value")
-        if (
-            callable(initial) and not shards
-        ):  # TensorFlow inspects the signature of a shard's initial value
+        # TensorFlow inspects the signature of a shard's initial value
+        if callable(initial) and not shards:
             arguments["initial_value"] = lambda: _initialize_on_host(initial)
         if to_copy or (seeds_on_host and arguments.get("name") == SEED):
             arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)

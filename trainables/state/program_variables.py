@@ -89,9 +89,8 @@ class State:
                 raw = mirrored.get(id(component.handle), component)
                 strays[_make_unique(_name(raw), strays)] = raw
                 known_handles |= {id(part.handle) for part in self._components(raw)}
-        reset_shared_variables(
-            strays.values()
-        )  # before `_add`, which takes present values as initial ones
+        # before `_add`, which takes present values as initial ones
+        reset_shared_variables(strays.values())
         for path, raw in strays.items():
             self._add(path, raw)
         local = len(replicas.devices)  # number of replicas in this process
@@ -268,9 +267,8 @@ class SavedVariables:
             return [tf.identity(v) for v in self._variables]
 
         self._values = replicas.run(copy_values)
-        self._first = len(
-            self._graph.get_operations()
-        )  # of the operations that may write the variables later
+        # of the operations that may write the variables later
+        self._first = len(self._graph.get_operations())
 
     def restore(self, unless: Any = False) -> None:
         """Restore all values bit for bit, except if ``unless``, a boolean or a scalar tensor, is true."""

@@ -13,9 +13,8 @@ import numpy as np
 
 MOST_BYTES = 4 * 2**30  # limit if `limit_cache` was not called
 _limit_bytes = [MOST_BYTES]
-_cached_values: dict[
-    tuple[Any, ...], list[np.ndarray[Any, Any] | None]
-] = {}  # least recently used first
+# least recently used first
+_cached_values: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}
 
 
 @contextmanager

@@ -53,13 +53,11 @@ class Workers:
     """Which trials of the sweep each Tune trial has. A Tune trial is a worker, with one trial or several at once."""
 
     together: int  # trials that a worker gets at once
-    free: list[str] = field(
-        default_factory=list
-    )  # idle workers, the longest idle first, which is Tune's order too
+    # idle workers, the longest idle first, which is Tune's order too
+    free: list[str] = field(default_factory=list)
     held: dict[str, list[int]] = field(default_factory=dict)  # trials of the sweep by Tune trial
-    replaced: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # the same, of workers that end and take no room
+    # the same, of workers that end and take no room
+    replaced: dict[str, list[int]] = field(default_factory=dict)
 
     def of(self, trial: Any) -> list[int]:
         """Return the numbers of the sweep's trials that the Tune trial ``trial`` has now; empty if it has none."""
@@ -90,9 +88,8 @@ class DriverSearcher(_NotSaved, Searcher):
         """
         workers, room = self._workers, self._room()
         idle = room - len(workers.held)
-        name = (
-            workers.free[0] if workers.free else ""
-        )  # Tune will give the trial to the longest idle worker
+        # Tune will give the trial to the longest idle worker
+        name = workers.free[0] if workers.free else ""
         found = request_orders(self._driver, name, workers.together, idle) if idle > 0 else []
         if not found:
             return None if self._driver.running or idle <= 0 else Searcher.FINISHED
@@ -152,9 +149,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         }
         if self._is_usable(ray_private_api.STARTING_WORKERS, tune_controller):
             for trial in pending:
-                if _has_room(
-                    tune_controller, trial
-                ):  # it does not wait for room, only for its worker to start
+                # it does not wait for room, only for its worker to start
+                if _has_room(tune_controller, trial):
                     self._waiting[trial.trial_id] = now
         oldest = pending[0]
         youngest = pending[-1]
@@ -217,9 +213,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             and len(workers.held) >= self._room()
             and self._update_worker_trials(trial, [], [])
         ):
-            return str(
-                TrialScheduler.CONTINUE
-            )  # without a trial it raises as well; Tune would keep a stopped actor
+            # without a trial it raises as well; Tune would keep a stopped actor
+            return str(TrialScheduler.CONTINUE)
         workers.free.append(worker)
         return str(TrialScheduler.STOP)
 
@@ -236,13 +231,11 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
-        first_order: Order = trial.config["orders"][
-            0
-        ]  # its trial names the worker's files, see `TrialWorker._take`
+        # its trial names the worker's files, see `TrialWorker._take`
+        first_order: Order = trial.config["orders"][0]
         job: Job = trial.config["job"]
-        output = worker_exits.take_lost_output(
-            job, first_order.assignment.trial
-        )  # before `explain_loss` deletes files
+        # before `explain_loss` deletes files
+        output = worker_exits.take_lost_output(job, first_order.assignment.trial)
         reason = (
             f"worker lost: {worker_exits.explain_loss(job, first_order.assignment.trial, error)}"
         )
@@ -255,9 +248,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def _pass_progress(self, number: int, progress: Progress) -> bool:
         """Pass the progress of the trial ``number`` to the driver; return whether the same worker trains it further."""
         goes_on = self._driver.take(number, progress)
-        if (
-            isinstance(progress, Outgrown | Crowded) and progress.spoilt is None
-        ):  # its worker stays, for other trials
+        # its worker stays, for other trials
+        if isinstance(progress, Outgrown | Crowded) and progress.spoilt is None:
             self._driver.lose(number, "it needs another process")
         return goes_on and not is_released(progress)
 
@@ -418,9 +410,8 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
         return
     controller = ray_private_api.import_private("ray.tune.execution.tune_controller")
     there: Any = controller._ActorClassCache
-    theirs: Any = getattr(
-        there, "unnamed", there
-    )  # `there` may be `Named`, from an earlier sweep in this process
+    # `there` may be `Named`, from an earlier sweep in this process
+    theirs: Any = getattr(there, "unnamed", there)
     numbers = count()
 
     class Named:
@@ -437,10 +428,11 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
             return self._named[trainable]
 
         def _with_names(self, actors: Any) -> Any:
+            # a copy, because `theirs` may share it with other sweeps
             named, options = (
                 copy(actors),
                 actors.options,
-            )  # a copy, because `theirs` may share it with other sweeps
+            )
             named.options = lambda **given: options(
                 **given, name=f"{job.sweep}/{job.session[:6]}/worker-{next(numbers)}"
             )

@@ -66,9 +66,8 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
             ray_core.persist_port(
                 node.get_session_dir_path(), node_id, getattr(ray_core, constant), port
             )
-        original(
-            node, *arguments, **options
-        )  # finds the files of the ports, and so does not wait for the agents
+        # finds the files of the ports, and so does not wait for the agents
+        original(node, *arguments, **options)
         raylet = node.all_processes["raylet"][0].process.pid
         threading.Thread(
             target=lower_priority, args=(raylet,), name="sweep-ray-agents", daemon=True
@@ -90,9 +89,8 @@ def reserve_port() -> int:
     for port in random.sample(PORTS, len(PORTS)):
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            reservation.bind(
-                f"\0sweep-port-{port}"
-            )  # first: it keeps off processes of sweep until the agent binds
+            # first: it keeps off processes of sweep until the agent binds
+            reservation.bind(f"\0sweep-port-{port}")
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
                 probe.bind(("", port))
         except OSError:

@@ -62,9 +62,8 @@ def store_target(job: Job) -> Any:
     try:
         return ray.put(job.given)
     except Exception as error:  # any error from pickling the objects that it uses
-        cause = (
-            error.__cause__ or error
-        )  # Ray raises its own error from the one that names the object
+        # Ray raises its own error from the one that names the object
+        cause = error.__cause__ or error
         hint = "make what it uses inside of its methods, or run it with inline=True"
         what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(cause).__name__}"
         what += f": {first_line(cause)}"
@@ -78,16 +77,14 @@ class RayTune:
     cluster: Cluster
     job: Job
     devices: Devices  # of a trial
-    training: Mapping[str, Value] = field(
-        default_factory=dict
-    )  # the `training:` block of the sweep file
+    # the `training:` block of the sweep file
+    training: Mapping[str, Value] = field(default_factory=dict)
     most: int | None = None  # limit on concurrent trials
     max_share: float | None = None  # of the trials that fit
     reuse: bool = True
     notice: Callable[[str], None] = lambda text: None
-    sweep_status: Callable[[], SweepStatus] | None = (
-        None  # shown in Ray's metrics and on the job's page
-    )
+    # shown in Ray's metrics and on the job's page
+    sweep_status: Callable[[], SweepStatus] | None = None
     _fits: Callable[[], int] = field(init=False, repr=False)
     _fits_of: Callable[[float], int] = field(init=False, repr=False)
     _bounds: tuple[ConcurrencyLimits, ...] = field(init=False, repr=False)
@@ -100,9 +97,8 @@ class RayTune:
         bounds = ConcurrencyLimits(
             self.most, lambda fits: min(allowed(fits), self._limit_to_part(fits))
         )
-        of_shares = ConcurrencyLimits(
-            self.most, allowed
-        )  # with GPU shares, `room` limits to the part of this sweep
+        # with GPU shares, `room` limits to the part of this sweep
+        of_shares = ConcurrencyLimits(self.most, allowed)
         self._bounds = (bounds, of_shares)
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
         self._fits_of = self.cluster.at_once(self.devices, of_shares)
@@ -119,9 +115,8 @@ class RayTune:
 
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver hands out, as many at a time as there is room for; then return."""
-        if (
-            self.cluster.page is not None and not self.cluster.local
-        ):  # other sweeps find it by its page
+        # other sweeps find it by its page
+        if self.cluster.page is not None and not self.cluster.local:
             self._sharing = ClusterSharing(LiveDrivers().look, anybody_waits)
         try:
             # Workers get the class or function from Ray's object store, once, and not with each order.

@@ -75,9 +75,8 @@ class Cluster:
         """Return how many processes with ``devices`` each fit at once; `fits` says how machines to come are counted."""
         present = sum(node.fits(devices) for node in self.there())
         kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
-        to_come = max(
-            sum(fits * count for fits, count in kinds) - present, 0
-        )  # the counts include present machines
+        # the counts include present machines
+        to_come = max(sum(fits * count for fits, count in kinds) - present, 0)
         return present + min(to_come, max([present, *(fits for fits, _ in kinds)]))
 
     def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
@@ -161,9 +160,8 @@ class Cluster:
         rooms: dict[float, Callable[[], int]] = {}
 
         def of(gpus: float) -> int:
-            if (
-                gpus not in rooms
-            ):  # one function for each number of GPUs, because each keeps its last count
+            # one function for each number of GPUs, because each keeps its last count
+            if gpus not in rooms:
                 rooms[gpus] = self.room(replace(devices, gpus=gpus), bounds)
             return rooms[gpus]()
 
@@ -181,9 +179,8 @@ class Start:
     lost: Callable[[], None] = lambda: None  # called from another thread when a local Ray dies
     meanwhile: Callable[[], None] = lambda: None  # called while a local Ray starts
     ahead: AbstractContextManager[None] | None = None  # context in which a local Ray starts
-    about: Mapping[str, str] | None = (
-        None  # metadata of this driver's job, see `dashboard.make_job_metadata`
-    )
+    # metadata of this driver's job, see `dashboard.make_job_metadata`
+    about: Mapping[str, str] | None = None
 
 
 @contextmanager
@@ -204,9 +201,8 @@ def connect(
     for name, value in (SETTINGS if address else {**SETTINGS, **LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
-        os.environ.pop(
-            "CUDA_VISIBLE_DEVICES", None
-        )  # Ray refuses more GPUs than this names; workers hide all
+        # Ray refuses more GPUs than this names; workers hide all
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     there_already = ray.is_initialized()  # in a notebook or script that uses Ray itself
     if there_already:
         joined: AbstractContextManager[None] = _use_existing_connection(address, simulated_gpus)
@@ -344,9 +340,8 @@ def _report_failed_start() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error) is not Exception and not isinstance(
-            error, OSError
-        ):  # Ray raises a plain `Exception`
+        # Ray raises a plain `Exception`
+        if type(error) is not Exception and not isinstance(error, OSError):
             raise
         hint = "is the machine overloaded, or its disk full? try again; python -m sweep doctor looks at the machine"
         raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error
@@ -457,9 +452,8 @@ class ClusterSharing:
 
         Without other sweeps, nothing counts as waiting. What waits may be this sweep itself.
         """
-        with suppress(
-            Exception
-        ):  # the head node is away for a moment; the next attempt may succeed
+        # the head node is away for a moment; the next attempt may succeed
+        with suppress(Exception):
             self.others = tuple(one for one in self._drivers() if one.job != self._job)
             self._contested = bool(self.others) and self._waits()
 

@@ -34,10 +34,11 @@ from sweep.text import counted, encodable, roughly, score, trials_named
 POINTER = "job_submission_id"  # key in a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # environment variable that Ray sets in submitted jobs
 PREFIX, SPACE = "_ray_internal_job_info_", "job"  # of the records' keys
+# between writes of a changed record, and of any: the dashboard may overwrite it
 EVERY_S, ANYWAY_S = (
     2.0,
     10.0,
-)  # between writes of a changed record, and of any: the dashboard may overwrite it
+)
 PATIENCE_S = 3.0  # for writing the last record
 
 RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED"
@@ -51,9 +52,8 @@ def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> d
     """
     if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
-    name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[
-        :60
-    ]  # only for people: the session makes the record's name unique
+    # only for people: the session makes the record's name unique
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
     return {POINTER: f"sweep-{name}-{session[:6]}", "sweep": sweep, "user": get_user()}
 
 
@@ -79,9 +79,8 @@ class JobPage:
         the thread also marks lost sweeps as failed, once. Errors of Ray are written to the debug log.
         """
         submitted = _get_submitted_name()
-        self._adds = (
-            submitted is not None
-        )  # a submitted job has a record of Ray's, to which this sweep only adds
+        # a submitted job has a record of Ray's, to which this sweep only adds
+        self._adds = submitted is not None
         self._key = f"{PREFIX}{submitted or about[POINTER]}"
         self._about = {name: value for name, value in about.items() if name != POINTER}
         self._about["job_id"] = ray.get_runtime_context().get_job_id()
@@ -273,9 +272,8 @@ def _ignoring_errors() -> Iterator[None]:
     """Write any error in the block to the debug log instead of raising it, because no trial needs the page."""
     try:
         yield
-    except (
-        Exception
-    ) as error:  # whatever fails in Ray: the page stays as it is, and no trial needs it
+    # whatever fails in Ray: the page stays as it is, and no trial needs it
+    except Exception as error:
         sys.stderr.write(f"Ray's job page is not kept: {in_short(error)}\n")
 
 

@@ -44,10 +44,11 @@ class ProbeRank:
         hidden. Returns the exit code of the process, None after a timeout, and its standard output and errors.
         """
         command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank)]
+        # of TensorFlow's log, only errors
         environment = {
             **os.environ,
             "TF_CPP_MIN_LOG_LEVEL": "2",
-        }  # of TensorFlow's log, only errors
+        }
         if gpus:
             command.append("--gpu")
         else:
@@ -91,9 +92,8 @@ def try_sum_on_nodes(
         # Longer than a probe may take, so that its own timeout comes first and its output is not lost.
         found: list[tuple[int | None, str, str]] = ray.get(calls, timeout=timeout_s + START_S)
         return found
-    except (
-        Exception
-    ) as error:  # whatever keeps Ray from running this would also keep it from running a trial
+    # whatever keeps Ray from running this would also keep it from running a trial
+    except Exception as error:
         return [(1, "", last_line(error))] * 2
     finally:
         for rank in ranks:
@@ -113,9 +113,8 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
     The key ``nodes`` has the number of nodes, of which those with less than one CPU are left out. ``pairs`` lists for
     each pair the two addresses under ``nodes``, and the results of `try_sum_on_nodes` under ``ran``.
     """
-    there = [
-        node for node in nodes.list_alive_nodes() if node.cpus >= 1
-    ]  # not a head node without CPUs, say
+    # not a head node without CPUs, say
+    there = [node for node in nodes.list_alive_nodes() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
         {"nodes": [one.address, other.address], "ran": try_sum_on_nodes(one, other, timeout_s)}
         for one, other in list(pairwise(there))[:MOST]

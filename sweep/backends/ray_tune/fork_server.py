@@ -37,9 +37,8 @@ ALWAYS = ("sweep.backends.ray_tune.trial_actor",)
 """Modules that every worker needs."""
 
 _PEER = struct.Struct("3i")  # process, user and group
-_QUIET_THREADS = frozenset(
-    {"jemalloc_bg_thd"}
-)  # of pyarrow's memory allocator, which prepares for forks
+# of pyarrow's memory allocator, which prepares for forks
+_QUIET_THREADS = frozenset({"jemalloc_bg_thd"})
 _BACKLOG = 1024
 
 
@@ -144,9 +143,8 @@ def serve(listener: socket.socket) -> ForkRequest | None:
             if 0 in ready:
                 return None  # the driver has closed it, or has died
             if woken in ready:
-                woken.recv(
-                    4096
-                )  # one byte for each signal; the next line finds all workers that have ended
+                # one byte for each signal; the next line finds all workers that have ended
+                woken.recv(4096)
                 _report_ended_workers(clients, selector)
             # A client sends nothing after its request, so there is only something to read once it has ended.
             for client in [one for one in clients.values() if one in ready]:
@@ -156,9 +154,8 @@ def serve(listener: socket.socket) -> ForkRequest | None:
                 request = _receive_request(connection)
                 if request is None:
                     connection.close()
-                elif _fork_worker(
-                    connection, request, clients, selector
-                ):  # in the worker, which serves nobody
+                # in the worker, which serves nobody
+                elif _fork_worker(connection, request, clients, selector):
                     for other in (listener, woken, wakes):
                         other.close()
                     return request

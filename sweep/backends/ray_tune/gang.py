@@ -65,9 +65,8 @@ class Gang:
         self._local: Trainable | None = None
         self._ranks: Ranks | None = None
         self._theirs: list[Facts] = []
-        self._attendance: PeerWatcher | None = (
-            None  # of peers that serve this rank and receive no calls
-        )
+        # of peers that serve this rank and receive no calls
+        self._attendance: PeerWatcher | None = None
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
@@ -93,9 +92,8 @@ class Gang:
         _, *theirs_facts = self._call_all_ranks(
             "begin", (theirs,), lambda: self._own_trainable.begin(mine), BEGIN_S
         )
-        if (
-            self._attendance is not None
-        ):  # peers that serve receive no calls, so there is nothing to compare
+        # peers that serve receive no calls, so there is nothing to compare
+        if self._attendance is not None:
             return
         self._theirs = theirs_facts
         data = self._own_trainable.facts().data
@@ -236,9 +234,8 @@ class Gang:
         self._peers = [make(rank) for rank in range(1, len(shares))]
 
         def get_ready() -> str:
-            self._local, self._held, address = prepare_rank(
-                self._job
-            )  # `_held` keeps the port reserved
+            # `_held` keeps the port reserved
+            self._local, self._held, address = prepare_rank(self._job)
             return address
 
         addresses = tuple(self._call_all_ranks("ready", (), get_ready, START_S))
@@ -256,9 +253,8 @@ class Gang:
         ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `prepare_rank` has checked
         join_arguments = [(theirs, training) for theirs in devices[1:]]
 
-        def join() -> (
-            None
-        ):  # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
+        # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
+        def join() -> None:
             with worker_exits.limiting_time(REGISTER_S + AFTER_S):
                 ranked.join(devices[0], training)
 
@@ -413,9 +409,8 @@ class Gang:
         while waiting and not over.wait(LOOK_S):
             answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
             if any(map(_is_gone, answered)):
-                if (
-                    self._local is not None
-                ):  # otherwise its trainable still loads, and is not connected yet
+                # otherwise its trainable still loads, and is not connected yet
+                if self._local is not None:
                     self._leave("a rank is gone")
                 if not over.wait(STUCK_S):
                     os._exit(STUCK)  # TensorFlow's wait cannot be interrupted in another way
@@ -480,9 +475,8 @@ class PeerWatcher:
         start_s: float,
         cause: Callable[[str], str],
     ) -> None:
-        self.lost: dict[
-            int, str
-        ] = {}  # peers without which the trial cannot continue: why they were lost, by rank
+        # peers without which the trial cannot continue: why they were lost, by rank
+        self.lost: dict[int, str] = {}
         self.found = threading.Event()  # set once there is one, or the watching has ended
         self._told: list[str] = []
         self._workers, self._start, self._start_s, self._find_cause = workers, start, start_s, cause
@@ -552,11 +546,12 @@ class PeerWatcher:
             return self._find_cause(str(error))
         if answer.error:
             return f"{answer.error}: {answer.text}"
+        # the next request is due in `PULSE_S`
         peer.call, peer.since, peer.in_vain = (
             None,
             time.monotonic(),
             0,
-        )  # the next request is due in `PULSE_S`
+        )
         return ""
 
     def _replace(self, rank: int, peer: _Peer, reason: str) -> None:

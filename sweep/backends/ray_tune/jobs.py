@@ -135,9 +135,8 @@ class Jobs:
         }
         if requirements:
             environment["pip"] = [*requirements]
-        number = 1 + max(
-            map(_parse_job_number, earlier), default=0
-        )  # Ray refuses an id that it has had before
+        # Ray refuses an id that it has had before
+        number = 1 + max(map(_parse_job_number, earlier), default=0)
         with self._asking():
             return self._submit_patiently(
                 entrypoint=entrypoint,
@@ -233,9 +232,8 @@ def _make_job(found: Any) -> SweepJob:
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000  # Ray counts in ms
     state = str(getattr(found.status, "value", found.status))  # an enumeration or a text
-    if (
-        state == "FAILED" and found.driver_exit_code == interruption.CODE
-    ):  # its driver was asked to stop
+    # its driver was asked to stop
+    if state == "FAILED" and found.driver_exit_code == interruption.CODE:
         state = "STOPPED"
     user, sweep, results, file = (
         str(about.get(key, "")) for key in ("user", "sweep", "results", "file")

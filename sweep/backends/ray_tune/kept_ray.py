@@ -135,9 +135,8 @@ class KeptRay:
 
         The context managers of `enter` are left too.
         """
-        if (
-            self._workers is not None and not self._is_lost
-        ):  # with a Ray that has died, its workers are gone, too
+        # with a Ray that has died, its workers are gone, too
+        if self._workers is not None and not self._is_lost:
             self._workers.end()
         self._workers = None
         self._kept.close()

@@ -127,9 +127,8 @@ class _KeepsWorkers:
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._is_ending = False
-        if (
-            self.kept.manager is not None
-        ):  # only the manager that has started the kept workers knows them
+        # only the manager that has started the kept workers knows them
+        if self.kept.manager is not None:
             self._actor_manager = self.kept.manager
         for worker in self.kept.workers:  # their callbacks are still those of the controller before
             worker.actor.set_on_start(self._actor_started)
@@ -151,9 +150,8 @@ class _KeepsWorkers:
         """Let Tune give an idle worker from its cache to a trial; return whether the trial has one, new or earlier."""
         cached = self._actor_cache.num_cached_objects
         is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
-        if (
-            self._actor_cache.num_cached_objects < cached
-        ):  # otherwise the trial had a worker already, or there was none
+        # otherwise the trial had a worker already, or there was none
+        if self._actor_cache.num_cached_objects < cached:
             self._actor_cache.decrease_max(trial.placement_group_factory)
         return is_reused
 
@@ -178,9 +176,8 @@ class _KeepsWorkers:
 
         The idle ones end their session, for which they have 10 s.
         """
-        self._is_ending = (
-            True  # workers that still have a trial are ended below, and must not be kept
-        )
+        # workers that still have a trial are ended below, and must not be kept
+        self._is_ending = True
         idle = [
             self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)
         ]
@@ -189,9 +186,8 @@ class _KeepsWorkers:
         stopping = len(self._stopping_actors)  # counted first, because the next line empties it
         self._cleanup_stopping_actors(force_all=True)
         for _ in range(stopping):
-            self._actor_manager.next(
-                timeout=0
-            )  # kills one that has not stopped; Tune kills one actor a turn
+            # kills one that has not stopped; Tune kills one actor a turn
+            self._actor_manager.next(timeout=0)
         resting = [worker.handle.rest.remote() for worker in idle]
         with suppress(Exception):  # a worker that does not answer is ended before the next sweep
             ray.get(resting, timeout=ANSWER_S)

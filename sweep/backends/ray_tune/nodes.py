@@ -95,9 +95,8 @@ class DrainWatcher:
 
     def _look(self) -> None:
         """Store why the machine must be left, if Ray says that it will be taken away; errors of Ray are ignored."""
-        with suppress(
-            Exception
-        ):  # the head node is away for a moment; the next attempt may succeed
+        # the head node is away for a moment; the next attempt may succeed
+        with suppress(Exception):
             until = [when for node, when in find_draining_nodes().items() if node in self._mine]
             if until:  # if the time of one machine is not known (0), none is told
                 left = f" in {max(min(until) / 1000 - time.time(), 0):.0f} s" if all(until) else ""
@@ -114,18 +113,16 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
         return ()
     config = ray_private_api.import_private("ray._private.state").state.get_cluster_config()
     groups = getattr(config, "node_group_configs", ())
-    if not groups and not ray_private_api.list_missing(
-        ray_private_api.AUTOSCALES
-    ):  # Ray's own autoscaler has none
+    # Ray's own autoscaler has none
+    if not groups and not ray_private_api.list_missing(ray_private_api.AUTOSCALES):
         grows = ray_private_api.import_private("ray.autoscaler.v2.utils").is_autoscaler_v2()
         return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
     machines = []
     for group in groups:
         cpus, gpus = (_read_amount(group.resources, name) for name in ("CPU", "GPU"))
         node = Node(cpus, gpus)
-        count = (
-            UNBOUNDED if group.max_count < 0 else group.max_count
-        )  # Ray has a negative number for no limit
+        # Ray has a negative number for no limit
+        count = UNBOUNDED if group.max_count < 0 else group.max_count
         machines.append((node, count))
     return tuple(machines)
 
@@ -147,9 +144,10 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
     used = tuple(node for node in list_alive_nodes() if node.fits(devices))
     if job.store is None:
         _require_shared(job.results_folder.resolve(), used)
+    # left over by a killed session
     _call_on_each(
         used, backends.remove_shared_data, backends.shared_data_prefix(job.results_folder)
-    )  # left over by a killed session
+    )
     try:
         yield
     finally:
@@ -236,9 +234,8 @@ def _get_result(call: Any) -> Any:
         return ray.get(call, timeout=0)
     except ray.exceptions.GetTimeoutError:
         return f"does not answer within {PATIENCE_S:g} s"
-    except (
-        Exception
-    ) as error:  # whatever keeps it from running a function would also keep it from running a trial
+    # whatever keeps it from running a function would also keep it from running a trial
+    except Exception as error:
         return last_line(error)
 
 

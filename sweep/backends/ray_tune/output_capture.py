@@ -26,9 +26,8 @@ LARGE_BYTES = 4 * 1024 * 1024  # the file is emptied during a step if it is larg
 LOOK_S = 1.0  # pause between two looks at its size
 _BLOCK_BYTES = 64 * 1024
 _OUTPUTS = (1, 2)  # standard output and standard error
-_OF_RAY = re.compile(
-    r"^:(?:actor|task)_name:.*\n", re.MULTILINE
-)  # for Ray's monitor of the log files
+# for Ray's monitor of the log files
+_OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)
 
 
 def clean_output(printed: bytes) -> str:
@@ -54,9 +53,8 @@ def _apply_backspaces(line: str) -> str:
         if character == "\b":
             column = max(column - 1, 0)
         else:
-            shown[column : column + 1] = [
-                character
-            ]  # overwrites one character, or is appended at the end
+            # overwrites one character, or is appended at the end
+            shown[column : column + 1] = [character]
             column += 1
     return "".join(shown)
 

@@ -102,9 +102,8 @@ class TrialRank:
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
         """Prepare the process of the peer ``rank``; ``first`` is the actor that is rank 0."""
-        nodes.prepare_process(
-            devices
-        )  # before anything imports TensorFlow, which then sees the right GPUs
+        # before anything imports TensorFlow, which then sees the right GPUs
+        nodes.prepare_process(devices)
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
         self._began = worker_exits.record_exit(job)

@@ -137,9 +137,8 @@ JOB_PAGE = Use(
     "Ray's dashboard shows the sweep as any other job",
 )
 
-LOGS = Use(
-    (":get_session_name",), "where its logs are is not told"
-)  # public, but not in every release
+# public, but not in every release
+LOGS = Use((":get_session_name",), "where its logs are is not told")
 
 KILLING = Use(
     (":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended"

@@ -86,9 +86,8 @@ class TrialWorker(tune.Trainable):
         self._job = job
         job.prepare()
         self._note_begin = worker_exits.record_exit(job)
-        self._output = _capture_output(
-            job
-        )  # before the workers, which restore the outputs that they find
+        # before the workers, which restore the outputs that they find
+        self._output = _capture_output(job)
         here = _describe_node()
         processes = job.workers + job.aside  # of each trial
         # Processes at once on this machine, which divide its memory.
@@ -206,9 +205,8 @@ class TrialWorker(tune.Trainable):
     def _take(self, orders: Sequence[Order]) -> None:
         """Release the present trials and accept those of ``orders``."""
         self._trials = [order.assignment.trial for order in orders]
-        self._note_begin(
-            self._trials[0]
-        )  # by its first trial, the driver finds out how this worker has ended
+        # by its first trial, the driver finds out how this worker has ended
+        self._note_begin(self._trials[0])
         self._group.keep([])
         if self._output is not None:
             self._output.begin_trial()

@@ -71,9 +71,8 @@ def record_exit(job: Job) -> Callable[[int], None]:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
     except OSError:  # a full disk: the cause will be unknown
         return lambda trial: None
-    faulthandler.enable(
-        file
-    )  # before the earlier file is closed, into which the handler would still write
+    # before the earlier file is closed, into which the handler would still write
+    faulthandler.enable(file)
     for earlier in _files:
         os.close(earlier)
     _files[:] = [file]
@@ -199,9 +198,8 @@ def _explain_words(words: str) -> str:
     """
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
-        where = _find_innermost_line(
-            words.rpartition("Current thread ")[2]
-        )  # other threads come before it
+        # other threads come before it
+        where = _find_innermost_line(words.rpartition("Current thread ")[2])
         return f"{_SIGNALS.get(fatal[1], fatal[1])}{where and f' {where}'}"
     late = re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE)
     if late:

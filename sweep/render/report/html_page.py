@@ -112,9 +112,8 @@ def _collect_values(
     """
     from sweep.analysis import report_data
 
-    points = POINTS // len(
-        folders
-    )  # so that the page of several sweeps is not larger than that of one
+    # so that the page of several sweeps is not larger than that of one
+    points = POINTS // len(folders)
     accounts = []
     for name, folder in name_uniquely(folders).items():
         accounts.append(report_data.read_report_data(folder, points, name))
@@ -316,9 +315,8 @@ def _list_provenance(info: SweepInfo) -> Iterator[ProvenanceFact]:
     """
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:
-        groups["packages"] = info.provenance[
-            "packages"
-        ]  # not those of `source`, a much longer list
+        # not those of `source`, a much longer list
+        groups["packages"] = info.provenance["packages"]
     for name, value in groups.items():
         if name in PRIVATE:
             continue

@@ -45,9 +45,8 @@ def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | 
     """
     if not any(trial.parent is not None for trial in trials):
         return None
-    last = (
-        max(trial.epochs for trial in trials) or 1
-    )  # the right end of the drawing; not 0, by which `at` divides
+    # the right end of the drawing; not 0, by which `at` divides
+    last = max(trial.epochs for trial in trials) or 1
     place = {trial.trial: ROW * (at + 1) for at, trial in enumerate(trials)}
     best = next((row.trials[0] for row in ranking.best if row.sweep == trials[0].sweep), None)
     steps = () if best is None else lineage_of(trials, best.trial)

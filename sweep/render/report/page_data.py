@@ -54,9 +54,8 @@ def report_document(
     second, and so on.
     """
     trials = [trial for account in accounts for trial in account.sweep.trials]
-    place = {
-        id(trial): at for at, trial in enumerate(trials)
-    }  # by object, since each sweep has a trial 0
+    # by object, since each sweep has a trial 0
+    place = {id(trial): at for at, trial in enumerate(trials)}
     rank: list[int | None] = [None] * len(trials)
     table_trials = []
     for row in ranking.rows:
@@ -226,9 +225,8 @@ def _encode_param(
     if len(numbers) == len(values):
         log = is_log(domain, numbers)
         listed = not isinstance(domain, Range)
-        exact = [
-            _find_number(one.get(name)) for one in params
-        ]  # not rounded: the page adds configurations from them
+        # not rounded: the page adds configurations from them
+        exact = [_find_number(one.get(name)) for one in params]
         return {"name": name, "log": log, "listed": listed, "values": exact}
     possible = () if domain is None else list_choices(domain) or ()
     labels = list(dict.fromkeys(map(format_setting, [*possible, *values])))
@@ -250,9 +248,8 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     """
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = []
-    for one, offset in zip(
-        curves, offsets, strict=False
-    ):  # the last offset is the number of all rows
+    # the last offset is the number of all rows
+    for one, offset in zip(curves, offsets, strict=False):
         starts.append(one.starts[:-1] + offset)
     names = dict.fromkeys(name for one in curves for name in one.values)
     metrics = []

@@ -23,13 +23,14 @@ from trainables.replicas import slices
 pytestmark = pytest.mark.keras
 
 ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
+# replicas, of each process, micro-batches
 SHAPES = (
     (2, 1, 1),
     (4, 1, 1),
     (4, 2, 1),
     (4, 2, 3),
     (3, 1, 2),
-)  # replicas, of each process, micro-batches
+)
 SIZE, BATCH = 23, 5
 
 
@@ -283,9 +284,8 @@ def test_bytes_are_sent_once(kind: str, tmp_path: Path) -> None:
             expected = on(strategy, everything.tensors[1], place).numpy()[everything.order[mine]]
             np.testing.assert_array_equal(targets, expected)
             rows += len(targets)
-    assert rows == size + (
-        kind == "records"
-    )  # the last batch has fewer examples than there are devices
+    # the last batch has fewer examples than there are devices
+    assert rows == size + (kind == "records")
     assert sent < 1.5 * whole / replicas if kind == "records" else sent * replicas == whole
 
 

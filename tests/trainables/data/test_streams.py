@@ -103,17 +103,15 @@ def test_nor_that_of_streams_which_are_joined(other: int | None, global_seed: No
     assert sorted(theirs) == sorted([[n] for n in (*range(60), *range(20))])
     tf.random.set_seed(7)
     assert order(joined(60, other).ordered(3, 1)) == theirs
-    assert (
-        len({str(order(joined(60, other).ordered(seed, 4 - seed))) for seed in range(4)}) == 4
-    )  # of one sum
+    # of one sum
+    assert len({str(order(joined(60, other).ordered(seed, 4 - seed))) for seed in range(4)}) == 4
 
 
 def test_joined_streams_end_at_about_the_same_time() -> None:
     found = np.array([int(n) for n in joined(3000, 1000).ordered(3, 1)])
     assert len(found) == 4000
-    assert (
-        np.diff(np.flatnonzero(found < np.maximum.accumulate(found))) < 50
-    ).all()  # nowhere is there one alone
+    # nowhere is there one alone
+    assert (np.diff(np.flatnonzero(found < np.maximum.accumulate(found))) < 50).all()
 
 
 def test_buckets_of_two_seeds_have_no_order_in_common() -> None:
@@ -160,9 +158,8 @@ def test_an_endless_stream_is_read_as_far_as_its_trials_go(kind: str) -> None:
         chunk.tensors[0].numpy()[chunk.order].tolist()
         for chunk in Walk(data, 4, seed=0, steps=2).epoch(3)
     ]
-    assert [number for chunk in later for number in chunk] == expected[
-        16:
-    ]  # as a resumed trial reads them
+    # as a resumed trial reads them
+    assert [number for chunk in later for number in chunk] == expected[16:]
 
 
 def test_a_stream_that_ends_is_counted_though_a_trial_reads_less_of_it() -> None:

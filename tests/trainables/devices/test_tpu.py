@@ -15,9 +15,8 @@ pytestmark = pytest.mark.keras
 
 def test_the_kernels_that_there_are_are_known() -> None:
     assert "CPU" in placement.list_device_kinds("MatMul")
-    assert not any(
-        map(placement.list_device_kinds, placement.TPU_OPS)
-    )  # which are declared, and of no use
+    # which are declared, and of no use
+    assert not any(map(placement.list_device_kinds, placement.TPU_OPS))
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -406,9 +406,8 @@ def fuzz(seed: int) -> None:
         assert all(isinstance(error, Stopped | Diverged) for error in raised.values()), raised
         on = [member for member in going if member not in raised and not member.trial.finished]
         going = left(group, going, [member for member in on if rng.random() < 0.85])
-        if (
-            len(going) > 1 and rng.random() < 0.3
-        ):  # one goes on from its checkpoint, as if it had been elsewhere
+        # one goes on from its checkpoint, as if it had been elsewhere
+        if len(going) > 1 and rng.random() < 0.3:
             member = rng.choice(going)
             arrays = state(group, member)
             session = group.switch_to(member)

@@ -53,9 +53,8 @@ def _held(programs: Programs, count: int, share: float) -> list[int]:
 
 def test_programs_used_longest_ago_make_room() -> None:
     assert _held(Programs(), 6, share=0.25) == [0, 3, 4, 5]
-    assert (
-        len(_held(Programs(), 40, share=0.0)) == 40
-    )  # not a number of them, but memory is the bound
+    # not a number of them, but memory is the bound
+    assert len(_held(Programs(), 40, share=0.0)) == 40
 
 
 def test_a_program_that_fills_the_room_is_kept_alone() -> None:

@@ -26,9 +26,8 @@ from trainables.state.checkpoint import CheckpointError
 
 pytestmark = [
     pytest.mark.keras,
-    pytest.mark.filterwarnings(
-        "ignore:__array__ implementation:DeprecationWarning"
-    ),  # of Keras's own callbacks
+    # of Keras's own callbacks
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
 ]
 
 DOCS = (Path(__file__).parents[3] / "docs" / "steps.md").read_text()
@@ -72,10 +71,11 @@ def author(*makes: Make) -> Any:
             return found
 
     made: list[Any] = []
+    # what the class held itself would be put back for another trial
     forget, note = (
         made.clear,
         made.extend,
-    )  # what the class held itself would be put back for another trial
+    )
     found = Called()
     return found, made
 
@@ -438,9 +438,8 @@ def test_what_a_callback_adds_to_the_logs_reaches_later_callbacks_hooks_and_colu
     trainable.begin(assignment(epochs=6, training={"loop": loop}))
     with pytest.raises(Stopped, match="a Keras callback has set stop_training"):
         trainable.train(lambda epoch: found.append(epoch.metrics) or True)
-    assert [metrics["val_score"] for metrics in found] == [
-        1.0
-    ] * 3  # as long as fit trains with this patience
+    # as long as fit trains with this patience
+    assert [metrics["val_score"] for metrics in found] == [1.0] * 3
     assert loop == "fit" or found[-1]["twice"] == 2.0
 
 

@@ -17,9 +17,8 @@ from trainables.loop.steps import InputRecorder
 
 pytestmark = [
     pytest.mark.keras,
-    pytest.mark.filterwarnings(
-        "ignore:`build\\(\\)` was called on layer"
-    ),  # of a model that no call has built
+    # of a model that no call has built
+    pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer"),
 ]
 
 

@@ -200,9 +200,8 @@ def test_twenty_updates_are_those_of_a_plain_loop(kind: type[KerasTrainable], lo
         session_of(ours).trial.program.model,
         *(getattr(ours, name) for name in ("judge", "teacher") if hasattr(ours, name)),
     ]
-    tolerance = (
-        3e-6 if loop is wasserstein else 1e-6
-    )  # three updates of the critic a batch: 60 of Adam
+    # three updates of the critic a batch: 60 of Adam
+    tolerance = 3e-6 if loop is wasserstein else 1e-6
     for mine, theirs in zip(found, expected, strict=True):
         for a, b in zip(mine.variables, theirs.variables, strict=True):
             if a.dtype.startswith("float"):

@@ -62,9 +62,8 @@ def check(found: served_calls.Found, expected: served_calls.Found) -> None:
         assert mine.keys() == theirs.keys()
         for name in ("loss", "val_loss"):
             assert abs(mine[name] - theirs[name]) <= 1e-6
-        assert (
-            abs(mine["auc"] - theirs["auc"]) <= 1e-3
-        )  # of 200 thresholds, which one example may be at
+        # of 200 thresholds, which one example may be at
+        assert abs(mine["auc"] - theirs["auc"]) <= 1e-3
     np.testing.assert_allclose(found.table, expected.table, atol=1e-6)
     for path, value in expected.weights.items():
         np.testing.assert_allclose(found.weights[path], value, atol=1e-6)

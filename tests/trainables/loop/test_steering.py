@@ -109,9 +109,8 @@ def test_a_rate_that_is_set_holds_from_the_next_epoch_on(fit: bool, kind: str) -
 
 
 def test_a_rate_that_is_set_as_an_epoch_begins_is_that_of_the_epoch() -> None:
-    epochs = train(
-        steering(rate(0.01), fit=True, kind="begin")(), trial(fit=True)
-    )  # it hears batches, too
+    # it hears batches, too
+    epochs = train(steering(rate(0.01), fit=True, kind="begin")(), trial(fit=True))
     assert [e.learning_rate for e in epochs] == pytest.approx([0.05, 0.01, 0.01, 0.01])
 
 

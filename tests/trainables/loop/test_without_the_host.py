@@ -187,19 +187,19 @@ def test_an_update_of_one_replica_is_kerass_with_a_sum_for_each_weight() -> None
     specs = [tf.TensorSpec([None, *a.shape[1:]], a.dtype) for a in (x, y)]
     step = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
     theirs = operations(step.get_concrete_function(*specs).graph)
+    # of which no kernel is launched
     none = (
         "Const",
         "Placeholder",
         "Identity",
         "NoOp",
         "ReadVariableOp",
-    )  # of which no kernel is launched
+    )
     surplus = sum(
         (ours - theirs)[kind] - (theirs - ours)[kind] for kind in set(ours | theirs) - set(none)
     )
-    assert (
-        surplus <= 2 * len(model.trainable_variables) + 50
-    )  # the other sum: of the weights, once an epoch
+    # the other sum: of the weights, once an epoch
+    assert surplus <= 2 * len(model.trainable_variables) + 50
     assert ours["While"] + ours["StatelessWhile"] == 2
 
 

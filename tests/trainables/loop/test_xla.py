@@ -195,9 +195,8 @@ def test_it_trains_in_mixed_precision(precision: str) -> None:
     without, through = Dropping(), Dropping()
     expected = metrics(train(without, assignment(training={"precision": precision})))
     found = metrics(train(through, assignment(training={**ON, "precision": precision})))
-    assert found[-1]["loss"] == pytest.approx(
-        expected[-1]["loss"], rel=2e-2
-    )  # XLA leaves out some roundings
+    # XLA leaves out some roundings
+    assert found[-1]["loss"] == pytest.approx(expected[-1]["loss"], rel=2e-2)
 
 
 def test_a_warm_program_has_the_bits_of_a_new_one_and_compiles_once_for_each_batch_size() -> None:

@@ -85,11 +85,12 @@ def drawn(seed: int) -> list[Any]:
 
 def test_every_generator_gives_the_same_wherever_data_runs_and_another_under_another_seed() -> None:
     first = drawn(1)
+    # what other trials draw
     (
         tf.random.uniform((3,)),
         keras.random.uniform((3,)),
         np.random.random(),
-    )  # what other trials draw
+    )
     assert drawn(1) == first
     others = drawn(2)
     for draw, one, other in zip(DRAWS, first, others, strict=True):

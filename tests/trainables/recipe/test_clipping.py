@@ -27,9 +27,8 @@ def of_keras(bounds: dict[str, float], gradients: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("kind", clipping.KINDS)
 def test_each_kind_is_that_of_keras_and_0_is_off(kind: str, bound: float) -> None:
     given = [tf.constant(DENSE), tf.constant(TABLE)]
-    clip = tf.function(
-        lambda gradients, bound: clipping.clip(gradients, {kind: bound})
-    )  # as a live number
+    # as a live number
+    clip = tf.function(lambda gradients, bound: clipping.clip(gradients, {kind: bound}))
     for ours, theirs in zip(
         clip(given, tf.constant(bound)), of_keras({kind: bound}, [DENSE, TABLE]), strict=True
     ):

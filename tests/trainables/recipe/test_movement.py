@@ -78,9 +78,8 @@ def test_a_box_and_its_mask_go_to_the_same_place(name: str, rng: np.random.Gener
             assert seen[row, number] == number + 1
             (top, left), (bottom, right) = there.min(0), there.max(0) + 1
             box, held = found[row, number], np.float32([left, top, right, bottom])
-            if (
-                apart and (box % np.float32([WIDTH, HEIGHT] * 2) == 0).any()
-            ):  # of a turned one that sticks out
+            # of a turned one that sticks out
+            if apart and (box % np.float32([WIDTH, HEIGHT] * 2) == 0).any():
                 assert (box[:2] <= held[:2] + apart).all()
                 assert (box[2:] >= held[2:] - apart).all()
             else:
@@ -149,9 +148,8 @@ def test_a_point_goes_with_its_pixel(name: str, form: str, rng: np.random.Genera
     found, inside = move.points(tf.constant(given), form)
     found = found.numpy()[:, 0, order] * scale
     cut = (moved > 0).any(2)[:, [0, -1]].any(1) | (moved > 0).any(1)[:, [0, -1]].any(1)
-    held = np.flatnonzero(
-        (moved.sum((1, 2)) > 1) & ~cut
-    )  # the centre of what the edge cuts lies elsewhere
+    # the centre of what the edge cuts lies elsewhere
+    held = np.flatnonzero((moved.sum((1, 2)) > 1) & ~cut)
     assert len(held) > SIZE // 3
     for row in held:
         y, x = (

@@ -55,9 +55,8 @@ def test_live_numbers_update_as_plain_ones(name: str) -> None:
     made = [*ours.variables, *([ours._u_product] if name == "nadam" else [])]
     before = [v.numpy() for v in (*made, *a)]
     step = tf.function(lambda gradients: ours.apply(gradients, a))
-    step(
-        [tf.ones_like(v.value) for v in a]
-    )  # traced with the first values, which the next trial's replace
+    # traced with the first values, which the next trial's replace
+    step([tf.ones_like(v.value) for v in a])
     for variable, value in zip([*made, *a], before, strict=True):
         variable.assign(value)
     live.set(Hyperparameters({"optimizer": name, **numbers}))

@@ -258,9 +258,8 @@ class Sorted(Small):
         def hardest(y: Any, p: Any) -> Any:
             apart = ops.sum(ops.square(p[:, None] - p[None]), -1)
             same = ops.cast(ops.reshape(y, (-1, 1)) == ops.reshape(y, (1, -1)), "float32")
-            return ops.maximum(
-                0.0, 1.0 - ops.min(apart + 1e3 * same, 1)
-            )  # nobody is near who is alone
+            # nobody is near who is alone
+            return ops.maximum(0.0, 1.0 - ops.min(apart + 1e3 * same, 1))
 
         return hardest
 

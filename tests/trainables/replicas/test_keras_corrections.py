@@ -194,9 +194,8 @@ def test_layers_within_layers_are_found_and_the_model_itself() -> None:
     assert inner.layers[0] in outer._flatten_layers()
 
 
-@pytest.mark.filterwarnings(
-    "ignore:__array__ implementation:DeprecationWarning"
-)  # of NumPy, as Keras saves
+# of NumPy, as Keras saves
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_what_compile_was_told_is_known_from_what_keras_has_chosen(tmp_path: Path) -> None:
     def asked(model: keras.Model) -> bool | None:
         return keras_corrections.get_asked_jit(model)

@@ -155,10 +155,11 @@ def test_a_loop_of_draws_is_keras_own_on_one_replica_and_refused_in_parts() -> N
     state = next(
         v for v in session_of(trained).trial.program.model.variables if v.name == origins.SEED
     )
+    # epochs of five updates, two batches of validation as in fit
     assert state.numpy().tolist() == [
         7,
         3 * 2 * (5 + 2),
-    ]  # epochs of five updates, two batches of validation as in fit
+    ]
     with pytest.raises(NotPerExample, match="draws random numbers in a loop"):
         train(Steps(), assignment(2, optimizer="sgd"))
 

@@ -33,17 +33,15 @@ def test_gradient_checkpointing_computes_again_and_changes_no_number() -> None:
     plain = metrics(train(Counting(), assignment()))
     once = len(calls)
     again = metrics(train(Counting(), assignment(gradient_checkpointing=True)))
-    assert (
-        len(calls) - once == once + 2
-    )  # a look at what it adds to the loss, and the backward pass
+    # a look at what it adds to the loss, and the backward pass
+    assert len(calls) - once == once + 2
     for a, b in zip(plain, again, strict=True):
         assert b == pytest.approx(a, abs=1e-6)
 
 
 def test_what_draws_or_has_state_is_not_computed_again() -> None:
-    inside = keras.layers.Bidirectional(
-        keras.layers.LSTM(2, dropout=0.5)
-    )  # its generators lie in parts of it
+    # its generators lie in parts of it
+    inside = keras.layers.Bidirectional(keras.layers.LSTM(2, dropout=0.5))
     layers = [
         keras.layers.Reshape((2, 3)),
         inside,

@@ -220,9 +220,8 @@ class Keeping(KerasTrainable):
         return (x, x[:, :1]), (x, x[:, :1])
 
     def model(self, hp: Any) -> keras.Model:
-        hp.integer(
-            "cell"
-        )  # so that a cell has a program of its own: building it changes what its plan says
+        # so that a cell has a program of its own: building it changes what its plan says
+        hp.integer("cell")
         moment("model")
         return keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
 

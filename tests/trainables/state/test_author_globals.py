@@ -125,9 +125,8 @@ def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(wo
     }
     assert first[1].keys() - same <= {"some_words.CODE"}  # a function is itself alone
 
-    another = AuthorSurroundings(
-        frozenset()
-    )  # of another object, in a process where `data` has run before
+    # of another object, in a process where `data` has run before
+    another = AuthorSurroundings(frozenset())
     with another.running_data(type(author)()) as left:
         assert words.STATE == {}
         assert {"some_words.STATE", "some_words.X"} <= left()

@@ -170,9 +170,8 @@ def test_the_next_trial_finds_what_the_first_one_found(
         moment in ("on_epoch_begin", "on_epoch_end", "callback", "function")
         and "cache" not in carrier
     ):
-        assert (
-            first[moment][0] != first[moment][1]
-        )  # it does change something, which stays in the trial
+        # it does change something, which stays in the trial
+        assert first[moment][0] != first[moment][1]
 
 
 def test_what_is_found_again_is_what_a_fresh_process_has(project: Project) -> None:
