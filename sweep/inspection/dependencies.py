@@ -100,7 +100,8 @@ class Search:
     def _locate_by_hooks(self, name: str) -> PackageLocation | None:
         """Return the location that an import hook gives for a top-level module, as after an editable installation.
 
-        Returns None if no hook knows the module. Looking up a top-level module imports nothing.
+        Returns None if no hook knows the module. All finders are asked, Python's own included, which know nothing that
+        was not found before. Looking up a top-level module imports nothing.
         """
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)

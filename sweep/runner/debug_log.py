@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TextIO
@@ -20,14 +20,17 @@ def redirected(path: Path) -> Iterator[TextIO]:
     OSError if the file cannot be opened, as when its folder is missing.
     """
     sys.stderr.flush()  # what was written before the block does not belong in the file
-    kept = os.dup(2)
-    # what it cannot encode is escaped, as Python does
-    encoding = getattr(sys.stderr, "encoding", None)
-    # a duplicate of its own, because closing the stream closes its descriptor, and ``kept`` is restored at the end
-    terminal = os.fdopen(
-        os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace"
-    )
-    with path.open("a", encoding="utf-8") as log, redirect_stderr(_to_file_descriptor_2()):
+    with path.open("a", encoding="utf-8") as log, ExitStack() as undoing:
+        kept = os.dup(2)
+        undoing.callback(os.close, kept)
+        # what it cannot encode is escaped, as Python does
+        encoding = getattr(sys.stderr, "encoding", None)
+        # a duplicate of its own, because closing the stream closes its descriptor, and ``kept`` is restored at the end
+        terminal = os.fdopen(
+            os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace"
+        )
+        undoing.callback(terminal.close)
+        undoing.enter_context(redirect_stderr(_to_file_descriptor_2()))
         os.dup2(log.fileno(), 2)
         try:
             yield terminal
@@ -35,8 +38,6 @@ def redirected(path: Path) -> Iterator[TextIO]:
             with suppress(OSError):  # the disk is full: this output is lost, the sweep is not
                 sys.stderr.flush()
             os.dup2(kept, 2)
-            os.close(kept)
-            terminal.close()
 
 
 @contextmanager

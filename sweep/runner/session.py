@@ -352,10 +352,13 @@ class Session:
                 followers.callback(_write_configurations, folder)  # last of all, after the tables
                 for follower in self._list_followers():
                     followers.enter_context(follower(folder))
-                self.ending.check(self.before)  # after this line the log records this session
+                # Ends here if a signal has come; after this line, the log records this session.
+                self.ending.check(self.before)
                 ended = self._train(coordinator, backend, folder, view)
             finally:
-                full = _close_followers(followers)
+                full = _close_followers(
+                    followers
+                )  # why the tables could not be written, as on a full disk
                 if not coordinator.fault:  # after a fault, another driver may own the checkpoints
                     listener.keeper.close()
         return self._conclude(coordinator, view, listener, full=full, ended=ended)

@@ -321,10 +321,11 @@ class OptunaSearcher:
         # closing the draws removes the trial that the last one has created in the study
         with silence_optuna(), closing(self._generate_sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
-            # the sampler would still draw at random
-            believes = self._space.has_beliefs and len(self._known) < STARTUP
-            either = rest if believes else chain(draws, rest)
-            return first_new(self._space, either, self._tried, numbers, walk=False)
+            # At first, the sampler draws at random without knowing the user's beliefs; `rest` heeds them.
+            uses_beliefs = self._space.has_beliefs and len(self._known) < STARTUP
+            candidates = rest if uses_beliefs else chain(draws, rest)
+            # A draw is moved to the nearest feasible point, and not on from there at random.
+            return first_new(self._space, candidates, self._tried, numbers, walk=False)
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):

@@ -460,10 +460,18 @@ class ServedProgram(Program):
         parts = []
         for cut in cuts:
             parts.append(tf.nest.map_structure(operator.itemgetter(cut), examples))
-        whole, *halves = (
-            self._sum_results(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts
-        )
-        start = 1 + len(self._names())  # only the metrics behind the losses are compared
+        found = []
+        for part in parts:
+            batch = (
+                part,
+                0.0,
+                0,
+            )  # with a learning rate and a number, which evaluation does not use
+            sums, _examples = self._sum_results(self._test_step, iter([batch]), 0)
+            found.append(sums)
+        whole, *halves = found
+        # Only the metrics are compared. Before them come whether a number was not finite, and the losses.
+        start = 1 + len(self._names())
         if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
             raise Refused(
                 "a metric does not follow from those of the parts of the data, which workers compute apart"
