@@ -23,7 +23,7 @@ from contextlib import closing
 from pathlib import Path
 
 SLOW_TESTS = Path(__file__).resolve().parent.parent / "tests" / "slow_tests.txt"
-SECONDS = 750.0
+SECONDS = 690.0
 """Time of all tests together: two workers need half of it, and some more to import TensorFlow and to collect."""
 
 QUICK = 0.1
