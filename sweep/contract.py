@@ -195,7 +195,7 @@ class Assignment:
 
     @property
     def length(self) -> int:
-        """The length of the trial in the units of its rungs: its epochs, or 100 (percent) if only minutes end it."""
+        """The length of the trial in the units of its rungs: its epochs, or 100 percent if it ends by minutes alone."""
         return count_length(self.epochs)
 
     def share_used(self, epoch: int, trained_s: float) -> float:

@@ -282,7 +282,7 @@ def test_a_function_that_reports_on_though_it_was_told_to_stop_is_ended(
 def test_a_report_that_is_refused_counts_no_epoch(worker_of: Callable[[Any], Worker]) -> None:
     def train(hp: Hyperparameters, report: Reporter) -> None:
         with pytest.raises(TypeError, match="learning_rate is"):
-            report(loss=1.0, learning_rate="0.1")  # type: ignore[arg-type]
+            report(loss=1.0, learning_rate="0.1")
         report(loss=1.0, learning_rate=0.1)
 
     progress = finished(worker_of(train), order(epochs=1))

@@ -57,3 +57,18 @@ def test_a_class_that_is_no_trainable_says_what_it_lacks(tmp_path: Path) -> None
     folder = write(tmp_path / "a", "half_made", TRAINABLE_METHODS[:3])
     with pytest.raises(TrainableError, match="half_made:T lacks the methods restore, facts"):
         load_trainable("half_made:T", [folder])
+
+
+def test_asking_for_a_method_imports_as_training_does(tmp_path: Path) -> None:
+    """What a module draws at its import, such as a split of the data, must be the same as in workers."""
+    drawn = []
+    (tmp_path / "splits.py").write_text(
+        "import numpy as np\n\nDRAWN = np.random.random()\n\n\ndef train(hp, report): ...\n"
+    )
+    for asked in (False, True):
+        sys.modules.pop("splits", None)
+        if asked:
+            assert not offers_method("test", "splits:train", [tmp_path], seed=3)
+        load_trainable("splits:train", [tmp_path], seed=3)
+        drawn.append(sys.modules["splits"].DRAWN)
+    assert drawn[0] == drawn[1]

@@ -368,7 +368,7 @@ class TrialSession(RankJoining):
         return trial.epoch
 
     def facts(self) -> Facts:
-        """Return where and how the present trial runs, and whether and why another run may differ."""
+        """Return where and how the present trial runs, and why another run may give other numbers, if it may."""
         trial = self.trial
         # One reason is enough: the first that there is.
         differs = trial.program.differs or trial.walk.data.differs

@@ -207,7 +207,7 @@ class FollowedSweep:
         return described
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials as the log has them now, new ones last.
+        """Return all trials in the state that the log has now, in the order in which they were added.
 
         If it cannot be read, they are returned as they were, and ``say`` is called with the error, once for the same
         error.

@@ -96,10 +96,11 @@ def first_failure(sweep: Sweep) -> str:
     The text ends a message that no trial has completed. It is about the first trial if none has the status failed, and
     "" if there are no trials.
     """
+    if not sweep.trials:
+        return ""
     failed = [trial for trial in sweep.trials if trial.status == Status.FAILED]
-    for trial in failed or sweep.trials:  # only the first one
-        return f": trial {trial.trial} {trial.status}, {trial.status_reason}"
-    return ""
+    first = (failed or sweep.trials)[0]
+    return f": trial {first.trial} {first.status}, {first.status_reason}"
 
 
 def read_sweep(folder: ResultsFolder) -> Sweep:

@@ -206,13 +206,11 @@ class Distributions:
         are searched then. If no file list contains the file, a distribution that has no file list, but the name of the
         file's top-level package, is returned instead.
         """
-        for other in self._by_entry:
-            if not file.is_relative_to(entry) and file.is_relative_to(other):
-                entry = other
-        if not file.is_relative_to(entry):
+        above = [one for one in (entry, *self._by_entry) if file.is_relative_to(one)]
+        if not above:
             return None
-        found = self._by_entry.get(entry, [])
-        name = file.relative_to(entry).as_posix()
+        found = self._by_entry.get(above[0], [])
+        name = file.relative_to(above[0]).as_posix()
         # The distribution with the package's name is tried first: nearly always it is the owner, and reading the file
         # lists of all others takes long.
         alike = []

@@ -419,7 +419,10 @@ class AuxiliaryTrials:
     def start_search_trial(
         self, place: int, params: Params, parent: Copied | None = None
     ) -> TrialStarted:
-        """Return the event, to be logged, that starts trial ``place`` of the search, a copy of ``parent`` if given."""
+        """Return the event that starts trial ``place`` of the search; the caller logs it.
+
+        With ``parent``, the trial begins as a copy of that trial.
+        """
         if self._confirmed:  # trials of the confirmation may have the numbers that would follow
             number = self._highest + 1
         else:

@@ -77,7 +77,7 @@ def make_distribution(domain: Domain) -> BaseDistribution:
 
 
 def encode_value(domain: Domain, value: Value) -> Any:
-    """Convert a value to Optuna's representation, in the distribution of `make_distribution`.
+    """Convert a value to what Optuna stores for it, in the distribution that `make_distribution` returns.
 
     That is JSON text for a choice, a number from 0 to 1 for the distribution `UNIT`, and otherwise the value itself.
     """

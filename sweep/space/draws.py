@@ -196,7 +196,7 @@ class Belief:
         return from_unit(domain, min(max(quantile, 0.0), 1 - _TINY))
 
     def log_density(self, domain: Domain, value: Value) -> float:
-        """Return the logarithm of the ratio of the believed density of a value to its density in the domain.
+        """Return log(b / d), where b is the believed density of a value, and d its density in the domain.
 
         For a domain of choices, that is the ratio of probabilities. Raises the errors of `to_unit` for the value, and
         ZeroDivisionError for a choice with probability 0.

@@ -15,6 +15,7 @@ from sweep.author_code import OWN_PACKAGES, is_author_file, trainable_packages
 
 _HISTORY = frozenset({"In", "Out"})  # of a notebook
 _OF_TESTS = ("test_", "conftest")
+_CACHE: Any = type(functools.cache(abs))
 _DEEPEST = 3  # levels of nested classes
 
 
@@ -195,21 +196,24 @@ def is_author_module(name: str, file: str) -> bool:
 
 
 def _list_functions_in(value: object) -> list[object]:
-    """Return what a method, property or function of a class wraps, and what a function's closure holds."""
+    """Return what a method, a property or a cached function wraps, and what a function's closure holds."""
+    found: list[object] = []
     match value:
         case property():
-            return [value.fget, value.fset, value.fdel]
-        case staticmethod() | classmethod():
-            return [value.__func__]
+            found = [value.fget, value.fset, value.fdel]
+        case staticmethod() | classmethod() | types.MethodType():
+            found = [value.__func__]
         case functools.cached_property() | functools.partial() | functools.partialmethod():
-            return [value.func]
+            found = [value.func]
         case types.FunctionType():
-            found: list[object] = [getattr(value, "__wrapped__", None)]
+            found = [getattr(value, "__wrapped__", None)]
             for cell in value.__closure__ or ():
                 with suppress(ValueError):  # an empty cell
                     found.append(cell.cell_contents)
-            return found
-    return [getattr(value, "__wrapped__", None)]  # such as the wrapper of `functools.lru_cache`
+        # Any other object may answer every attribute with a new object, without end, or import something.
+        case _ if isinstance(value, _CACHE):
+            found = [value.__wrapped__]
+    return found
 
 
 def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:

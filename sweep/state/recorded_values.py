@@ -36,9 +36,9 @@ class NotPutBack(Exception):
 def compute_digests(
     namespaces: Sequence[Namespace], names: Container[str] | None = None
 ) -> Digests:
-    """Return digests of the present values in ``namespaces`` by full name, of all names or only of ``names``.
+    """Return a digest of each present value in ``namespaces``, by its full name, ``namespace.name``.
 
-    A full name is ``namespace.name``; ``names`` has full names.
+    With ``names``, which are full names, return only the digests of these.
     """
     digests = {}
     for namespace in namespaces:

@@ -214,7 +214,7 @@ def read_file(folder: Path, file: str) -> str:
 
 
 def is_name(file: str) -> bool:
-    """Return whether a text can be the name of a sweep file of a folder: a plain one, or one in its `SPACES`.
+    """Return whether ``file`` can be the path of a sweep file: a name, or a name in the folder `SPACES`.
 
     It must end in .yaml or .yml, and not begin with a dash or a dot. The file may not exist.
     """

@@ -394,7 +394,7 @@ async def _send_list(request: web.Request) -> web.Response:
 
 
 async def _show_sweep(request: web.Request) -> web.Response:
-    """Show the page of a sweep; for the sweep that is expected and has not begun, one that tries again every second.
+    """Show the page of a sweep; until the expected sweep has begun, a page that loads itself again every second.
 
     Raises `UnknownNameError` for any other name without a sweep.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+import unittest.mock
 from typing import Any
 
 from sweep.state.namespaces import Namespace, list_used_names
@@ -73,3 +74,10 @@ def test_names_of_a_notebook_are_followed_through_whatever_wraps_a_function() ->
     }
     partial = functools.partial(scope["cached"])
     assert "BY_CACHED" in list_used_names(partial, scope)
+
+
+def test_objects_that_have_any_attribute_are_asked_for_none() -> None:
+    """`unittest.mock.call` answers each with a new object, so that following them would never end."""
+    scope: dict[str, Any] = {"__name__": "__main__", "call": unittest.mock.call}
+    exec("def train():\n    return call", scope)
+    assert list_used_names(scope["train"], scope) == {"call"}

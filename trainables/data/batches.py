@@ -100,7 +100,7 @@ class BatchSplit(Examples):
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return into how many batches of ``large`` and of ``small`` examples batch 0 of the data set is cut."""
+        """Return how many batches of ``large`` and of ``small`` examples the data set's first batch is cut into."""
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def list_chunk_kinds(self) -> list[Chunk]:

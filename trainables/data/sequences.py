@@ -61,7 +61,7 @@ def buckets(
                 raise DataError(
                     f"{name} of row {wrong} are {len(rows[wrong])}, its sequence has {sizes[wrong]} elements"
                 )
-    bounds = _choose_lengths(sizes, lengths, count)
+    bounds = _choose_bucket_lengths(sizes, lengths, count)
     # for each example, the bucket of the shortest length that fits
     bucket_of_example = np.searchsorted(bounds, sizes)
     if (bucket_of_example == len(bounds)).any():
@@ -84,7 +84,7 @@ def buckets(
     return Buckets(tuple(made))
 
 
-def _choose_lengths(
+def _choose_bucket_lengths(
     sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: int
 ) -> np.ndarray[Any, Any]:
     if lengths is not None:

@@ -93,7 +93,7 @@ def list_server_devices() -> tuple[str, ...]:
     )
 
 
-def create_variable_on(
+def create_variable_on_device(
     device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None
 ) -> Any:
     """Create a variable on ``device`` and return it; its initial value, the result of ``make()``, is computed there.

@@ -61,7 +61,7 @@ class LossScale:
         return [self.scale, self.good]
 
     def update(self, finite: tf.Tensor) -> None:
-        """Adjust the scale and the count of good updates after an update.
+        """Set the loss scale for the next update: doubled after enough finite ones in a row, halved after another one.
 
         ``finite`` is a scalar: whether the update's gradients, summed over replicas, were finite.
         """

@@ -143,7 +143,7 @@ class Weight:
             return tf.zeros(self.variable.shape)
 
         self.slots = [
-            parameter_server.create_variable_on(self.device, begin, trainable=False)
+            parameter_server.create_variable_on_device(self.device, begin, trainable=False)
             for _ in self.rule.slots
         ]
 

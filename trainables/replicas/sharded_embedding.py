@@ -147,7 +147,7 @@ class ShardedEmbedding(keras.layers.Layer):
 
         # optimizers exempt variables from decay by name, so it must be the same as elsewhere
         with tf.name_scope(""):
-            table = parameter_server.create_variable_on(
+            table = parameter_server.create_variable_on_device(
                 device, begin, trainable=self.trainable, name=TABLE
             )
         with tf.device(device):  # draw on the server

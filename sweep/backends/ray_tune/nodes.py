@@ -145,7 +145,7 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
     if job.store is None:
         _require_shared(job.results_folder.resolve(), used)
     # left over by a killed session
-    _call_on_each(
+    _call_on_nodes(
         used, backends.remove_shared_data, backends.shared_data_prefix(job.results_folder)
     )
     try:
@@ -154,7 +154,7 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
         with suppress(Exception):  # a lost cluster has nothing left to clean
             # Only the names of this session, not all with the prefix: another session may have begun elsewhere.
             for name in filter(None, [job.shared, job.stand_in]):
-                _call_on_each(list_alive_nodes(), backends.remove_shared_data, name)
+                _call_on_nodes(list_alive_nodes(), backends.remove_shared_data, name)
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
@@ -166,7 +166,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
     probe = folder / f".probe-{text}"
     probe.write_text(text)
     try:
-        answers = _call_on_each(nodes, _probe_folder, str(probe), text)
+        answers = _call_on_nodes(nodes, _probe_folder, str(probe), text)
         problems = []
         hint = "share the results folder, or keep results in an object store: --results s3://bucket/prefix"
         for node, answer in answers:
@@ -200,7 +200,7 @@ def _probe_folder(probe: str, text: str, node: str) -> str | None:
     return None
 
 
-def _call_on_each(
+def _call_on_nodes(
     nodes: Iterable[Node], function: Callable[..., Any], *arguments: str
 ) -> list[tuple[Node, Any]]:
     """Call a function on each machine; return each machine with its result or, as a text, why it has none.

@@ -310,6 +310,23 @@ def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> 
         np.testing.assert_array_equal(mine, theirs)
 
 
+def test_an_attribute_that_is_none_is_there_after_a_resume(tmp_path: Path) -> None:
+    class Late(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.best_name = None
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            assert self.best_name is None
+
+    (broken, _), (resumed, _) = author(Late), author(Late)
+    broken.begin(trial())
+    go_on(broken, pause_after=2)
+    broken.save(tmp_path)()
+    resumed.begin(trial())
+    resumed.restore(tmp_path)
+    go_on(resumed)
+
+
 def test_those_that_monitor_a_metric_go_on(tmp_path: Path) -> None:
     def monitoring() -> Any:
         return author(

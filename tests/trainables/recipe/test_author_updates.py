@@ -44,4 +44,4 @@ def test_what_is_no_list_of_updates_is_refused(updates: object, message: str) ->
 
 def test_times_is_a_whole_number() -> None:
     with pytest.raises(Refused, match=r"times=2\.5, expected a whole number from 1"):
-        parse_turns(Update("loss", make_layer(), times=2.5))  # type: ignore[arg-type]
+        parse_turns(Update("loss", make_layer(), times=2.5))

@@ -204,6 +204,20 @@ def test_a_compiled_model_beside_an_optimizer_method() -> None:
         train(Twice(), assignment())
 
 
+def test_loss_weights_beside_a_compiled_model_are_refused() -> None:
+    class Weighted(Small):
+        def model(self, hp: Any) -> keras.Model:
+            model = super().model(hp)
+            model.compile("sgd", "mse")
+            return model
+
+        def loss_weights(self, hp: Any) -> Any:
+            return {"c": 0.5}
+
+    with pytest.raises(Exception, match=r"Weighted defines loss_weights\(\); leave out one"):
+        train(Weighted(), assignment())
+
+
 class Looking(Small):
     """Compiled by its author to run op by op."""
 
