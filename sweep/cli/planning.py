@@ -14,7 +14,7 @@ from sweep.cli import options
 
 if TYPE_CHECKING:
     from sweep.events import Params
-    from sweep.runner import pricing
+    from sweep.runner import earlier_times, pricing
     from sweep.runner.lr_range_test import RateCurve
     from sweep.runner.planning import Plan
     from sweep.runner.throughput import Throughput
@@ -139,10 +139,10 @@ def plan(
     for option in (name for name, is_wanted in trains.items() if is_wanted):
         checking.check_inline(spec, option)
 
-    def timing(sample: Sequence[Params]) -> pricing.Timing | None:
+    def timing(sample: Sequence[Params]) -> earlier_times.Timing | None:
         """Return the times of epochs, measured with ``--time`` or taken from earlier sweeps; None if unknown."""
         if not timed:
-            return pricing.find_earlier_times(results, spec.trainable, simulate_gpus, sample)
+            return earlier_times.find_earlier_times(results, spec.trainable, simulate_gpus, sample)
         with runner.silence_libraries():
             return pricing.measure_epoch_times(
                 spec, spec.resources.devices(simulate_gpus), folders, sample

@@ -13,7 +13,7 @@ import click
 
 from sweep import forking, interruption, output
 from sweep.cli import options, page, submitting
-from sweep.cli.startup import Startup, describe_work
+from sweep.cli.startup import Startup, describe_cost, describe_work
 from sweep.errors import InputError
 from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
@@ -103,6 +103,8 @@ def _run_or_resume(
     # Otherwise the process in the background does this, or `go_on` for the sweep as it was resumed.
     if not detach and not goes_on:
         startup.announce(describe_work(spec))
+        if cost := describe_cost(spec, results, how):
+            startup.announce(cost)
         startup.step(f"checking {spec.trainable}")
         _import_early(spec, folders, how)
     from sweep.runner import checking, resuming, session  # these take longer than all of the above

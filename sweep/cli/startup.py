@@ -11,10 +11,17 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sweep import prices
+from sweep.progress import count_length
 from sweep.store.closing import Closing
-from sweep.text import counted, printable
+from sweep.text import counted, figure, money, printable, roughly
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from sweep.events import Value
+    from sweep.runner import Options
     from sweep.spec import Spec
     from sweep.spec.blocks import Budget
 
@@ -88,6 +95,72 @@ def describe_work(spec: Spec) -> str:
     else:
         ends = ""
     return f"{spec.name}: {spec.method}, {count} {each}{together}{ends}"
+
+
+def describe_cost(spec: Spec, results: Path, how: Options) -> str:
+    """Describe what a sweep costs at the pace of an earlier one: "about 2 min 05 s, 0.11 s an epoch as in sweep wine".
+
+    The earlier sweep is the latest one of the same trainable in the folder ``results``. The money is added if the sweep
+    file has a price. The longest trial is taken for all. If trials may be stopped early, the text begins with "at
+    most". Return "" if there is no earlier sweep, if the sweep may go on without an end, or if it runs on a cluster,
+    whose size is not known yet.
+    """
+    from sweep.runner import earlier_times
+
+    if how.address is not None:
+        return ""
+    lengths = _list_epoch_lengths(spec)
+    if len(lengths) != 1:  # epochs of several lengths take several times
+        return ""
+    timing = earlier_times.find_earlier_times(
+        results, spec.trainable, how.simulated_gpus, [{earlier_times.EPOCH_LENGTH: lengths[0]}]
+    )
+    if timing is None:
+        return ""
+    if how.inline:
+        at_once = 1
+    else:
+        at_once = earlier_times.count_concurrent_trials(spec, how.simulated_gpus)
+    at_once = max(min(at_once, how.limit_concurrent(spec) or at_once), 1)
+    if spec.population is None:
+        trials = spec.all_trials
+    else:
+        trials = spec.population.size  # copies train only the epochs that their parents have left
+    compute_price = earlier_times.price if spec.minutes is None else earlier_times.price_units
+    price = compute_price(spec, trials, count_length(_find_most_epochs(spec)), timing, at_once)
+    if price.hours is None:
+        return ""
+    takes = roughly(price.hours * 3600)
+    if _may_end_early(spec):
+        takes = f"at most {takes}"
+    gpu_hours = earlier_times.gpu_hours(spec, price, timing)
+    if gpu_hours is not None and spec.resources.price is not None:
+        low, high = prices.find_price_bounds(spec.resources.price)
+        takes += f" and {money(gpu_hours * low)}"
+        if high > low:
+            takes += f" to {money(gpu_hours * high)}"
+    return f"{takes}, {figure(timing.epoch_s)} s an epoch as in {timing.source}"
+
+
+def _list_epoch_lengths(spec: Spec) -> Sequence[Value | None]:
+    """Return the values of the parameter ``steps_per_epoch``: [None] without it, [] if it has too many to be listed."""
+    from sweep.runner.earlier_times import EPOCH_LENGTH
+    from sweep.space.domains import list_choices
+
+    for parameter in spec.space.parameters:
+        if parameter.name == EPOCH_LENGTH:
+            return list(list_choices(parameter.domain) or ())
+    return [None]
+
+
+def _may_end_early(spec: Spec) -> bool:
+    """Return whether trials may be stopped before their last epoch, or the search before its last trial."""
+    return (
+        spec.early_terminate.type != "none"
+        or spec.training.get("patience") is not None
+        or "patience" in spec.space.names
+        or spec.stop_when is not None
+    )
 
 
 def _find_most_epochs(spec: Spec) -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sweep.backends.ray_tune.jobs import Jobs, SweepJob
     from sweep.events import Params
-    from sweep.runner import pricing
+    from sweep.runner import earlier_times
     from sweep.spec import Spec
 
 
@@ -369,14 +369,14 @@ def submit(
     """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once."""
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render.plans import price_line
-    from sweep.runner import planning, pricing, sweep_files
+    from sweep.runner import earlier_times, planning, sweep_files
     from sweep.store.features import find_local_folder
 
     asked = check_file(file, changes)
     spec, folders = asked.spec, sweep_files.import_folders(file)
     place = _check_results_place(results)
 
-    def timing(sample: Sequence[Params]) -> pricing.Timing | None:
+    def timing(sample: Sequence[Params]) -> earlier_times.Timing | None:
         """Return the times of epochs from earlier sweeps in the results folder.
 
         Returns None if there are none, or if this machine cannot see the folder.
@@ -384,7 +384,7 @@ def submit(
         there = find_local_folder(place)
         if not there.is_dir():
             return None
-        return pricing.find_earlier_times(there, spec.trainable, None, sample)
+        return earlier_times.find_earlier_times(there, spec.trainable, None, sample)
 
     command = [*asked.command(place), *_format_options((), max_concurrent)]
     if not as_json:

@@ -21,9 +21,10 @@ from sweep.analysis.verdict import SweepSummary
 from sweep.documents.mistakes import Mistake
 from sweep.events import Value
 from sweep.export.winner import Winner
+from sweep.runner.earlier_times import Timing
 from sweep.runner.limits import ExpectedGain
 from sweep.runner.power_analysis import Detectable
-from sweep.runner.pricing import Confirming, Offer, Timing
+from sweep.runner.pricing import Confirming, Offer
 from sweep.spec.changes import Difference
 
 Json: TypeAlias = Mapping[str, Value]

@@ -10,8 +10,7 @@ from sweep.analysis import confirmation, read_sweep
 from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.errors import RefusedError
 from sweep.events import Role
-from sweep.runner import pricing
-from sweep.runner.planning import count_concurrent_trials
+from sweep.runner import earlier_times
 from sweep.runner.resuming import ResumableSweep
 from sweep.space.objectives import objective
 from sweep.spec import Spec
@@ -61,7 +60,9 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     epochs = seeds * sum(racer.epochs for racer in left)  # which include all folds
     trials = seeds * len(left) * (rules.folds or 1)
     # the next seed begins when all finalists have trained the present one, so no more than these train at once
-    at_once = max(min(count_concurrent_trials(spec, sweep.simulated_gpus), len(left)), 1)
+    at_once = max(
+        min(earlier_times.count_concurrent_trials(spec, sweep.simulated_gpus), len(left)), 1
+    )
     hours = _predict_hours(sweep, trials, epochs)
     limited = not race.over and done + seeds < rules.seeds
     too_few = limited and done + seeds < FIRST_SEEDS  # with fewer, finalists cannot be compared
@@ -159,10 +160,10 @@ def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | N
     its trials. Raises `StoreError` if the log is damaged.
     """
     spec = sweep.spec
-    timing = pricing.measure_sweep(sweep.folder)
+    timing = earlier_times.measure_sweep(sweep.folder)
     if spec.minutes is not None:
         # never None; it counts units, of which a trial has `Spec.length`
-        timing = pricing.time_units(spec, timing)
+        timing = earlier_times.time_units(spec, timing)
         epochs = trials * spec.length
     if timing is None:
         return None

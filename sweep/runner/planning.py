@@ -10,10 +10,10 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
-from sweep.contract import Devices, cpus
+from sweep.contract import Devices
 from sweep.errors import SweepError
 from sweep.events import Params, Value, is_number
-from sweep.runner import methods, pricing
+from sweep.runner import earlier_times, methods, pricing
 from sweep.runner.power_analysis import Detectable, Known, detectable
 from sweep.runner.rehearsal import Landscape
 from sweep.schedulers import Scheduler
@@ -24,7 +24,6 @@ from sweep.space.domains import key, list_choices
 from sweep.space.early_terminate import Own
 from sweep.space.feasible_points import estimate_feasible_fraction
 from sweep.spec import Spec
-from sweep.store import sweep_info
 
 LOOKED_AT = 200  # configurations whose values a plan shows as histograms
 # fewer if hardly any draw meets the constraints, as finding each then takes a while
@@ -52,8 +51,8 @@ class Plan:
     lacks_times: bool  # the stopping rule looks at the time of epochs, which is not known
     histograms: tuple[Histogram, ...]
     looked_at: str  # describes the configurations in the histograms
-    timing: pricing.Timing | None
-    price: pricing.Price
+    timing: earlier_times.Timing | None
+    price: earlier_times.Price
     # cost of the confirmation, which is not part of the price
     confirming: pricing.Confirming | None
     allowed: float | None  # share of random points that meet the constraints; None if not estimated
@@ -64,14 +63,14 @@ class Plan:
     @property
     def gpu_hours(self) -> float | None:
         """GPU-hours of all trials; None if unknown."""
-        return pricing.gpu_hours(self.spec, self.price, self.time_of_units)
+        return earlier_times.gpu_hours(self.spec, self.price, self.time_of_units)
 
     @property
-    def time_of_units(self) -> pricing.Timing | None:
+    def time_of_units(self) -> earlier_times.Timing | None:
         """The measured times; for trials with minutes, ``epoch_s`` is the time of a unit of `Spec.length`."""
         if self.spec.minutes is None:
             return self.timing
-        return pricing.time_units(self.spec, self.timing)
+        return earlier_times.time_units(self.spec, self.timing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,30 +78,13 @@ class Basis:
     """What a plan needs besides the sweep file."""
 
     # times the first configurations
-    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None
+    timing: Callable[[Sequence[Params]], earlier_times.Timing | None] = lambda sample: None
     # called with the searcher before it suggests anything
     learn: Callable[[Searcher], None] = lambda searcher: None
     folders: Sequence[Path] = ()  # searched for the user's own searcher or scheduler
     known: Known | None = None  # the metric's noise in an earlier sweep
     room: int | None = None  # trials at once on a cluster; None: on this machine
     machines: Sequence[pricing.Machine] = ()  # machines to compare
-
-
-def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
-    """Return how many trials run at once: as many as fit on this machine, and at most `max_concurrent`.
-
-    ``simulated_gpus`` is the number of logical CPU devices that stand in for GPUs; None for the machine's own GPUs.
-    ``room`` is the number of trials that fit on a cluster, if they run there. Return 0 if not even one trial fits.
-    """
-    if room is None:
-        share = spec.resources.devices(simulated_gpus)
-        gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
-        room = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus).fits(
-            cpus(), gpus
-        )
-    if spec.resources.max_concurrent == "auto":
-        return room
-    return min(room, spec.resources.max_concurrent)
 
 
 def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
@@ -112,7 +94,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     ``simulated_gpus`` is the number of CPU devices that stand in for GPUs; None for real ones. Raises `InputError` if
     the user's own searcher or scheduler cannot be built.
     """
-    concurrent = count_concurrent_trials(spec, simulated_gpus, basis.room)
+    concurrent = earlier_times.count_concurrent_trials(spec, simulated_gpus, basis.room)
     configurations = spec.trials
     trials = spec.all_trials
     searcher = methods.searcher(spec, basis.folders)
@@ -149,7 +131,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     # known only if trials have epochs, and either all have the same number or all configurations were looked at
     if trials is not None and (alike or len(seen) == configurations) and spec.counts_epochs:
         all_epochs = round((members or trials) * mean_length)
-    compute_price = pricing.price if spec.minutes is None else pricing.price_units
+    compute_price = earlier_times.price if spec.minutes is None else earlier_times.price_units
     price = compute_price(spec, trials_priced, epochs_per_trial, timing, max(concurrent, 1))
     # for the confirmation, whose budget is a share of it: in the same units as ``lengths``, unlike `Price.epochs`
     if spec.minutes is None or price.trials is None:
@@ -192,14 +174,14 @@ def _estimate_feasible_share(spec: Spec) -> float | None:
     return estimate_feasible_fraction(spec.space)
 
 
-def _find_epoch_s(spec: Spec, measured: pricing.Timing | None) -> float | None:
+def _find_epoch_s(spec: Spec, measured: earlier_times.Timing | None) -> float | None:
     """Return the seconds of an epoch or, if trials end by `minutes`, of a unit of `Spec.length`; None if not known.
 
     A unit is a hundredth of the minutes or, if the epochs are limited too, an epoch; its seconds are known even if
     ``measured`` is None.
     """
     if spec.minutes is not None:
-        return pricing.time_units(spec, measured).epoch_s
+        return earlier_times.time_units(spec, measured).epoch_s
     if measured is None:
         return None
     return measured.epoch_s

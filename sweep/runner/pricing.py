@@ -7,25 +7,23 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
 
-from sweep import prices
 from sweep.analysis import confirmation
 from sweep.contract import Devices, Trainable, count_parts, end_trial
-from sweep.errors import StoreError, TrainableError, in_short
-from sweep.events import EpochReported, Event, Params, TrialEnded, TrialStarted, Value
+from sweep.errors import TrainableError, in_short
+from sweep.events import EpochReported, Params
 from sweep.functions import load_trainable
+from sweep.runner.earlier_times import Timing, price, price_units
 from sweep.runner.rehearsal import Landscape, Rehearsal, RehearsalSetting
 from sweep.runner.trials import Terms
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
-from sweep.store import log as store_log
-from sweep.store.folder import ResultsFolder, list_begun_sweeps
 
 REHEARSED = 3000  # trials in all rehearsals of a rule together
 MOST_REHEARSED = 1000  # trials in one rehearsal; results are scaled up to more
@@ -41,26 +39,6 @@ class ExpectedRung:
 
     epoch: int
     trials: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Measured seconds: of an epoch, of a trial besides its epochs, and of a worker's start before its first trial."""
-
-    epoch_s: float
-    trial_s: float
-    start_s: float
-    source: str  # origin of the figures, for the reader
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """The expected cost of a sweep; ``hours`` is None if no times were measured."""
-
-    trials: float | None
-    epochs: float | None
-    hours: float | None
-    trained_s: float | None = None  # seconds of all epochs together; None without a `Timing`
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,101 +162,6 @@ def confirming(
     return Confirming(racers, seeds, racers * seeds * (spec.folds or 1), racers * seeds * each)
 
 
-def price(
-    spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int
-) -> Price:
-    """Return the expected cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget.
-
-    ``concurrent`` is the number of trials at once, at least 1. Without ``timing``, the hours are None, and budgets of
-    time and money do not count. If ``trials`` is None, only the budget determines the cost.
-    """
-    budget = spec.budget
-    gpus = spec.resources.trial_gpus
-    if trials is None:
-        epochs = None
-    else:
-        epochs = trials * per_trial
-    if budget.epochs is not None and (epochs is None or epochs > budget.epochs):
-        epochs = float(budget.epochs)
-        trials_left: float | None = epochs / per_trial
-    else:
-        trials_left = trials
-    if timing is None:
-        return Price(trials_left, epochs, None)
-    each_s = timing.trial_s + per_trial * timing.epoch_s
-    seconds, at_once = math.inf, float(concurrent)
-    if trials_left is not None:
-        at_once = max(min(concurrent, trials_left), 1)
-        # a whole trial at least
-        seconds = timing.start_s + max(trials_left * each_s / at_once, each_s)
-    # budgets as seconds of the sweep; those of GPU hours and money are spent by all concurrent trials together
-    limits = [budget.hours * 3600] if budget.hours else []
-    if budget.gpu_hours and gpus:
-        limits.append(budget.gpu_hours * 3600 / (gpus * at_once))
-    if (
-        budget.money
-        and gpus
-        and spec.resources.price is not None
-        and (most := prices.find_price_bounds(spec.resources.price)[1])
-    ):
-        limits.append(budget.money * 3600 / (gpus * at_once * most))
-    if limits and min(limits) < seconds:
-        seconds = min(limits)
-        trials_left = max((seconds - timing.start_s) * at_once / each_s, 0)
-        epochs = trials_left * per_trial
-    if epochs is None:
-        trained_s = None
-    else:
-        trained_s = epochs * timing.epoch_s
-    return Price(trials_left, epochs, seconds / 3600 if math.isfinite(seconds) else None, trained_s)
-
-
-def time_units(spec: Spec, measured: Timing | None) -> Timing:
-    """Return the times of trials that end after `minutes`, with the seconds of a unit of `Spec.length` as ``epoch_s``.
-
-    A unit is a hundredth of the minutes or, if the epochs are limited too, an epoch, which is at most its part of the
-    minutes. Without ``measured``, the epochs are taken to fill the minutes, and the other times are 0.
-    """
-    unit_s = 60 * (spec.minutes or 0.0) / spec.length
-    if measured is None:
-        return Timing(unit_s, 0.0, 0.0, "by minutes")
-    if spec.counts_epochs:
-        unit_s = min(unit_s, measured.epoch_s)
-    return Timing(unit_s, measured.trial_s, measured.start_s, measured.source)
-
-
-def price_units(
-    spec: Spec, trials: int | None, per_trial: float, measured: Timing | None, concurrent: int
-) -> Price:
-    """Return the expected cost of trials that end after `minutes`, as `price` does for trials that end after epochs.
-
-    ``per_trial`` is in the units of `Spec.length`, and ``measured`` has the seconds of epochs. The epochs of the result
-    are None if no epoch was measured.
-    """
-    timing = time_units(spec, measured)
-    epochs = None
-    if measured is not None and spec.budget.epochs is not None:
-        # the budget in units
-        epochs = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)
-    in_units = replace(spec, budget=spec.budget.model_copy(update={"epochs": epochs}))
-    found = price(in_units, trials, per_trial, timing, concurrent)
-    if measured is None or found.trained_s is None:
-        trained = None
-    else:
-        trained = found.trained_s / measured.epoch_s
-    return replace(found, epochs=trained)
-
-
-def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
-    """Return the GPU-hours of all trials of a sweep.
-
-    Return None if the times or the number of trials are unknown, or if trials use no GPU.
-    """
-    if timing is None or price.trials is None or price.trained_s is None or not spec.resources.gpus:
-        return None
-    return (price.trials * timing.trial_s + price.trained_s) * spec.resources.trial_gpus / 3600
-
-
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A machine to compare: number of GPUs and the price of each."""
@@ -326,71 +209,6 @@ def list_offers(
         cost = None if hours is None else hours * machine.gpus * machine.price
         found.append(Offer(machine, at_once, hours, cost))
     return found
-
-
-EPOCH_LENGTH = "steps_per_epoch"
-
-
-def find_earlier_times(
-    results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]
-) -> Timing | None:
-    """Return the times in the most recent sweep of ``trainable`` in the folder ``results``; None if there is none.
-
-    Only sweeps with the same number of simulated GPUs are considered, and only epochs whose ``steps_per_epoch`` occurs
-    in ``sample``. Damaged sweeps are skipped.
-    """
-    # with other lengths, epochs take other times
-    lengths = [params.get(EPOCH_LENGTH) for params in sample]
-    for folder in list_begun_sweeps(results):
-        try:
-            info = folder.read_info()
-            if info.trainable != trainable or info.simulated_gpus != simulated_gpus:
-                continue
-            found = measure_sweep(folder, lengths)
-        except StoreError:  # damaged; commands that read it for its own sake report that
-            continue
-        if found is not None:
-            return found
-    return None
-
-
-MEASURED_EVENTS = 3_000
-"""Events of a log after which `measure_sweep` has read enough, once a trial has ended."""
-
-
-def measure_sweep(
-    folder: ResultsFolder, lengths: Sequence[Value | None] | None = None
-) -> Timing | None:
-    """Return the median seconds of an epoch and of a trial besides its epochs; None if no epoch is used.
-
-    The log is read up to the first end of a trial after `MEASURED_EVENTS` events. The start of a worker is the largest
-    time of a trial besides its epochs, minus the median. With ``lengths``, epochs are used only if their
-    ``steps_per_epoch`` (None if not set) is among them. Raises `StoreError` if the log is missing or damaged.
-    """
-    events: list[Event] = []
-    for event in store_log.read(folder.log):
-        events.append(event)
-        if len(events) >= MEASURED_EVENTS and isinstance(event, TrialEnded):
-            break
-    length = {
-        event.trial: event.params.get(EPOCH_LENGTH)
-        for event in events
-        if isinstance(event, TrialStarted)
-    }
-    epochs = []
-    overheads = {}
-    for event in events:
-        if isinstance(event, EpochReported) and (
-            lengths is None or length.get(event.trial) in lengths
-        ):
-            epochs.append(event.time_s)
-        if isinstance(event, TrialEnded) and event.facts.overhead_s:
-            overheads[event.trial] = sum(event.facts.overhead_s.values())
-    if not epochs:
-        return None
-    each_s = median(overheads.values()) if overheads else 0.0
-    first_s = max(overheads.values(), default=0.0) - each_s
-    return Timing(median(epochs), each_s, first_s, f"sweep {folder.name}")
 
 
 def measure_epoch_times(

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep.cli.startup import Startup, describe_work
+from sweep.cli.startup import Startup, describe_cost, describe_work
+from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
+from sweep.runner import Options
 from sweep.spec import parse_spec
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
 
 FILE = """
 name: some
@@ -102,6 +106,79 @@ def test_the_work_of_a_sweep_in_a_line(keys: str, work: str) -> None:
     if of_epochs:
         file = file.rstrip().removesuffix("}") + f", epochs: {of_epochs}}}\n"
     assert describe_work(parse_spec(file + keys, "some.yaml")) == work
+
+
+def record_sweep(results: Path, gpus: int | None, params: dict[str, int]) -> None:
+    """Write a sweep of one trial: 3 epochs of 0.5 s each, and 2 s besides these."""
+    info = {"spec": {"trainable": "trainables.digits_cnn:DigitsCNN"}, "simulated_gpus": gpus}
+    folder = ResultsFolder.create(results, "first", "", info)
+    with Log(folder.log) as log:
+        log.append(
+            [TrialStarted(trial=0, trial_id="a", params=params, seed=0, repeat=0, time=0.0)]
+        )
+        for epoch in range(1, 4):
+            log.append([EpochReported(trial=0, epoch=epoch, metrics={}, time=0.0, time_s=0.5)])
+        facts = Facts(overhead_s={"build": 2.0})
+        log.append(
+            [TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts)]
+        )
+
+
+@pytest.mark.parametrize(
+    ("keys", "cost"),
+    [
+        # (2 s + 10 epochs of 0.5 s) for each of 3 trials
+        ("method: grid\nepochs: 10", "about 21 s, 0.5 s an epoch as in sweep first"),
+        (
+            "method: grid\nepochs: 10\ntraining: {patience: 3}",
+            "at most about 21 s, 0.5 s an epoch as in sweep first",
+        ),
+        (
+            "method: random\nrun_cap: 100\nepochs: 10\nearly_terminate: {type: asha}",
+            "at most about 11 min 40 s, 0.5 s an epoch as in sweep first",
+        ),
+        # the longest trial counts for all
+        (
+            "method: grid\nEPOCHS {values: [5, 16]}",
+            "about 1 min 00 s, 0.5 s an epoch as in sweep first",
+        ),
+        (
+            "method: random\nepochs: 10\nbudget: {hours: 8}",
+            "about 8 h 00 min, 0.5 s an epoch as in sweep first",
+        ),
+        (
+            "method: grid\nminutes: 2",
+            "about 6 min 06 s, 0.5 s an epoch as in sweep first",
+        ),
+        # without an end, and with epochs of other and of several lengths
+        ("method: random\nepochs: 10", ""),
+        ("method: grid\nSTEPS {value: 7}", ""),
+        ("method: grid\nSTEPS {values: [7, 8]}", ""),
+    ],
+)
+def test_the_cost_of_a_sweep_at_the_pace_of_an_earlier_one(
+    tmp_path: Path, keys: str, cost: str
+) -> None:
+    record_sweep(tmp_path, None, {})
+    values = "{values: [0.1, 0.01, 0.001]}" if "grid" in keys else "{min: 0.001, max: 0.1}"
+    file = FILE.replace("VALUES", values)
+    for mark, name in (("EPOCHS", "epochs"), ("STEPS", "steps_per_epoch")):
+        keys, _, values = keys.partition(f"\n{mark}")
+        if values:
+            file = file.rstrip().removesuffix("}") + f", {name}: {values}}}\n"
+    spec = parse_spec(file + keys, "some.yaml")
+    assert describe_cost(spec, tmp_path, Options(inline=True)) == cost
+    assert describe_cost(spec, tmp_path / "absent", Options(inline=True)) == ""
+    assert describe_cost(spec, tmp_path, Options(address="ray://head:10001")) == ""
+
+
+def test_the_cost_counts_places_and_the_price_of_gpus(tmp_path: Path) -> None:
+    record_sweep(tmp_path, 4, {})
+    keys = "method: grid\nepochs: 3596\nresources: {gpus: 1, price_per_gpu_hour: {on_demand: 2, spot: 1}}"
+    spec = parse_spec(FILE.replace("VALUES", "{values: [1.0, 0.1, 0.01, 0.001]}") + keys, "s.yaml")
+    # 4 trials of half an hour each, in 2 places as there are no more CPU cores here, or one after another
+    found = describe_cost(spec, tmp_path, Options(simulated_gpus=4, max_concurrent=1))
+    assert found == "about 2 h 00 min and 2.00 to 4.00, 0.5 s an epoch as in sweep first"
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from rich.console import Console
 from sweep.errors import InputError
 from sweep.render.plans import as_dict, show_plan
 from sweep.runner import planning, sweep_files
+from sweep.runner.earlier_times import Timing
 from sweep.runner.planning import Plan, histograms
-from sweep.runner.pricing import Timing
 from sweep.spec import parse_spec
 
 TPE = "method: tpe\nmetric: {name: loss}\n"
