@@ -99,7 +99,8 @@ def rehearse_scheduler(
 ) -> Course:
     """Run a scheduler several times on made-up trials, and return how many reach each rung on average.
 
-    The numbers are scaled to ``trials`` trials, at least one; if that is None, the rungs are returned without numbers.
+    The result also has the number of epochs that all trials train together. The numbers are scaled to ``trials``
+    trials, at least one; if that is None, the rungs are returned without numbers.
 
     Arguments:
         build: makes a new scheduler.
@@ -190,7 +191,8 @@ def price(
     """Return the expected cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget.
 
     ``concurrent`` is the number of trials at once, at least 1. Without ``timing``, the hours are None, and budgets of
-    time and money do not count. If ``trials`` is None, only the budget determines the cost.
+    time and money do not count. A budget of money is spent at the highest price. If ``trials`` is None, only the budget
+    determines the cost. The number of trials in the result may be a fraction.
     """
     budget = spec.budget
     gpus = spec.resources.trial_gpus
@@ -270,7 +272,7 @@ def price_units(
 
 
 def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
-    """Return the GPU-hours of all trials of a sweep.
+    """Return the GPU-hours of all trials of a sweep, without the starts of workers.
 
     Return None if the times or the number of trials are unknown, or if trials use no GPU.
     """
@@ -308,8 +310,9 @@ def list_offers(
 ) -> list[Offer]:
     """Return the expected hours and cost of a sweep on each machine, all of whose GPUs are paid for all the time.
 
-    As many trials run at once as its GPUs allow, at least one. ``timing`` is used for machines whose ``epoch_s`` is
-    None; the hours and cost of these are None without it. ``per_trial`` is in the units of `Spec.length`.
+    As many trials run at once as its GPUs allow, at least one. A machine whose ``epoch_s`` is None takes the seconds of
+    an epoch from ``timing``; without that, its hours and cost are None. All machines take the other times from
+    ``timing``, or 0 without it. ``per_trial`` is in the units of `Spec.length`.
     """
     found = []
     for machine in machines:
@@ -336,8 +339,9 @@ def find_earlier_times(
 ) -> Timing | None:
     """Return the times in the most recent sweep of ``trainable`` in the folder ``results``; None if there is none.
 
-    Only sweeps with the same number of simulated GPUs are considered, and only epochs whose ``steps_per_epoch`` occurs
-    in ``sample``. Damaged sweeps are skipped.
+    The most recent sweep is the one whose log has changed last. Only sweeps with the same number of simulated GPUs are
+    considered, and only epochs whose ``steps_per_epoch`` occurs in ``sample``. Sweeps without such epochs and damaged
+    ones are skipped.
     """
     # with other lengths, epochs take other times
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
@@ -401,7 +405,7 @@ def measure_epoch_times(
     ``sample`` must have at least one. The trainable is searched in ``import_folders`` first.
 
     Raises:
-        TrainableError: if the training fails.
+        TrainableError: if the trainable cannot be imported, or the training fails.
     """
     began = time.monotonic()
     terms = Terms(spec)
