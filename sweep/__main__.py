@@ -12,11 +12,11 @@ from sweep.read_recorder import recorder
 
 
 def run() -> None:
-    """Run the command line of this process, in the folder's keeper or here, and end the process by `os._exit`.
+    """Run the command line of this process, in the folder's keeper or here, and exit with the command's exit code.
 
     A keeper (`sweep.keeper`) runs the command if there is one, or if ``--keep-warm`` or an open page of the folder asks
-    for one. Never returns. The exit code is that of the command. A normal exit spends up to a second on unloading large
-    libraries.
+    for one. Never returns: the process ends by `os._exit`, because a normal exit would spend up to a second on
+    unloading large libraries.
     """
     garbage.collect_rarely()  # the imports that follow make many objects, few of which are garbage
     recorder.pause()  # no code of the author runs before its import, which calls `resume`

@@ -176,14 +176,17 @@ def reason_of(error: BaseException) -> str:
     """Return an error in one line, such as ``ValueError: models.py:12 in loss: no such file``.
 
     That is its type, the author's line that raised it, if there is one, and the cause; errors of sweep's own have no
-    such line. Keras and TensorFlow wrap the cause in sentences such as "Exception encountered when calling
-    Dense.call()."; the cause is extracted from them.
+    such line. What follows the type is cut to 300 characters. Keras and TensorFlow wrap the cause in sentences such as
+    "Exception encountered when calling Dense.call()."; the cause is extracted from them.
     """
     return f"{type(error).__name__}: {describe_without_type(error)}"
 
 
 def describe_without_type(error: BaseException) -> str:
-    """Describe an error in one line as `reason_of` does, but without its type; "" if nothing else is known."""
+    """Describe an error in one line as `reason_of` does, but without its type, in at most 300 characters.
+
+    The text is "" if nothing but the type is known.
+    """
     cause = _find_cause(printable(str(error)).strip(), type(error).__name__)
     # its message already says what to change
     is_own = type(error).__module__.startswith(("sweep.", "trainables."))

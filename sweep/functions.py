@@ -556,8 +556,8 @@ def load_trainable(
 
     ``folders`` are put on the import path. ``seed`` determines the random numbers that modules draw while they are
     imported. ``given`` is the class or function itself if no module contains it; then ``trainable`` only names it. The
-    package of the class or function counts as the author's from then on. Raises TrainableError as
-    `make_trainable_factory` does, or whatever the import raises.
+    package of the class or function counts as the author's from then on, and garbage is collected as usual
+    (`garbage.collect_as_usual`). Raises TrainableError as `make_trainable_factory` does, or whatever the import raises.
     """
     garbage.collect_as_usual()  # models are about to be made in this process
     make_importable(folders)

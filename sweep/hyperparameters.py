@@ -616,11 +616,11 @@ class Hyperparameters(Declaring):
         differ only in such parameters share a program, whereas `number` would compile one for each value. In `data`,
         and outside a trial, it is a plain float.
 
-        ``bounds`` is a pair of the lowest and the highest value. ``meaning`` maps the choices of a text parameter to
-        numbers; with it, ``default`` is a number rather than a choice, and no bounds are checked. Raises KeyError if
-        the parameter is absent and has no default, TypeError if the value is not a number, and ValueError if it has no
-        meaning or lies outside ``bounds`` (with ``standard``, outside the bounds of the standard hyperparameter of this
-        name; KeyError if there is none).
+        ``bounds`` is a pair of the lowest and the highest value; ``default`` is not checked against it. ``meaning``
+        maps the choices of a text parameter to numbers; with it, ``default`` is a number rather than a choice, and no
+        bounds are checked. Raises KeyError if the parameter is absent and has no default, TypeError if the value is not
+        a number, and ValueError if it has no meaning or lies outside ``bounds`` (with ``standard``, outside the bounds
+        of the standard hyperparameter of this name; KeyError if there is none).
         """
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)

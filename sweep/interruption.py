@@ -152,7 +152,11 @@ class Interruption:
         os.close(heard)
 
     def _act_on_signal(self) -> None:
-        """Call the action for a signal in a thread, and wait for it for up to `_PATIENCE_S` seconds."""
+        """Count a signal, call its action in a thread, and wait for that for up to `_PATIENCE_S` seconds.
+
+        The second action is for the second signal and all later ones. If the handler has missed one of these inside a
+        `breakable` block, the signal is sent to it again.
+        """
         with self._lock:
             self._heard += 1
             # the first action, or from the second signal on the second one
@@ -294,7 +298,10 @@ def _before_fork() -> None:
 
 
 def _after_fork(*, child: bool) -> None:
-    """Unblock signals after a fork; in the child, also restore Python's default handlers."""
+    """Unblock signals after a fork; in the child, also stop handling them and restore Python's default handlers.
+
+    Do nothing if `_before_fork` has blocked no signals.
+    """
     global _active
     mask = _masks.__dict__.pop("before", None)
     if mask is None:  # `_before_fork` has blocked nothing

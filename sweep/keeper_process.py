@@ -101,7 +101,8 @@ class KeeperServer:
     def _run_request(self, request: KeeperRequest) -> int:
         """Run a command line with its own streams, folder, environment and signals; return its exit code.
 
-        The code is 1 if it raises an exception. Afterwards the streams point to the keeper's log.
+        The code is 1 if it raises an exception. If Ray stays running, a line on the command's standard error says so,
+        unless the command is quiet. Afterwards the streams point to the keeper's log.
         """
         _connect_streams(request.streams)
         content = request.content

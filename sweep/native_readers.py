@@ -164,7 +164,8 @@ def _wrap_reader(
 ) -> Callable[..., Any]:
     """Return a function that records the path in its arguments and then calls the original.
 
-    The first ``skipped`` arguments are not the path; they include ``self`` of a method.
+    The first ``skipped`` arguments are not the path; they include ``self`` of a method. For a function that starts a
+    process, that is recorded instead of a path.
     """
     names = _list_parameters(original)
 
@@ -275,7 +276,10 @@ def _get_folder(pattern: object) -> object:
 
 
 def _is_writing(arguments: Sequence[Any]) -> bool:
-    """Return whether the arguments of ``h5py.File``, the path and perhaps the mode, create or replace the file."""
+    """Return whether the arguments of ``h5py.File``, the path and perhaps the mode, always create or replace the file.
+
+    This is not so for "a" and "r+", which may read an existing file.
+    """
     return len(arguments) > 1 and arguments[1] in ("w", "w-", "x")
 
 

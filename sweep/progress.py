@@ -111,7 +111,10 @@ class UnitReports:
                 yield event
 
     def _translate_report(self, event: EpochReported) -> Iterator[Event]:
-        """Yield a copy of the report for each unit that the trial has reached with it."""
+        """Yield a copy of the report for each unit that the trial has reached with it, with the unit as its epoch.
+
+        A report that reaches no further unit yields nothing, and is kept for the end of the trial.
+        """
         before = self._units.get(event.trial, 0)
         reached = count_units(event.epoch, self._find_share(event), self._length)
         self._hidden[event.trial] = event  # stays so if no further unit is reached

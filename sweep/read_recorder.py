@@ -321,7 +321,8 @@ class ReadRecorder:
     def _on_open(self, args: tuple[Any, ...]) -> None:
         """Record a file that is opened as read or, if it is new or emptied, as created by this process.
 
-        Opening an existing file only to append to it is not recorded.
+        Opening an existing file only to append to it is not recorded. A relative path that may belong to a folder's
+        descriptor, as `os.open` accepts one, is recorded as an unknown read.
         """
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
@@ -377,7 +378,10 @@ class ReadRecorder:
             self._add_unknown(f"more than {MOST_FILES:,} files were read", place)
 
     def _add_folder(self, path: object, place: AuthorLine) -> None:
-        """Add a folder with the digest of its names, unless this process has created it."""
+        """Add a folder with the digest of its names, unless this process has created it.
+
+        Names of files that this process has created do not count.
+        """
         resolved = self._resolve(path)
         if resolved is not None and not self._was_written(resolved):
             name = self._choose_recorded_path(path, resolved)
@@ -397,7 +401,11 @@ class ReadRecorder:
         ]
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
-        """Record the listing of a folder."""
+        """Record the listing of a folder, given by its path or by a descriptor.
+
+        A descriptor whose folder cannot be found is recorded as an unknown read. Descriptors that `shutil.rmtree` lists
+        are not recorded.
+        """
         path = "." if args[0] is None else args[0]
         if isinstance(path, int):  # a descriptor
             if _is_removal():  # it uses descriptors
@@ -440,7 +448,10 @@ class ReadRecorder:
             self._note_read(args[0], self._add_file)
 
     def _on_sqlite_connect(self, args: tuple[Any, ...]) -> None:
-        """Record a database file as read if it exists, otherwise as created by this process."""
+        """Record a database file as read if it exists, otherwise as created by this process.
+
+        Temporary databases and those in memory are not recorded.
+        """
         path = os.fsdecode(args[0])
         if path.startswith("file:"):
             path = path.removeprefix("file:").partition("?")[0]
@@ -611,7 +622,8 @@ class ReadRecorder:
     def _find_asking_line(self) -> AuthorLine | None:
         """Return the author's line that reads an environment variable; None if a library reads it.
 
-        Frames of Python's own library in between are skipped.
+        Frames of Python's own library in between are skipped. Returns None too if reads by the line are not recorded at
+        present (`_is_counted`).
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -635,7 +647,7 @@ class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class
 
 
 def _make_author_line(frame: FrameType) -> AuthorLine:
-    """Return the line of a frame, and the author's files from this frame outwards."""
+    """Return the line of a frame, and the author's files from this frame outwards, up to sweep's call of their code."""
     code = frame.f_code
     files: dict[str, None] = {}
     outer: FrameType | None = frame

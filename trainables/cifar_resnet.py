@@ -39,7 +39,7 @@ class CifarResNet(KerasTrainable):
     def model(self, hp: Hyperparameters) -> keras.Model:
         """Return a residual network that standardises its inputs and outputs float32 logits.
 
-        Raises ValueError if ``depth`` is neither 20 nor 50.
+        It has ``depth`` layers, 20 by default. Raises ValueError if ``depth`` is neither 20 nor 50.
         """
         inputs = keras.Input((32, 32, 3), dtype="uint8")
         # (x / 255 - mean) / stddev for each channel
@@ -62,7 +62,8 @@ class CifarResNet(KerasTrainable):
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Flip about half of the images, chosen at random, and shift all of them at random by a few pixels.
 
-        They are unchanged if ``augmentation`` is "none" or missing.
+        They are shifted by at most 2, 4 or 6 pixels if ``augmentation`` is "low", "medium" or "high". They are
+        unchanged if it is "none" or missing.
         """
         if "augmentation" not in hp:
             return x
@@ -79,7 +80,10 @@ class NoiseResNet(CifarResNet):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return random images with random labels, a fifth as many for validation."""
+        """Return ``examples`` (50,000) random images with random labels, and a fifth as many for validation.
+
+        They are the same at each call.
+        """
         examples = hp.integer("examples", 50_000)
         random = np.random.default_rng(0)
 
@@ -92,7 +96,7 @@ class NoiseResNet(CifarResNet):
 
 
 def resnet20(x: Any) -> Any:
-    """Apply three stages of three basic blocks, with 16 to 64 filters.
+    """Apply three stages of three basic blocks, with 16 to 64 filters, and return the feature maps.
 
     Source: He et al., Deep Residual Learning, section 4.2.
     """
@@ -108,7 +112,7 @@ def resnet20(x: Any) -> Any:
 
 
 def resnet50(x: Any) -> Any:
-    """Apply stages of 3, 4, 6 and 3 bottleneck blocks after a 3 x 3 stem for small images.
+    """Apply stages of 3, 4, 6 and 3 bottleneck blocks after a 3 x 3 stem for small images; return the feature maps.
 
     Source: He et al., Deep Residual Learning, table 1.
     """
@@ -127,7 +131,7 @@ def resnet50(x: Any) -> Any:
 def _convolution(
     x: Any, filters: int, size: int, stride: int, activation: str | None = "relu"
 ) -> Any:
-    """Apply a convolution without bias, batch normalisation and an activation."""
+    """Apply a convolution without bias, batch normalisation and an activation (none if ``activation`` is None)."""
     x = keras.layers.Conv2D(
         filters,
         size,

@@ -25,7 +25,10 @@ class DigitsCNN(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return images scaled to [0, 1], with the same split for every trial, stratified by class."""
+        """Return float32 images scaled to [0, 1] with int32 labels, for training and for validation.
+
+        The split is stratified by class, and the same for every trial.
+        """
         x, y = load_digits(return_X_y=True)
         images = (x.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
         x_train, x_val, y_train, y_val = train_test_split(
@@ -48,7 +51,10 @@ class DigitsCNN(KerasTrainable):
         return keras.Sequential(layers, name="digits_cnn")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Rotate, scale and shift the images a little; return them unchanged without the parameter ``augmentation``."""
+        """Rotate, scale and shift each image a little at random, as far as ``augmentation`` says.
+
+        The images are unchanged if it is "none" or missing.
+        """
         if "augmentation" not in hp:
             return x
         return augmentation.affine(x, draws, hp.live("augmentation", meaning=STRENGTH))

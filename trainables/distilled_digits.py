@@ -33,7 +33,10 @@ class DistilledDigits(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return pixels from 0 to 1, with the same split for every trial, stratified by class."""
+        """Return 300 images for training and all others for validation, with int32 labels; the same for every trial.
+
+        An image is a float32 vector of 64 pixels from 0 to 1.
+        """
         x_train, x_val, y_train, y_val = _split_digits()
         return (x_train[:300], y_train[:300]), (
             np.concatenate([x_train[300:], x_val]),
@@ -48,13 +51,18 @@ class DistilledDigits(KerasTrainable):
         return _net(hp.integer("units", 8), name="student")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Add new noise to each image in each update: the teacher also labels images that are not in the data."""
+        """Add new normal noise to each image in each update, with ``noise`` as its standard deviation.
+
+        So the teacher also labels images that are not in the data.
+        """
         return x + hp.live("noise", 0.1) * draws.normal((64,))
 
     def train_step(
         self, model: keras.Model, batch: Batch, hp: Hyperparameters
     ) -> Mapping[str, Any]:
         """Return the distillation loss ("loss") and the distance between student and teacher ("distance"), per example.
+
+        Also updates the metrics with the student's predictions.
 
         Source: Hinton et al., Distilling the Knowledge in a Neural Network, 2015, section 2.
         """
@@ -76,9 +84,9 @@ class DistilledDigits(KerasTrainable):
 def taught() -> list[Any]:
     """Train the teacher with scikit-learn for a few seconds and return its weights, each kernel before its bias.
 
-    It sees the student's training images and 1,137 more. In your own trainable, load your weights here. The function
-    must return the same numbers at each call, and must not draw from `random` or `np.random`, which belong to the
-    trial.
+    It is trained once per process, on the student's training images and 1,137 more. In your own trainable, load your
+    weights here. The function must return the same numbers at each call, and must not draw from `random` or
+    `np.random`, which belong to the trial.
     """
     x, _, y, _ = _split_digits()
     net = MLPClassifier(HIDDEN, alpha=0.1, random_state=0)

@@ -116,7 +116,7 @@ DISTRIBUTED_METHODS = (
 
 
 def flatten_layers(layer: Any, *, include_self: bool = True, recursive: bool = True) -> list[Any]:
-    """Return the layers within a layer or model, outer ones first, beginning with itself.
+    """Return the layers within a layer or model, each once and outer ones first, beginning with itself.
 
     Without ``include_self``, itself is left out; without ``recursive``, the layers inside others are.
     """

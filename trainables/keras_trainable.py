@@ -53,16 +53,23 @@ class KerasTrainable(Author):
     def trial_number(self) -> int:
         """Return the number of the trial, for example to name a file.
 
-        It can be read in `callbacks` and in the hooks of trials and epochs.
+        It can be read in `callbacks` and in the hooks of trials and epochs. Raises RuntimeError while data, a model or
+        a step is made, because other trials will also use these.
         """
         return session_of(self).number
 
     def stop(self, reason: str) -> None:
-        """End the trial as completed after the present epoch; for `on_epoch_end`."""
+        """End the trial as completed after the present epoch; to be called in `on_epoch_end`.
+
+        `train` then raises Stopped with ``reason``.
+        """
         session_of(self).stop(reason)
 
     def scale_rate(self, factor: float) -> None:
-        """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
+        """Multiply the learning rates of all later epochs by ``factor``; to be called in `on_epoch_end`.
+
+        Raises Refused if the loop does not set the learning rate.
+        """
         session_of(self).scale_rate(factor)
 
     # ---- without a sweep: the methods of `TrialSession`
@@ -76,26 +83,33 @@ class KerasTrainable(Author):
         session_of(self).leave(reason)
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a trial."""
+        """Prepare a trial for `train`: choose devices, load the data, and build a program or reset a kept one.
+
+        The state of the previous trial is discarded. Raises what `TrialSession.begin` raises.
+        """
         session_of(self).begin(assignment)
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch until all epochs are done or ``report`` returns False.
+        """Train until the trial is finished or ``report``, which is called after each epoch, returns False.
 
-        Raises Diverged, and Stopped if the author's code ends the trial.
+        After False, a further call continues the trial. Raises Diverged if a number becomes NaN or infinite, and
+        Stopped if the author's code ends the trial.
         """
         session_of(self).train(report)
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copy the state of the trial and return a function that writes it as a checkpoint."""
+        """Copy the state of the trial and return a function that writes it into ``folder`` as a checkpoint."""
         return session_of(self).save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Continue from a checkpoint and return its epoch."""
+        """Restore the present trial from the checkpoint in ``folder``; return the number of epochs trained.
+
+        Raises CheckpointError if the checkpoint is damaged or does not fit, and OtherData if the data has changed.
+        """
         return session_of(self).restore(folder)
 
     def group(self) -> TrialGroup:
-        """Return a group that trains several trials of one structure together."""
+        """Return a new, empty group that trains several trials of one structure together."""
         return session_of(self).group()
 
     def facts(self) -> Facts:
@@ -103,15 +117,24 @@ class KerasTrainable(Author):
         return session_of(self).facts()
 
     def trained_model(self) -> keras.Model:
-        """Return the trial's model without the parts that training adds, with the weights that it is validated with."""
+        """Return a new model, made by `model` without what training adds, with the weights used for validation.
+
+        If the trial averages weights, these are the averages. A frozen model of `features` is put in front.
+        """
         return session_of(self).trained_model()
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
-        """Write the model as keras, saved_model or onnx, and check the files' predictions."""
+        """Write the model into ``folder`` as keras, saved_model or onnx, and check the files' predictions.
+
+        Raises NotExportable if a format is not available or cannot be written, or a file predicts something else.
+        """
         return session_of(self).export(folder, formats)
 
     def test(self) -> dict[str, float] | None:
-        """Return the metrics of the trial's model on the test data, the third part of `data`; None if there is none."""
+        """Return loss and metrics of the trial's model on the test data, the third part of `data`, by name.
+
+        `data` is called again for them. Returns None if there are no test data.
+        """
         return session_of(self).test()
 
 

@@ -57,10 +57,11 @@ class SequenceTransformer(KerasTrainable):
 def _apply_transformer_block(
     x: Any, width: int, heads: int, dropout: Any, *, pre_norm: bool
 ) -> Any:
-    """Apply self-attention and a small network, each with a residual connection.
+    """Apply self-attention and a small network to ``x``, each with a residual connection, and return the result.
 
-    Sources: Vaswani et al., Attention Is All You Need, section 3; Xiong et al., On Layer Normalization in the
-    Transformer Architecture, figure 1, for normalisation before each part.
+    With ``pre_norm``, the input of each part is normalised; otherwise, the sum after it is. Sources: Vaswani et al.,
+    Attention Is All You Need, section 3; Xiong et al., On Layer Normalization in the Transformer Architecture, figure
+    1, for normalisation before each part.
     """
     # No biases: the softmax cancels the keys' bias, and Adam would amplify its rounding errors.
     attention = keras.layers.MultiHeadAttention(

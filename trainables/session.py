@@ -281,10 +281,10 @@ class TrialSession(RankJoining):
         return trial
 
     def _prepare_hooks(self, trial: ReadyTrial) -> None:
-        """Pass the model and the numbers of epochs and updates to the author's callbacks.
+        """Pass the model, the number of epochs and that of updates in an epoch to the author's callbacks.
 
-        Also starts to record what hooks and callbacks change in the author's modules. Raises Refused if the phase
-        changes a hyperparameter that nothing reads.
+        The number of epochs is None if only minutes limit the trial. Also starts to record what hooks and callbacks
+        change in the author's modules. Raises Refused if the phase changes a hyperparameter that nothing reads.
         """
         assignment, callbacks, program = trial.assignment, trial.callbacks, trial.program
         if trial.hooks or callbacks:
@@ -433,6 +433,7 @@ class TrialSession(RankJoining):
         It would if its devices, fold, micro-batches and the hyperparameters that were read are the same. If the
         author's methods have drawn numbers, its seed must be the same, too. Of what `data`, `phases` and `callbacks`
         read, the records of the present trial are used, so ``other`` must be that trial or one with the same records.
+        Raises what `global_batch_size` raises if the batch size is wrong.
         """
         trained = other.assignment
         if (assignment.devices, assignment.fold) != (trained.devices, trained.fold):

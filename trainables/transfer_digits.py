@@ -37,7 +37,10 @@ class TransferDigits(KerasTrainable):
         return (x_train, y_train), (x_val, y_val)
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Return two hidden layers and a new head, with float32 logits."""
+        """Return a network of two hidden layers, dropout and a new head with float32 logits.
+
+        The hidden layers get the weights of `pretrained`, unless the parameter ``pretrained`` is false.
+        """
         hidden = []
         for i, n in enumerate(HIDDEN, 1):
             hidden.append(keras.layers.Dense(n, activation="relu", name=f"hidden_{i}"))
@@ -75,7 +78,7 @@ def pretrained() -> tuple[list[Any], ...]:
 def _place_digits(classes: range, copies: int) -> tuple[Any, Any]:
     """Return each image of these classes at random places of a 10 x 10 canvas, and its class counted from 0.
 
-    Each image is placed ``copies`` times. The canvases are flattened.
+    Each image is placed ``copies`` times, at the same places at each call. The canvases are flattened.
     """
     x, y = load_digits(return_X_y=True)
     chosen = np.tile(np.flatnonzero(np.isin(y, classes)), copies)

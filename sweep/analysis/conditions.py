@@ -59,7 +59,8 @@ def parse_condition(text: str, where: str) -> Condition:
 def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], Ranking]) -> bool:
     """Return whether a sweep in the state ``standing`` meets a condition.
 
-    ``read_ranking`` is only called for the condition ``verdict``.
+    A sweep is finished if its last session ended because nothing was left to do or a limit was reached. Trials count
+    if they have ended, in whatever way. ``read_ranking`` is only called for the condition ``verdict``.
     """
     match condition.kind:
         case "finished":

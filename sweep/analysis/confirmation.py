@@ -107,8 +107,10 @@ class Race:
 def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     """Return the state of the race, computed from the trials of a sweep whose search has ended.
 
-    ``runs`` are all trials of the sweep: of the search, the baseline and the confirmation. With fewer than two
-    finalists, the race is over.
+    ``runs`` are all trials of the sweep: of the search, the baseline and the confirmation. A finalist whose training
+    failed is the last among the racers. The next best candidate replaces it, up to `Rules.finalists` times, and its
+    epochs count for the budget, which is a share of the epochs outside the confirmation. With fewer than two finalists,
+    the race is over.
     """
     runs = list(runs)
     fresh = find_fresh_repeats(runs, rules)
@@ -213,9 +215,9 @@ def finalists(
 ) -> list[Racer]:
     """Choose the finalists among the candidates: the best ones of the search, in their order, and then the baseline.
 
-    If the search had repeats, configurations that are shown to be worse than the best are left out. If the budget
-    does not allow `AFFORDED` seeds for each, there are fewer, but not fewer than `count_affordable` grants in any case.
-    The baseline is never left out, except by ``without``.
+    Of the search, there are at most `Rules.finalists`. If it had repeats, configurations that are shown to be worse
+    than the best are left out. If the budget does not allow `AFFORDED` seeds for each, there are fewer, but not fewer
+    than `count_affordable` grants in any case. The baseline is never left out, except by ``without``.
 
     Arguments:
         found: the candidates, best first.
@@ -393,9 +395,10 @@ def _run_seeds(
 ) -> Race:
     """Compute the state of the race by going through the fresh seeds in order, as far as there are results.
 
-    All remaining finalists train with a seed; then those that are shown to be worse than the leader drop out. The race
-    stops at the first seed that lacks results, whose trials become `Race.wanted`, or that exceeds ``allowed`` epochs.
-    It is over once fewer than two finalists are left. ``scores`` and ``begun`` are those of `_score_fresh_seeds`.
+    All remaining finalists train with a seed; then those that failed or are shown to be worse than the leader drop out.
+    At the first seed that lacks results, the race waits; those of its trials that have not begun become `Race.wanted`.
+    It is over once fewer than two finalists are left, a seed would exceed ``allowed`` epochs, or all seeds are trained.
+    ``scores`` and ``begun`` are those of `_score_fresh_seeds`.
     """
     left = list(racers)
     out: list[Racer] = []
@@ -603,7 +606,10 @@ def _describe_finalist(
 
 
 def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
-    """Return the verdict on a racer (best, ties, worse or undecided), and why it is undecided, or "" if it is not."""
+    """Return the verdict on a racer (best, ties, worse or undecided), and why it is undecided, or "" if it is not.
+
+    The leader is best as soon as another racer was shown to be worse. One whose training failed is undecided.
+    """
     if racer.out:
         if racer.behind is None:  # its training failed, so it was not compared
             return ("undecided", racer.out)

@@ -387,7 +387,10 @@ class Standing:
         return None
 
     def _steer(self, event: SteeringEvent) -> None:
-        """Apply a person's changes or additions; notes and stars change nothing here."""
+        """Apply a changed sweep file, and record whether a sweep whose session has ended was changed or added to.
+
+        Notes and stars change nothing here.
+        """
         if isinstance(event, SweepChanged | ConfigurationsEnqueued):
             self.is_steered_after_end = self.over is not None
         if isinstance(event, SweepChanged) and self._present is not None:
@@ -638,7 +641,7 @@ class Standing:
     def _count_epoch(self, state: TrialState, event: EpochReported) -> None:
         """Count an epoch of a trial, which trains from now on: its time, its cost and its score.
 
-        An epoch that was reused from another sweep has no time and no cost.
+        Of an epoch that was reused from another sweep, neither the time nor the cost counts, nor the epoch in `epochs`.
         """
         self.has_reported = True
         trial = self.running[state.number] = self.open[state.number]
@@ -763,7 +766,10 @@ class Standing:
             del self.failures[kind]
 
     def _begin_session(self, event: SessionStarted, before: float | None) -> None:
-        """Begin a session; ``before`` is the time of the last event before it."""
+        """Begin a session, in which no trial runs yet; ``before`` is the time of the last event before it.
+
+        The session before, if any, counts as active time up to then.
+        """
         # a killed session ended with its last event
         if before is not None and self.session is not None:
             self._earlier_s += max(before - self.session, 0.0)

@@ -69,9 +69,10 @@ class NoticeWatch:
     ) -> list[Notice]:
         """Observe events and return the notices that they call for.
 
-        Of several new best configurations, only the last makes a notice. ``has_verdict`` reads the ranking and returns
-        whether the sweep has a verdict; None if no receiver wants to know. It is called at most once, only if a trial
-        has ended since it was last called, and never again once it has returned True.
+        Of several new best configurations of the search, only the last makes a notice. A budget makes one when
+        `BUDGET_SHARE` of it is spent, and a verdict when ``has_verdict`` first returns True. This function reads the
+        ranking; it is None if no receiver wants to know. It is called at most once, only if a trial has ended since it
+        was last called, and never again once it has returned True.
         """
         notices: list[Notice] = []
         for event in events:
@@ -105,7 +106,8 @@ class NoticeWatch:
     def _make_notices(self, event: Event) -> Iterator[Notice]:
         """Observe an event and yield its notices: the end of a session, a failed trial, or a lost worker.
 
-        The event is observed only when the result is iterated over.
+        Of trials that fail with the same type of error, only the first makes a notice. A lost worker makes one if its
+        trial has failed for good. The event is observed only when the result is iterated over.
         """
         ended = self._standing.observe(event)
         # such as that of the confirmation, which makes its own notice
@@ -125,7 +127,7 @@ class NoticeWatch:
             yield self._make_notice("failed", f"trial {ended.trial} failed: {ended.reason}")
 
     def _announce_end(self, event: SessionEnded) -> Iterator[Notice]:
-        """Yield the notice that a session has ended, or withhold it if a confirmation follows."""
+        """Yield the notice that a session has ended; withhold it if it ended at a limit and a confirmation follows."""
         notice = self._describe_end(event)
         # after a search that has tried everything, the confirmation is part of the same session: this is its end, too
         is_at_limit = self._standing.has_finished and event.reason != "finished"
@@ -153,7 +155,7 @@ class NoticeWatch:
     def _list_spent(self, now: float) -> Iterator[tuple[str, float]]:
         """Yield each budget of which at least `BUDGET_SHARE` is spent, as its name and the share that is spent.
 
-        The number of trials is one of the budgets.
+        The number of trials is one of the budgets. ``now`` is a time in seconds since 1970.
         """
         standing, limits = self._standing, self._standing.outline.limits
         budgets = (

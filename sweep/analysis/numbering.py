@@ -118,7 +118,8 @@ class Numbering:
         """Return the numbering from now on, with ``trials_each`` trials for each configuration.
 
         ``trials`` are all trials that have started, of any role. The trials that their configurations now lack get the
-        first places of the new part; new configurations follow. A configuration that has more trials keeps them.
+        first places of the new part; new configurations follow. A configuration that has more trials keeps them. Those
+        that the baseline lacks get the numbers before the new part.
         """
         last_place = -1
         last_number = -1

@@ -40,7 +40,10 @@ class BudgetLimits:
         )
 
     def gpu_s(self, epoch: EpochReported) -> float:
-        """Return the GPU-seconds of an epoch, over all GPUs of its trial; 0 for a trial without GPUs."""
+        """Return the GPU-seconds of an epoch, over all GPUs of its trial; 0 for a trial without GPUs.
+
+        If trials share GPUs, only the part of a GPU that the epoch has measured counts.
+        """
         return epoch.time_s * self.gpus * (epoch.measures.get("gpus", 1.0) if self.shared else 1.0)
 
 

@@ -52,8 +52,8 @@ class PresentSpec:
     def observe(self, change: Change) -> None:
         """Update the spec and the counts by the next change of the log.
 
-        A trial of the search or of the baseline has begun, configurations were added, or the sweep file was changed;
-        all other changes are ignored.
+        Only started trials of the search or the baseline, added configurations and changes of the sweep file count; all
+        other changes are ignored.
         """
         match change:
             case Started(trial) if trial.role is Role.SEARCH:
@@ -94,9 +94,10 @@ class PresentSpec:
 
     @property
     def trials(self) -> int | None:
-        """The number of configurations to try, with those that were added to a finite space; None if unlimited.
+        """The number of configurations to try; None if only time or epochs limit it.
 
-        None means that only time or epochs limit it.
+        Once a person has changed a finite space or added configurations, those that the search would not try by itself
+        are added to the size of the space. Limits such as `run_cap` apply to the sum.
         """
         if not self.is_steered or self.spec.size is None:
             return self.spec.trials
@@ -117,7 +118,10 @@ class PresentSpec:
         )
 
     def _change(self, event: SweepChanged) -> None:
-        """Apply changed keys of the sweep file, and drop the added configurations that no longer fit."""
+        """Apply changed keys of the sweep file, and drop the added configurations that no longer fit.
+
+        If a key of the space is among them, this begins a new version of the space.
+        """
         self.spec = changes.apply_settings(self.spec, event.settings)
         for params in event.dropped:
             self._added.pop(key(params), None)

@@ -70,9 +70,10 @@ def judge(
 ) -> dict[int, Compared]:
     """Compare each row with the best ones, seed by seed; return the verdict on each row by its number.
 
-    A configuration that diverged or was infeasible with some of its seeds is not compared, since its remaining seeds
-    would flatter it. Nor is a configuration without a completed trial. Of a configuration with fresh seeds, only these
-    count. With a single objective, all are compared with the first row of ``best``.
+    With a single objective, all are compared with the first row of ``best``. Of a configuration with fresh seeds, only
+    these count. A configuration that diverged or was infeasible with some of its seeds is not compared, since its
+    remaining seeds would flatter it. Nor is a configuration without a completed trial. A row that is not compared is
+    undecided, with the reason. All rows are undecided if one of ``best`` is not compared, or if ``best`` is empty.
 
     Arguments:
         rows: the trials of each configuration, by the number of its row; each has at least one.
@@ -133,7 +134,11 @@ def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) ->
 
 
 def _explain_incomparable(trials: Sequence[Trial], objectives: Objectives) -> str:
-    """Return why the trials of a configuration, at least one, cannot be compared; "" if they can."""
+    """Return why the trials of a configuration, at least one, cannot be compared; "" if they can.
+
+    They cannot if one diverged or was infeasible, or none completed. One that completed without finite scores counts
+    as diverged.
+    """
     diverged = 0
     for trial in trials:
         has_no_score = trial.status is Status.COMPLETED and not _is_finite(trial, objectives)
@@ -266,15 +271,16 @@ class Ranking:
 
 
 def rank(sweeps: Sequence[Sweep]) -> Ranking:
-    """Rank by the mean of the objective: completed before running before pruned before unfinished or unsuccessful.
+    """Return the configurations of sweeps, best first, with the verdict on each.
 
-    Running trials come before pruned ones, which others have beaten; those without a score yet come after them.
+    All repeats of a configuration count: first the share that completed, then the worst status among them, in the order
+    completed, running with a score, pruned, infeasible, unfinished, failed. Then the mean of the objective decides; of
+    several, the Pareto front before the first objective. Configurations without a completed trial are ordered by epochs
+    before that, most first, since values after different numbers of epochs are not comparable.
 
-    All repeats of a configuration count: first the share that completed, then the worst status among them.
-    Configurations without a completed trial are ordered by epochs first, since values after different numbers of epochs
-    are not comparable. Several objectives rank by Pareto front, then by the first objective. If a sweep was confirmed,
-    the scores of configurations with fresh seeds use only these, because the configurations were chosen by the other
-    scores; its finalists keep the order and the verdicts of the confirmation.
+    If a sweep was confirmed, the scores of configurations with fresh seeds use only these, because the configurations
+    were chosen by the other scores. Its finalists keep the order and the verdicts of the confirmation. If there is no
+    other sweep, they come first, and all other configurations are undecided.
 
     ``sweeps`` has at least one sweep; their names must differ. Raises `InputError` if their objectives differ, or if
     the file of a sweep whose space was changed is not valid in this version, and `StoreError` if a sweep.json cannot be
@@ -390,7 +396,10 @@ _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
 
 
 def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
-    """Return a ranking with the verdict on each row; ``folds`` is the number of folds, 0 without a cross-validation."""
+    """Return a ranking with the verdict on each row; ``folds`` is the number of folds, 0 without a cross-validation.
+
+    Of several objectives, only the first is compared if no configuration has completed all of its repeats.
+    """
     best = {row.rank for row in ranking.best}
     # without a front, since no configuration has completed all repeats, only the first objective is compared
     several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1

@@ -213,8 +213,9 @@ def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[in
     """Return the epochs at which a rule stops trials, by place, if the events come in the log's order.
 
     ``known`` has the curves of the log; trials without one are ignored. ``make`` makes the rule's scheduler. Trials
-    that the rule lets train to their end are left out; those still paused at the end count as stopped. A paused trial
-    that the rule resumes continues with the epochs that the log has of it up to that moment.
+    that the rule lets train to their end are left out. A paused trial that the rule resumes continues with the epochs
+    that the log has of it up to that moment. One that is still paused at the end, or resumes only then and has no later
+    epoch in the log, counts as stopped where it paused.
     """
     return _LiveReplay(known, make()).run(events)
 
@@ -242,7 +243,10 @@ class _LiveReplay:
         return self._stopped | ended | still_paused
 
     def _observe(self, event: EpochReported) -> None:
-        """Count an epoch of the log, and let the rule decide about it unless its trial was stopped or is paused."""
+        """Count an epoch of the log, and let the rule decide about it unless its trial was stopped or is paused.
+
+        Then resume the paused trials that the rule lets continue now.
+        """
         curve = self._curves.get(event.trial)
         if curve is None or curve.place in self._stopped:
             return
@@ -507,7 +511,8 @@ def _list_curves(configurations: Sequence[_Configuration]) -> list[Curve]:
 def _decide_on_ended(events: Sequence[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
     """Return the epochs at which a rule prunes trials, by place.
 
-    Decisions on trials that were waiting when the sweep was interrupted are left out.
+    Decisions at the last epoch of a trial that has not ended are left out: it was waiting when the sweep was
+    interrupted.
     """
     decisions = live(events, known, make)
     unfinished = {}
@@ -531,6 +536,8 @@ def replay_rule(
     orderings: int = 200,
 ) -> Replay | None:
     """Return what ``rule`` would have done on the curves of a log; None if no configuration completed.
+
+    Only trials of the search count. The random orders are the same in each call.
 
     Arguments:
         events: all events of the log.

@@ -51,8 +51,9 @@ class RungRanks:
 def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     """Return how well ranks at each rung agree with those at the last epoch: objective by objective, and rung by rung.
 
-    ``read`` must have the metrics of all epochs. Of a rule with many rungs, only `MOST_RUNGS` are measured. The result
-    is empty if the sweep has no rungs, or no trial that trained to its end.
+    ``read`` must have the metrics of all epochs. Only trials that trained to their end and beyond the rung count. Of a
+    rule with many rungs, only `MOST_RUNGS` are measured. The result is empty if the sweep has no rungs, or no trial
+    that trained to its end.
     """
     rungs = _thin_epochs(read_decision_epochs(sweep.info))
     length = _read_timed_length(sweep.info)
@@ -106,7 +107,8 @@ def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
     """Return the epochs at which a sweep's stopping rule decides, ascending.
 
     In a sweep with ``minutes`` but no number of epochs, they are in hundredths of a trial's minutes. The result is
-    empty if the sweep has no rule or a user's own rule, or if another release wrote a rule that is not valid here.
+    empty if the sweep has no rule, a user's own rule, or neither ``minutes`` nor a number of epochs, or if another
+    release wrote a rule that is not valid here.
     """
     stored = info.spec.get("early_terminate")
     length = _read_timed_length(info)

@@ -55,9 +55,10 @@ def find_best_by_budget(
 ) -> BestByBudget:
     """Return the best score by the budget spent, in the given order and on average over 200 random orders.
 
-    A configuration with a NaN loss costs budget and finds nothing. At each budget, the mean and the interval are over
-    the orders in which something was found by then. The mean is what a random search among the same configurations
-    would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
+    There are 40 budgets, evenly spaced up to the sum of ``costs``. A configuration with a NaN loss costs budget and
+    finds nothing. At each budget, the mean and the interval are over the orders in which something was found by then.
+    The mean is what a random search among the same configurations would find (Dodge et al., Show Your Work, EMNLP
+    2019), here without replacement and by cost.
 
     Arguments:
         unit: name of the unit of the costs.

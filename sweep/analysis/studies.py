@@ -269,7 +269,10 @@ class FollowedSweep:
         self._convert_changed(changed)
 
     def _observe(self, event: Event, changed: set[int]) -> None:
-        """Update the trial that an event is about, and add its number to ``changed``."""
+        """Update the trial that an event is about, and add its number to ``changed``.
+
+        Only starts, epochs, ends and interruptions count; a note or a star changes nothing.
+        """
         match self._ledger.observe(event):
             case Started(trial, start):
                 described = (start.trial, start.trial_id, start.repeat, start.seed, start.params)

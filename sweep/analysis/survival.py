@@ -96,7 +96,7 @@ def estimate_survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Su
     """Estimate the share of trials that continue after each epoch.
 
     By epoch, ``reached`` has the number of trials that trained it, and ``lost`` the number that ended early after it;
-    epoch 0 in ``lost`` is before the first one.
+    epoch 0 in ``lost`` is before the first one. A share is never 0, even if all trials ended there.
     """
     steps = []
     share = 1.0
@@ -221,7 +221,8 @@ class Foresight:
         """Return how far the open trials ``going`` and ``waiting`` new ones are expected to train.
 
         ``going`` has, by trial, the pair (epochs trained, epochs to train); the result has them in this order. ``lost``
-        counts the failed trials by their last epoch; the same share of future trials is assumed to fail.
+        counts the failed trials by their last epoch; the same share of future trials is assumed to fail. Until there
+        are 5 % more events than at the last rehearsal, its result is used, less the epochs trained since.
         """
         if self._prospect is None or self._events > self._rehearsed * 1.05:
             self._rehearsed = self._events

@@ -43,7 +43,10 @@ def summarize_confirmation(found: Confirmation, named: str) -> list[str]:
 
 
 def _describe_gain_over_baseline(found: Confirmation) -> str:
-    """Return a sentence on whether the best configuration beats the baseline, and by how much."""
+    """Return a sentence on whether the best configuration beats the baseline, and by how much.
+
+    If the baseline is itself the best, has no fresh seeds yet or failed, the sentence says that. There must be one.
+    """
     baseline, best = found.baseline, found.best
     if baseline is None or baseline.mean is None:
         return "The baseline has no fresh seeds yet."
@@ -277,7 +280,7 @@ def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
 
 
 def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
-    """Return the verdict on a row of ``ranking`` in a few words, for a cell of a table.
+    """Return the verdict on a row of ``ranking`` in a few words, such as "worse" or "best, 2 ties", for a table's cell.
 
     If it is undecided, that is the reason, perhaps with the number of seeds that would tell.
     """
@@ -477,7 +480,7 @@ def _name_trainings(row: RankedConfiguration) -> str:
 def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
     """Return a configuration in words: up to `NAMED` of the parameters that vary, and the numbers of its trials.
 
-    The sweep's name is added if the ranking has several.
+    The sweep's name is added if the ranking has several. If no parameter varies, it is "the only configuration".
     """
     parts = []
     for name in ranking.varying:

@@ -16,9 +16,10 @@ ROWS = 5
 
 
 def line(sweeps: Sequence[Sweep]) -> str:
-    """Return one line per sweep, with its state, counts and best trial, joined by line feeds.
+    """Return one line per sweep, with its state, counts, duration and best trial, joined by line feeds.
 
-    An example is ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``.
+    An example is ``<sweep wine: finished; 12 completed; 41.3 s; best val_accuracy 0.9888, trial 3 units=64>``. Raises
+    the errors of `rank` for a single sweep.
     """
     return printable(
         "\n".join(f"<sweep {one.name}: {'; '.join(_list_facts(one))}>" for one in sweeps)
@@ -28,7 +29,7 @@ def line(sweeps: Sequence[Sweep]) -> str:
 def html(sweeps: Sequence[Sweep]) -> str:
     """Format the state and the best trial of each sweep, and the first rows of the ranking, as HTML.
 
-    Sweeps with different objectives have no ranking.
+    Sweeps with different objectives have no ranking. Raises the errors of `rank` for a single sweep.
     """
     heads = "".join(
         f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_list_facts(one)))}</div>"

@@ -101,7 +101,10 @@ class LoadedSweep:
 
     @property
     def info(self) -> dict[str, object]:
-        """The content of sweep.json: the resolved sweep file and where it ran. For several sweeps a dict by name."""
+        """The content of sweep.json: the resolved sweep file and where it ran. For several sweeps a dict by name.
+
+        The file is read each time, so it may be newer than the other results.
+        """
         if len(self.folders) == 1:
             return dict(self.folders[0].read_info().content)
         return {
@@ -204,7 +207,7 @@ class LoadedSweep:
         """Return the sweep as an in-memory Optuna study, for Optuna's plots, importances and samplers.
 
         It has the trials of the time of loading, and later changes of it have no effect on the sweep. Raises
-        `InputError` if several sweeps are loaded.
+        `InputError` if several sweeps are loaded, or if the sweep's file is not valid in this version.
         """
         from sweep.analysis import studies
 
@@ -223,8 +226,8 @@ class LoadedSweep:
         By default, it is that of the best trial that kept a checkpoint, among the repeats of the best configuration.
         ``epoch`` selects the checkpoint, by default the last one. ``trainable`` is needed only for a class that another
         notebook or script defined; the result of a run in this process knows its class. Warns if something has changed
-        that may make it a different model. Raises `InputError` if there is no such checkpoint, if the trainable makes
-        no Keras model, or if several sweeps are loaded.
+        that may make it a different model. Raises `InputError` if there is no such checkpoint or, without ``trial``, no
+        single best configuration, if the trainable makes no Keras model, or if several sweeps are loaded.
         """
         from sweep.api.trainables import model
 
@@ -299,7 +302,8 @@ class LoadedSweep:
 
         Each configuration is a mapping from parameters to values. Fixed parameters, and those that do not apply, may be
         left out. A sweep that does not run tries them when it is resumed; if it runs in another process, the call waits
-        until that process has answered. Raises `InputError` with all mistakes, or if several sweeps are loaded.
+        until that process has answered. Raises `InputError` with all mistakes, or if several sweeps are loaded, and
+        `StoreError` if the log cannot be read or written.
         """
         from sweep.runner.steering import Add
         from sweep.runner.steering_requests import steer
@@ -313,7 +317,8 @@ class LoadedSweep:
 
         ``set`` is a dict of keys of the sweep file and their values, or a list of texts ``key=value``. If the sweep
         runs in another process, the call waits until that process has answered. Raises `InputError` for what would make
-        the trials so far mean something else, or if several sweeps are loaded.
+        the trials so far mean something else, or if several sweeps are loaded, and `StoreError` if the log cannot be
+        read or written.
         """
         from sweep.api.running import make_assignments
         from sweep.runner.steering import Change

@@ -24,10 +24,11 @@ _PATTERN = frozenset("*?[")
 def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSweep:
     """Load the results of one sweep, or of several together; also while they run.
 
-    ``name`` is a name in the folder ``results`` or the path of a sweep's folder, or a list of these; ``*``, ``?`` and
-    ``[...]`` in the last part are wildcards. A pattern without a folder is looked up in ``results`` and, if nothing
-    matches there, in the current folder. The object shows the sweep as it is now; load it again to get newer results.
-    Nothing is written to the sweeps. Raises `InputError` if there is no such sweep, and `StoreError` if one is damaged.
+    ``name`` is a name in the folder ``results``, the path or URL of a sweep's folder, or a list of these; ``*``, ``?``
+    and ``[...]`` in the last part are wildcards. A pattern without a folder is looked up in ``results`` and, if nothing
+    matches there, in the current folder. A sweep that is named twice is loaded once. The object shows the sweep as it
+    is now; load it again to get newer results. Nothing is written to the sweeps. Raises `InputError` if there is no
+    such sweep, and `StoreError` if one is damaged.
     """
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
@@ -41,7 +42,8 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
 def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     """Load the results in ``folders``, at least one, as one object.
 
-    If there are several folders, the frames have a column ``sweep``. Raises `StoreError` if a sweep is damaged.
+    The column ``sweep`` of the frames has the name of a row's sweep or, if several sweeps have that name, its path or
+    URL. Raises `StoreError` if a sweep is damaged.
     """
     tables = [reading.read_tables(folder) for folder in folders]
     needed = [

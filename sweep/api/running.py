@@ -359,7 +359,7 @@ def retrain(
     results: str | Path = "results",
     **how: Unpack[How],
 ) -> LoadedSweep:
-    """Train the winner of a sweep again at full length, as a new sweep; return its results.
+    """Train the winner of a sweep again at full length, as a new sweep beside it; return the new one's results.
 
     ``trial`` selects another trial than the winner, and ``into`` names the new sweep (by default ``NAME-retrain``). The
     configuration is trained for ``epochs`` epochs, by default as many as the trial, with ``seeds`` seeds, of which the

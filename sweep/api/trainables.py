@@ -112,8 +112,8 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
     """Return the Keras model of a trial, by default of the best one, with its weights after an epoch.
 
     If ``trainable`` is None, the one that the sweep names is used. Issues a warning for everything that has changed and
-    may make it a different model. Raises `InputError` if there is no such checkpoint, or if the trainable makes no
-    model. Environment variables and ``sys.path`` are restored.
+    may make it a different model. Raises `InputError` if there is no such checkpoint or, without ``trial``, no single
+    best configuration, or if the trainable makes no model. Environment variables and ``sys.path`` are restored.
     """
     kept = restoring.find_checkpoint(folder, trial, epoch)
     target = kept.sweep.spec.trainable

@@ -608,8 +608,8 @@ class CheckpointKeeper:
         """Keep or delete the checkpoints of a trial when it ends permanently; other changes delete none.
 
         The last and best checkpoints of a trial that has completed with a finite loss and was saved are kept. If there
-        are then too many trials or bytes, those of the trials with the highest losses are deleted, perhaps of this one.
-        The checkpoints of a trial that has ended otherwise are deleted.
+        are then too many trials or bytes, those of the trials with the highest losses are deleted, perhaps of this one,
+        but never those of the best trial. The checkpoints of a trial that has ended otherwise are deleted.
         """
         # it will write checkpoints again, which `close` must not delete
         if isinstance(change, Reopened):

@@ -255,7 +255,11 @@ class WorkerGroup:
             self._has_apart_trial = True
 
     def _may_join(self) -> bool:
-        """Return whether more trials may join while the present ones train on; False if there is no `Group`."""
+        """Return whether more trials may join while the present ones train on.
+
+        They may not if there is no `Group`, after a present trial has moved to another worker, or if this process must
+        not be used again. Otherwise the group says whether they may.
+        """
         if self._group is None or self._has_apart_trial or self._spoilt is not None:
             return False
         return self._group.is_open

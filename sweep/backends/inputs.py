@@ -24,8 +24,8 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
     """Start to record which files, folders and variables the trials of ``job`` read in this process.
 
     What was recorded for an earlier session is discarded, except what the trainable's modules or the cells of a
-    notebook have read. With ``is_own_process``, the process only trains trials, so that everything it reads belongs to
-    them.
+    notebook have read. What is read from the results folder is not recorded. With ``is_own_process``, the process only
+    trains trials, so that everything it reads belongs to them.
     """
     recorder.install()
     native_readers.install()
@@ -115,7 +115,7 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
     """Return the paths and patterns that a trainable names in ``depends_on``; None if it has none or it is None.
 
     Raises:
-        TrainableError: if ``depends_on`` is not a list or another iterable of strings.
+        TrainableError: if ``depends_on`` is a single string, or no list or other iterable of strings.
     """
     paths = getattr(trainable, "depends_on", None)
     if paths is None:

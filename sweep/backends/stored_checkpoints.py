@@ -42,8 +42,8 @@ class StoredCheckpoints:
     def fetch(self, folder: Path, trial: int, patience_s: float) -> Iterator[Path]:
         """Yield the local folders of a trial's checkpoints, that of the latest epoch first, each once it is copied.
 
-        They are copied below ``folder``, the local results folder. A checkpoint that was deleted meanwhile is left out.
-        An unavailable store is tried again for ``patience_s`` seconds; then `StoreError` is raised.
+        Only complete checkpoints are copied, below ``folder``, the local results folder. One that was deleted meanwhile
+        is left out. An unavailable store is tried again for ``patience_s`` seconds; then `StoreError` is raised.
         """
         here = folder / checkpoint_key(trial)
         for name, files in call_patiently(
@@ -64,7 +64,10 @@ class StoredCheckpoints:
         self.store.delete(entry.key for entry in self.store.entries(checkpoint_key(trial)))
 
     def upload(self, folder: Path, trial: int) -> None:
-        """Upload a trial's checkpoints in ``folder``, its local one; raise `StoreError` if that fails for 300 s."""
+        """Upload a trial's checkpoints in ``folder``, its local one; raise `StoreError` if that fails for 300 s.
+
+        Waits until they are uploaded. Those that the store has already are not sent again, and none is deleted there.
+        """
         sender = Sender(self.store, folder, trial, lambda: None)
         sender.send()
         sender.settle()
@@ -190,7 +193,8 @@ class Sender:
     def send(self) -> None:
         """Start to upload the local checkpoints that the store lacks, in a thread.
 
-        Raises `StoreError` if an earlier upload has failed, and then starts none.
+        Superseded checkpoints in the store are deleted afterwards. Raises `StoreError` if an earlier upload has failed,
+        and then starts none.
         """
         done = [upload for upload in self._uploads if upload.done()]
         # `done()` is not asked again: an upload that fails just now would be removed without raising its error.

@@ -83,7 +83,10 @@ class UnreadParameters:
         return notices
 
     def _describe_unread(self, name: str, params: Params) -> str:
-        """Return the line that says that a parameter was not read."""
+        """Return the line that says that a parameter was not read.
+
+        It ends with a guess at a misspelled name if a similar one was read that the trial does not have.
+        """
         if name in self._job.sometimes:  # some choice reads it, so it is not misspelled
             hint = ""
         else:  # it may be a misspelling of a name that was read and that the trial does not have

@@ -136,7 +136,10 @@ class _Trial:
         return self.share >= 1
 
     def count(self, epoch: EpochReported) -> None:
-        """Record ``epoch`` as the last one trained, and in `decided` whether it has passed a decision epoch."""
+        """Record ``epoch`` as the last one trained, and in `decided` whether it has passed a decision epoch.
+
+        If the trial's minutes are limited, the epoch's seconds are added to `trained_s`.
+        """
         before = self.units
         self.done = epoch.epoch
         if self.order.assignment.minutes is not None:
@@ -144,7 +147,7 @@ class _Trial:
         self.decided = passes_any(self.order.decision_epochs, before, self.units)
 
     def reset(self) -> None:
-        """Reset the trial's progress, except the epochs of the present step, before it begins in this process."""
+        """Reset the trial's progress before it begins in this process; the present step's epochs and `history` stay."""
         self.done = 0
         self.trained_s = 0.0
         self.decided = False
@@ -279,15 +282,16 @@ class Worker:
         self._taken = earlier._taken
 
     def close(self) -> None:
-        """Release the present trial, if there is one, and stop receiving the driver's messages."""
+        """Release the present trial, if any; stop receiving the driver's messages and seeding imported modules."""
         self.release()
         self._stop_receiving()
         self._stop_seeding()
 
     def release(self) -> None:
-        """Release the present trial, because the driver wants it here no longer; do nothing if there is none.
+        """Give up the present trial, because the driver wants it here no longer; do nothing if there is none.
 
-        Uploads of its checkpoints that have not begun are dropped.
+        Cleans up after the trial as `_clean_up` does: its changes to the process are undone, and uploads of its
+        checkpoints that have not begun are dropped. Errors of that become notices.
         """
         trial = self._trial
         self._trial = None
@@ -399,7 +403,10 @@ class Worker:
         return self._end(trial, outcome, facts)
 
     def _describe_failure(self, trial: _Trial, error: BaseException) -> _Outcome:
-        """Return the outcome of a step that ``error``, raised by the user's code, has ended."""
+        """Return the outcome of a step that ``error``, raised by the user's code, has ended.
+
+        Its status is OOM if ``error`` says that memory is out, otherwise FAILED.
+        """
         return _Outcome(
             Status.OOM if memory.is_out_of_memory(error) else Status.FAILED,
             errors.reason_of(error),
@@ -455,7 +462,11 @@ class Worker:
                 return Moves(notices=notices)
 
     def _report_running(self, trial: _Trial, facts: Facts) -> Progress:
-        """Return the progress of a trial that has not ended: `Moves`, after releasing it, `SameData` or `Continues`."""
+        """Return the progress of a trial that has not ended: `Moves`, `SameData` or `Continues`.
+
+        A trial that moves is cleaned up before. `SameData` is that of one with the data that the driver knows,
+        `Order.known_data`.
+        """
         epochs = tuple(trial.epochs)
         if trial.moves:
             self._clean_up(trial)
@@ -470,7 +481,11 @@ class Worker:
         return Continues(epochs=epochs, facts=facts, notices=notices)
 
     def _explain_replacement(self, status: Status) -> str | None:
-        """Return why this process must train no other trial after one that ended with ``status``; None if it may."""
+        """Return why this process must train no other trial after one that ended with ``status``; None if it may.
+
+        The reasons are an error, a node that is taken away, too much memory and, in a process that only trains, changes
+        of earlier trials that cannot be undone.
+        """
         if status in ERRORED:
             return f"its trial ended as {status}"
         reason = self._node.leaving() or self._explain_memory()
@@ -618,7 +633,7 @@ class Worker:
         return _Retry("in a fresh process", asked.accumulate, elsewhere=True)
 
     def _begin_again(self, trial: _Trial, retry: _Retry) -> None:
-        """Discard the trainable and all it holds, so that the trial begins again.
+        """Discard the trainable and the step's epochs, so that the trial begins again as ``retry`` says; add a notice.
 
         Raises:
             _TooLarge: if it is to begin again in another process.
@@ -745,8 +760,9 @@ class Worker:
     def _begin_trial(self, trial: _Trial) -> None:
         """Begin the trial with the trainable, or continue it from its newest checkpoint that can be restored.
 
-        Raises DiskFault if the checkpoints in an object store cannot be fetched, OtherData if the data have changed,
-        and any other error of the trainable's ``begin``.
+        Unusable checkpoints are skipped with a notice. Raises DiskFault if the checkpoints in an object store cannot be
+        fetched, OtherData if the data have changed, TrainableError for an invalid ``depends_on``, and any other error
+        of creating the trainable or of its ``begin``.
         """
         # an invalid one ends the trial before it trains
         declared = inputs.get_declared_paths(self._get_trainable())
@@ -834,7 +850,11 @@ class Worker:
         return not trial.paused
 
     def _must_move(self, trial: _Trial, epoch: EpochReported) -> bool:
-        """Return whether another worker must continue the trial after its last ``epoch``; False if it cannot save."""
+        """Return whether another worker must continue the trial after its last ``epoch``.
+
+        It must if this node is taken away or if the trial's share of a GPU has changed, and only if its trainable can
+        save.
+        """
         if not contract.can_save(self._trainable):
             return False
         return self._node.leaving() is not None or must_move(self.job, trial.order, epoch)
@@ -976,7 +996,11 @@ class Worker:
         return facts
 
     def _make_assignment(self, trial: _Trial) -> Assignment:
-        """Return the assignment for the trainable; its parameters are a mapping that records which of them are read."""
+        """Return the assignment for the trainable; its parameters are a mapping that records which of them are read.
+
+        It has the present number of micro-batches, the folder of shared data, the stop file and, for trial 0 of a job
+        with a profile, the folder of that.
+        """
         if self.job.profile and trial.number == 0:  # one trial is enough for a profile
             profile = self.job.folder / "profile"
         else:
@@ -996,7 +1020,10 @@ class Worker:
         return load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)
 
     def _get_trainable(self) -> Trainable:
-        """Return the trainable, which is created if there is none now. Raises what importing or creating it raises."""
+        """Return the trainable, which is created if there is none now. Raises what importing or creating it raises.
+
+        Later trials begin with the settings and the working folder that creating it has left.
+        """
         if self._trainable is None:
             self._trainable = (self._make or self._load_trainable())()
             self.surroundings.keep_import_effects()

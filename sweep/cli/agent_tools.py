@@ -104,7 +104,7 @@ def _get_name(parameter: click.Parameter) -> str:
 
 
 def _describe_parameter(parameter: click.Parameter) -> Json:
-    """Return the JSON Schema of a parameter, with its help as description."""
+    """Return the JSON Schema of a parameter, with its help as description; an array if it takes several values."""
     schema = _describe_type(parameter)
     help_text = getattr(parameter, "help", None)
     if _takes_several(parameter):
@@ -115,7 +115,11 @@ def _describe_parameter(parameter: click.Parameter) -> Json:
 
 
 def _describe_type(parameter: click.Parameter) -> Json:
-    """Return the JSON Schema of one value of a parameter."""
+    """Return the JSON Schema of one value of a parameter.
+
+    It is a boolean for a flag, an enum for a choice, and an integer or a number, with its limits if it has any. All
+    other values are strings.
+    """
     kind = parameter.type
     if getattr(parameter, "is_flag", False):
         return {"type": "boolean"}

@@ -104,8 +104,9 @@ class _Commands(click.Group):
     ) -> click.Context:
         """Parse the command line; if it is wrong and contains ``--json``, print the error as a document.
 
-        The error is then raised again, for click to print it. The words of the command line, and whether ``--json`` is
-        among them, are kept in ``ctx.meta``.
+        The error is then raised again, for click to print it. If the text of ``--help`` or ``--version`` cannot be
+        written, the process exits. The words of the command line, and whether ``--json`` is among them, are kept in
+        ``ctx.meta``.
         """
         as_json = _asks_for_json(args)
         given = list(args)  # click takes words away from its list
@@ -223,7 +224,10 @@ def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:
 
 
 def _describe_os_error(error: OSError) -> str:
-    """Describe an error of the operating system: the files and what is wrong with them."""
+    """Return a text on an error of the operating system: the files, and what is wrong with them.
+
+    Standard output is named instead of the files if writing to it has failed.
+    """
     files = []
     for file in (error.filename, error.filename2):
         if isinstance(file, str | bytes):  # it may also be None, or the number of an open file

@@ -144,9 +144,10 @@ def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
 
 
 def _check_devices(given: CheckInputs, gpus: int) -> Iterator[Finding]:
-    """Check each of the ``gpus`` devices, then all together; without a GPU, check the CPU and two logical CPU devices.
+    """Check each of the ``gpus`` devices and their speeds, then train on one GPU and, if there are several, on all.
 
-    With GPUs, a training on one GPU is also checked and, if there are several, compared with the one on all.
+    The limit of memory is checked on the first GPU, and the training on all is compared with that on one. Without a
+    GPU, the CPU is checked, and a training on two logical CPU devices.
     """
     from sweep.doctor import gpu_checks, probes
 

@@ -163,7 +163,8 @@ def init(
 ) -> None:
     """Write a sweep file and a model to start from.
 
-    NAME names both files and the sweep: my_model unless you give one.
+    NAME names both files and the sweep. By default it is that of the example, MODULE_sweep for a hypermodel,
+    my_function, my_torch or my_model. No file is replaced.
     """
     if sum((origin is not None, hypermodel is not None, function, torch)) > 1:
         options_given = "--from, --from-hypermodel, --function, --torch"
@@ -238,7 +239,10 @@ def _write_and_announce(
 @folder_option
 @options.as_json
 def examples_command(name: str | None, to: Path, as_json: bool) -> None:
-    """List the shipped sweep files, or copy the one called NAME."""
+    """List the shipped sweep files, or copy the one called NAME.
+
+    With --json they are only described, and nothing is copied.
+    """
     if as_json:  # NAME is then described, and not copied
         shown = [find_example(name)] if name else list_examples().values()
         click.echo(json.dumps([_example_as_dict(shipped) for shipped in shown], indent=2))

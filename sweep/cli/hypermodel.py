@@ -112,9 +112,10 @@ class _Builds:
     def run(self, values: Mapping[str, Value]) -> Space | None:
         """Build a model with ``values`` and the defaults of the others; return what it declares, or None if that fails.
 
-        What it declares is kept in `all` and `space`, and a failure in `failed`. Raises `InputError` if building fails
-        and no earlier build has succeeded, if it returns something other than a Keras model or None, if it declares a
-        parameter in two ways, or if too many models were built.
+        What it declares is kept in `all`, and in `space` unless an earlier build has declared the parameter; a failure
+        is kept in `failed`. Raises `InputError` if building fails and no earlier build has succeeded, if it returns
+        something other than a Keras model or None, if it declares a parameter in two ways, or if `MOST` models were
+        built already.
         """
         if not self.left:
             raise InputError.one(
@@ -165,7 +166,10 @@ class _Builds:
             )
 
     def _check_redeclaration(self, first: Declaration, later: Declaration) -> None:
-        """Raise `InputError` if the same parameter is declared with other keys and under another condition."""
+        """Raise `InputError` if the same parameter is declared with other keys and under another condition.
+
+        Other keys under the same condition are allowed.
+        """
         if later.keys != first.keys and later.when != first.when:
             first_keys = flow({**first.keys})
             later_keys = flow({**later.keys})
@@ -177,8 +181,9 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
     """Build models with the values of each choice; return the declared parameters, and notes on what remains unknown.
 
     ``where`` is the ``module:Name`` that messages name. Of a long range only the ends are tried, unless an end changes
-    what is declared. Returned are the parameters by name, each with the condition that was found. Raises `InputError`
-    as `_Builds.run` does, such as for a failure with the defaults or for too many combinations.
+    what is declared; of pairs of values, only some. Returned are the parameters by name, each with the condition that
+    was found, without those whose condition allows no value. Raises `InputError` as `_Builds.run` does, such as for a
+    failure with the defaults or for too many combinations.
     """
     builds = _Builds(build, where)
     base = builds.run({}) or {}
@@ -251,7 +256,8 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
 def _explore_pairs(base: Space, builds: _Builds) -> int:
     """Build models in which two choices differ from their defaults; return how many pairs of values were skipped.
 
-    Only choices in ``base`` with at most `FEW` values are paired. Results are kept in ``builds``.
+    Only choices in ``base`` with at most `FEW` values are paired, and at most `PAIRS` pairs are built. A pair that
+    declares new parameters is explored further. Results are kept in ``builds``.
     """
     few = []
     for one in base.values():
@@ -275,7 +281,8 @@ def _explore_pairs(base: Space, builds: _Builds) -> int:
 def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]] | None:
     """Return the values of other choices for which a parameter exists, by choice; {} if it always exists.
 
-    Returns None if no such condition separates the builds that declare it from those that do not.
+    The conditions of these choices themselves are included. Returns None if no such condition separates the builds that
+    declare it from those that do not.
     """
     having = [built.values for built in builds.all if name in built.declared]
     lacking = [built.values for built in builds.all if name not in built.declared]
@@ -315,8 +322,8 @@ def _is_met_by_any(
 def _load_hypermodel(target: str, folder: Path) -> HyperModel:
     """Import ``module:Name``, searched first in ``folder``, and find out how to build a model with it.
 
-    A class is instantiated. Raises `InputError` if the target cannot be imported, builds no model, or is a class that
-    requires arguments.
+    A function is called with ``hp``; of an object, the method ``model`` or else ``build`` is. A class is instantiated.
+    Raises `InputError` if the target cannot be imported, builds no model, or is a class that requires arguments.
     """
     name = target.partition(":")[2]
     if not name:
@@ -421,7 +428,8 @@ class {_make_class_name(name)}(KerasTrainable):
 def _format_sweep_file(name: str, trainable: str, target: str, space: Space) -> str:
     """Return the text of a sweep file with the name ``name`` and the parameters ``space``.
 
-    ``trainable`` is its trainable, and ``target`` the ``module:Name`` that declares the space, for a comment.
+    ``trainable`` is its trainable, and ``target`` the ``module:Name`` that declares the space, for a comment. Its
+    metric, epochs and run_cap are always the same, for the user to change.
     """
     rows = []
     for declaration in space.values():

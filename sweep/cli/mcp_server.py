@@ -96,7 +96,7 @@ async def _serve(commands: Mapping[str, click.Command]) -> None:
 
 
 def _describe_tool(command: click.Command) -> types.Tool:
-    """Return the description of a command as a tool."""
+    """Return the description of a command as a tool, with the schema of its parameters and whether it only reads."""
     import mcp_types as types
 
     name = str(command.name)
@@ -127,7 +127,7 @@ async def _run_command_line(words: Sequence[str]) -> types.CallToolResult:
 def _make_tool_result(text: str, *, code: int) -> types.CallToolResult:
     """Return the result of a call: the document that the command printed, or its error text, with the exit code.
 
-    It is an error of the call unless the code is 0 or 1.
+    A text that is no JSON becomes ``{"text": text}``. It is an error of the call unless the code is 0 or 1.
     """
     import mcp_types as types
 

@@ -107,7 +107,7 @@ _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 def changes(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command: pass the changes of the sweep file to it as ``changes``, a list of assignments ``key=value``.
 
-    The changes are ``--set`` and the options that each set one key of the sweep file, such as ``--run-cap``.
+    The changes are ``--set`` and then the options that each set one key of the sweep file, such as ``--run-cap``.
     """
 
     @functools.wraps(command)
@@ -192,7 +192,9 @@ def _find_kept_ray() -> KeptRay | None:
 def _apply_keep_warm(given: dict[str, Any]) -> None:
     """Remove ``--keep-warm`` from the arguments ``given``; set how long Ray is kept, if this process keeps it.
 
-    In such a process, also set whether it is quiet. Raises InputError if the option is given where nothing can be kept.
+    In such a process, also set whether it is quiet. In any other, raises InputError if the option is given with
+    ``--inline``, ``--address``, ``--eager`` or ``--profile``, or on a system that cannot keep Ray; with ``--detach``,
+    it is left to the process in the background.
     """
     seconds = given.pop("keep_warm", None)
     kept = _find_kept_ray()

@@ -113,12 +113,14 @@ def plan(
 ) -> None:
     """Check a sweep file and price it; nothing is trained or kept.
 
-    Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
+    Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time. Only --time,
+    --find-lr and --tune-throughput train something, for a short time.
     """
     from sweep import runner
     from sweep.runner import (
         checking,
         connecting,
+        earlier_times,
         lr_range_test,
         methods,
         planning,

@@ -181,7 +181,10 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None, as_json:
 def replay(
     sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool
 ) -> None:
-    """Apply another stopping rule to a sweep's curves: epochs saved, winner kept or lost."""
+    """Apply another stopping rule to a sweep's curves: epochs saved, winner kept or lost.
+
+    Nothing is trained. Sweeps of a population, or with trials that end after some minutes, are refused.
+    """
     from sweep.analysis import replay as replaying
     from sweep.documents import shapes
     from sweep.render import document, tables

@@ -61,7 +61,10 @@ def run(
     detach: bool,
     as_json: bool,
 ) -> None:
-    """Run a sweep file into a new results folder."""
+    """Run a sweep file into a new results folder.
+
+    A sweep that exists already is refused or, with --or-resume, continued.
+    """
     with Startup(quiet=how.quiet) as startup:
         startup.step(f"reading {file}")
         _run_or_resume(
@@ -295,7 +298,10 @@ def make_viewer(spec: Spec, how: Options) -> MakeView:
     """Return a function that creates the view of a session from its folder and terminal, by the options ``how``."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
-        """Create the view: lines of JSON with ``--events``, otherwise the live view."""
+        """Create the view: lines of JSON with ``--events``, otherwise the live view.
+
+        The live view first gets the lines of `Options.opening`.
+        """
         from sweep.analysis import Outline
         from sweep.render.event_lines import EventLines
         from sweep.render.live import on_terminal

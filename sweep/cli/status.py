@@ -200,7 +200,10 @@ def stop(
     now: bool,
     as_json: bool,
 ) -> None:
-    """Stop a running sweep, to be resumed later, or one of its trials for good."""
+    """Stop a running sweep, to be resumed later, or one of its trials for good.
+
+    It waits until that is done. With --warm, it ends what is kept for the next command instead.
+    """
     if warm:
         if sweep or address is not None or trial is not None or now:
             raise InputError.one(
@@ -357,7 +360,10 @@ def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None
 @options.results
 @options.as_json
 def repair(sweep: str, results: Path, as_json: bool) -> None:
-    """Keep what can be read of a sweep's damaged log, and say what is lost."""
+    """Keep what can be read of a sweep's damaged log, and say what is lost.
+
+    The damaged log is kept beside the new one. A log that is whole stays as it is.
+    """
     from sweep.store import repair as repairing
     from sweep.store.folder import ResultsFolder
 

@@ -366,7 +366,10 @@ def submit(
     sending: Sending,
     as_json: bool,
 ) -> None:
-    """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once."""
+    """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once.
+
+    With --wait, it follows the job to its end; the exit code is 1 if the job has failed.
+    """
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render.plans import price_line
     from sweep.runner import earlier_times, planning, sweep_files
@@ -587,8 +590,9 @@ def _submit_job(
 ) -> None:
     """Pack the code in ``root``, submit a job that runs ``command`` to the cluster, and print what was submitted.
 
-    ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job. With ``sending.wait``, follow
-    the job to its end, and end this process with the exit code of its state.
+    ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job. The command is started again
+    up to ``sending.retries`` times if it is killed. With ``sending.wait``, follow the job to its end, and end this
+    process with the exit code of its state.
     """
     package = CodePackage.collect(root, sending.include)
     if not as_json:

@@ -319,8 +319,8 @@ def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
 def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """Report in one finding the links between the GPUs of one trial, over which gradients are summed.
 
-    It is a warning about the worst pair if a link between two of the GPUs ``shown`` is slow. Nothing is yielded if no
-    links are known.
+    It is a warning about the worst pair if a link between two of the GPUs ``shown`` is slow, which means that it passes
+    through a CPU. Nothing is yielded if no links are known.
     """
     indices = {gpu.index for gpu in shown}
     pairs = {pair: link for pair, link in nvidia.links.items() if set(pair) <= indices}

@@ -153,7 +153,8 @@ def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[F
 def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
     """Report in one finding whether /dev/shm has room for Ray's object store.
 
-    With ``several_gpus``, a warning also names NCCL, whose buffers between GPUs are there.
+    It is a warning below 1 GiB, and a note below what Ray would take. With ``several_gpus``, the warning also names
+    NCCL, whose buffers between GPUs are there.
     """
     if host.shared_free_bytes is None:
         yield Finding(
@@ -184,7 +185,7 @@ def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
 
 
 def check_disk(disk: Disk) -> Iterator[Finding]:
-    """Report in one finding whether results can be written, and if so whether their disk has too little space."""
+    """Report in one finding whether results can be written, and if so whether their disk has less than 1 GiB free."""
     found = f"{disk.folder}: {_format_size(disk.free_bytes)} free"
     if disk.failure:
         found = f"{disk.folder}: nothing can be written: {disk.failure}"
@@ -238,8 +239,8 @@ def check_ray_folder(folder: str, fault: str) -> Iterator[Finding]:
 def check_node_pairs(pairs: tuple[NodePairResult, ...] | ProbeFailure) -> Iterator[Finding]:
     """Report whether a trial can have workers on several nodes, and the cost of summing between them.
 
-    ``pairs`` is the answer of `probe_node_pairs`. There is one finding for each pair, and one about open ports; a
-    single one if the probe failed or there are no pairs.
+    ``pairs`` is the answer of `probe_node_pairs`. There is one finding for each pair, a warning below 100 MB/s, and one
+    about open ports; a single one if the probe failed or there are no pairs.
     """
     todo = (
         "let the nodes reach one another on all ports, and install the same versions on all of them"

@@ -103,7 +103,7 @@ def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
 
 
 def _read_capability(gpu: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return the compute capability in a probe's answer about a GPU."""
+    """Return the compute capability in a probe's answer about a GPU; None if it is unknown."""
     capability = gpu["capability"]
     if capability is None:
         return None

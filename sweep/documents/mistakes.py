@@ -55,7 +55,7 @@ def describe_error(error: SweepError) -> ErrorDocument:
 def describe_usage_error(error: click.UsageError) -> ErrorDocument:
     """Return the document of a command line that click refuses, such as one with an unknown option.
 
-    It has one mistake.
+    It has one mistake, with the name of the option or argument if click gives it, and a hint.
     """
     where, hint = "", ""
     if error.ctx is not None:

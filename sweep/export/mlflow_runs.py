@@ -51,7 +51,10 @@ class ExportResult:
 
 
 def make_local_uri(target: Path) -> str:
-    """Create the folder ``target`` and return the URI of a SQLite database in it. Raises `StoreError`."""
+    """Create the folder ``target`` and return the URI of a SQLite database in it, which is not created.
+
+    Raises `StoreError` if the folder cannot be created.
+    """
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
@@ -111,8 +114,9 @@ class _Export:
     def export_all(self) -> ExportResult:
         """Write the run of the sweep and those of trials that are new or have changed; return the numbers of trials.
 
-        The result says how many trials were written and how many were left unchanged. The old run of a changed trial is
-        deleted first. If only the trial's note has changed, the run stays and gets the new note.
+        The result says how many trials were written, how many were left unchanged, and which names MLflow does not
+        allow. The old run of a changed trial is deleted first. If only the trial's note has changed, the run stays and
+        gets the new note.
         """
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
@@ -188,7 +192,10 @@ class _Export:
         return run_id
 
     def _write_trial(self, run: ExportedTrial, parent: str) -> None:
-        """Create the run of a trial below the run ``parent``, with parameters, metrics by epoch, and status."""
+        """Create the run of a trial below the run ``parent``, with parameters, metrics by epoch, tags and status.
+
+        The tag that says that the export of the run is complete is set after all parameters and metrics.
+        """
         trial = run.trial
         tags = {
             "mlflow.parentRunId": parent,
@@ -256,7 +263,7 @@ class _Export:
 def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
     """Return the id of the experiment with the sweep's name, creating it if necessary.
 
-    Raises InputError if it was deleted.
+    A new one keeps its artifacts beside the database if that is a SQLite file. Raises InputError if it was deleted.
     """
     experiment = client.get_experiment_by_name(sweep.name)
     if experiment is None:

@@ -170,7 +170,10 @@ class EventFiles:
         )
 
     def _process_change(self, change: Change) -> None:
-        """Add the events for a change of a trial to its file."""
+        """Add the events for a change of a trial to the pending records of its file.
+
+        If a failed trial is tried again, the record of its end is removed from the file.
+        """
         match change:
             case Started(trial, start):
                 self._trials[trial.number] = _EventFileState()

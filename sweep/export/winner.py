@@ -395,7 +395,7 @@ def export_winner(
 
 
 def check_export(target: Path, formats: Sequence[str]) -> None:
-    """Raise `InputError` if a format is unknown, if no format is named, or if ``target`` exists."""
+    """Raise `InputError` if a format is unknown or no format is named, and `RefusedError` if ``target`` exists."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         if unknown:

@@ -260,9 +260,9 @@ _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path",
 def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
     """Yield the full names of all modules that code may import: ``a`` and ``a.b`` for ``from a import b``.
 
-    Thus a name may be no module, and may come twice. Imports in functions and calls of ``import_module`` with a literal
-    name are included; of a relative name in such a call, the dots are dropped. ``module`` is the full name of the
-    module with the syntax tree ``tree``; ``is_package`` says whether it is a package's ``__init__``.
+    Thus a name may be no module, and may come twice. Imports in functions are included, and calls of ``import_module``
+    and ``__import__`` with a literal name; of a relative name in such a call, the dots are dropped. ``module`` is the
+    full name of the module with the syntax tree ``tree``; ``is_package`` says whether it is a package's ``__init__``.
     """
     for node in list_nodes(tree):
         match node:
@@ -341,7 +341,10 @@ def find_definitions(target: object) -> Definitions:
 
 
 def get_import_target(target: object) -> str | None:
-    """Return ``module:Name`` of an object if another process can import it by that name, otherwise None."""
+    """Return ``module:Name`` of an object if another process can import it by that name, otherwise None.
+
+    It can be imported if it stands under its own name at the top level of a loaded module other than ``__main__``.
+    """
     module = getattr(target, "__module__", None)
     name = getattr(target, "__qualname__", None)
     if (
@@ -393,7 +396,10 @@ class _Collector:
             self.imports[f"from {module} import {name}"] = None
 
     def _visit_parts(self, name: str, value: object) -> None:
-        """Add an object that no module contains, by its parts."""
+        """Add an object that no module contains, by its parts.
+
+        Classes, functions, methods, partial functions and properties are followed; other objects are added as values.
+        """
         match value:
             case type():
                 self._visit_class(name, value)
@@ -426,7 +432,10 @@ class _Collector:
         self._visit_all(name, own)
 
     def _visit_function(self, name: str, function: types.FunctionType) -> None:
-        """Add a function: its text, and the defaults, closure values and globals that it uses."""
+        """Add a function: its text, and the defaults, closure values and globals that it uses.
+
+        The text is left out if another text contains it, as for methods and for most lambdas.
+        """
         # Defaults, attributes and values of closures have dotted names; their lambdas are part of the text of the code
         # that uses them. A lambda under a global name stands elsewhere, and the target may be one.
         if "<lambda>" not in function.__qualname__ or "." not in name:

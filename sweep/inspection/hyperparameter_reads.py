@@ -314,7 +314,10 @@ class _Flow:
                         self._held.add((function, arg.arg))
 
     def _derives_from_sweep(self, method: Function) -> bool:
-        """Return whether the class of a method derives from a class of sweep."""
+        """Return whether the class of a method derives from a class of sweep, directly or through the user's classes.
+
+        Classes are matched by name alone; a class of the user's hides one of sweep's that has the same name.
+        """
         queue = [self._parents[method]]
         seen: set[str] = set()
         while queue:
@@ -351,7 +354,10 @@ class _Flow:
                 self.doubts[f"{module}:{node.lineno}: {line}"] = None
 
     def _holds_hyperparameters(self, node: ast.expr) -> bool:
-        """Return whether the value of an expression is the hyperparameters."""
+        """Return whether the value of an expression is the hyperparameters.
+
+        That is so for a name or an attribute that is marked as holding them, and for a call of ``Hyperparameters``.
+        """
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 return any(
@@ -412,7 +418,11 @@ class _Flow:
         return _is_partly_known(key)
 
     def _record_attribute(self, node: ast.Attribute, name: str) -> bool:
-        """Record a read by an attribute or a method; return False if it cannot be followed."""
+        """Record a read by an attribute or a method; return False if it cannot be followed.
+
+        For ``hp.x.y``, both ``x`` and ``x.y`` are recorded. It cannot be followed if the method reads a key of which no
+        part is known, is no reader, such as ``items``, or is passed on without a call.
+        """
         call = self._parents[node]
         # No call of a reader: ``hp.aug.kind``, or a method that is passed on, such as ``hp.get``.
         if name not in (*READERS, BELOW) or not (isinstance(call, ast.Call) and call.func is node):
@@ -435,7 +445,10 @@ class _Flow:
         return True
 
     def _mark_target(self, target: ast.expr) -> bool:
-        """Mark the target of an assignment as holding hyperparameters; return False if that is not possible."""
+        """Mark the target of an assignment as holding hyperparameters; return False if that is not possible.
+
+        An attribute is marked by its name alone, for all objects.
+        """
         match target:
             case ast.Name(id=name):
                 self._held.add((next(self._list_enclosing_scopes(target)), name))
@@ -476,7 +489,10 @@ class _Flow:
         return followed
 
     def _follow_into_class(self, owner: ast.ClassDef, position: int | str) -> bool:
-        """Mark the parameter of a constructor, or the field of a dataclass, at ``position``; return whether one is."""
+        """Mark the parameter of a constructor, or the field of a dataclass, at ``position``; return False without one.
+
+        ``position`` is a name, or an index without ``self``. A class without ``__init__`` is taken for a dataclass.
+        """
         constructors = _list_constructors(owner)
         if constructors:
             return self._follow_into_function(constructors[0], position, bound=True)

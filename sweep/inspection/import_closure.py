@@ -276,7 +276,9 @@ class _Closure:
     def _add(self, name: str) -> bool:
         """Add a module, or the distribution that has installed it; return whether its imports must be followed.
 
-        Raises InputError if a user's package has the name of one of sweep's, so that one of them hides the other.
+        Editable installations and sweep's own modules are added as modules. A top-level package that does not exist is
+        noted in `_absent`. Nothing is added for the standard library and for the package ``sweep`` itself. Raises
+        InputError if a user's package has the name of one of sweep's, so that one of them hides the other.
         """
         top = get_top_package(name)
         # Of sweep, its modules that are imported count, but not the package itself: its version is enough.

@@ -154,10 +154,10 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 
 def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether a function passes its report to code outside of ``author_trees``, or stores it somewhere.
+    """Return whether a function may pass its report to code outside of ``author_trees``, or store it somewhere.
 
-    The report is the function's second argument; without one, the result is False. Passing it to a function in
-    `HARMLESS` does not count.
+    The report is the function's second argument; without one, the result is False. Every use of it counts, except
+    calling it, using its attributes, and passing it to the author's code or to a function in `HARMLESS`.
     """
     arguments = list_positional(function)
     if len(arguments) > 1:

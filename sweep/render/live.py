@@ -281,7 +281,7 @@ class LiveView(Closing):
         self._thread.start()
 
     def _draw(self, screen: Screen) -> None:
-        """Draw the picture repeatedly until the view is closed."""
+        """Draw the picture repeatedly until the view is closed, then erase it; return early if the terminal is gone."""
         try:
             while True:
                 # asked first, so that the last turn writes all lines that were queued before the close

@@ -211,7 +211,10 @@ def _list_advice(
 
 
 def show_plan(plan: Plan, target: Console) -> None:
-    """Print a plan: its facts, the first configurations, and the distributions of values."""
+    """Print a plan: its facts, its price on other machines, the first configurations, and the distributions of values.
+
+    Facts that are not known or do not apply are left out.
+    """
     spec = plan.spec
     target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True)
     method, rule = spec.chosen or ("", "")
@@ -597,7 +600,8 @@ def _describe_confirmation(plan: Plan) -> str:
 def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
     """Describe in one line what `confirm` will train at most, and the time and cost of it as far as they are known.
 
-    ``name`` is the name of the sweep. If nothing is left to train, the line says why.
+    ``name`` is the name of the sweep. If nothing is left to train, the line says why. If the budget limits the number
+    of seeds, the line says so, and which larger budget would be enough.
     """
     if not plan.trials:
         return f"{name}: nothing to train: {plan.over}"
@@ -674,7 +678,8 @@ def _histogram_lines(
     """Yield a line for each parameter: bars for a range, shares for a choice.
 
     With ``counts``, choices have counts instead of percentages; with ``ascii_only``, bars are drawn with ASCII
-    characters.
+    characters. For a parameter that not all configurations have, the line ends with the share of those that have it.
+    ``found`` must not be empty.
     """
     width = max(cell_len(one.name) for one in found)
     for one in found:

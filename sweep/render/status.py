@@ -252,7 +252,10 @@ def _format_rungs(standing: Standing) -> list[_Part]:
 
 
 def _format_usage(standing: Standing) -> list[_Part]:
-    """Return the use of CPUs, GPUs and memory, as far as it is measured; [] after the end of the sweep."""
+    """Return the use of CPUs, GPUs and memory, as far as it is measured; [] after the end of the sweep.
+
+    If trials measure it, but no running trial has reported it yet, return "..." alone.
+    """
     if standing.over is not None:
         return []
     usage = standing.usage()

@@ -74,7 +74,7 @@ def print_table(grid: Grid, target: Console) -> None:
 
 
 def remove_empty_columns(grid: Grid) -> Grid:
-    """Return the table without columns whose cells are all empty."""
+    """Return the table without columns whose cells are all empty; without rows, no column is left."""
     columns = []
     for at in range(len(grid.columns)):
         if _has_text(grid, at):
@@ -384,7 +384,10 @@ def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
 
 
 def _format_status(row: RankedConfiguration) -> str:
-    """Return the status of a configuration; if its trials differ, the number of trials for each outcome."""
+    """Return the outcome of a configuration's trials; if they differ, the number of trials for each outcome.
+
+    The numbers are also given if the configuration has another status, as when some of its repeats are missing.
+    """
     counts = Counter(trial.status for trial in row.trials)
     outcomes = Counter(trial.outcome for trial in row.trials)
     if list(counts) == [row.status] and len(outcomes) == 1:

@@ -697,7 +697,10 @@ class Coordinator:
             self._use_earlier_result_in_training(trial)
 
     def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
-        """Process the last step of a trial in this worker, and queue the trial for another worker."""
+        """Process the last step of a trial in this worker, and queue the trial for another worker.
+
+        It is not queued here if the step ends it or makes it pause, or if the log cannot be written.
+        """
         if not self._record(trial, progress):
             return
         number = trial.started.trial
@@ -1150,7 +1153,10 @@ class Coordinator:
             self._timeouts.recall(state.number, report.time_s)
 
     def _update_open_trials(self, change: Change) -> None:
-        """Update which trials are open, and their stages, after a change that is not an epoch."""
+        """Update which trials are open, and their stages, after a change that is not an epoch.
+
+        Trials that have ended or were interrupted are not timed any more, and completed ones are counted.
+        """
         match change:
             case Started(state):
                 epochs = self._spec.trial_length(state.params)

@@ -68,7 +68,8 @@ def price(
     """Return the expected cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget.
 
     ``concurrent`` is the number of trials at once, at least 1. Without ``timing``, the hours are None, and budgets of
-    time and money do not count. If ``trials`` is None, only the budget determines the cost.
+    time and money do not count. A budget of money is spent at the highest price. If ``trials`` is None, only the budget
+    determines the cost. The number of trials in the result may be a fraction.
     """
     budget = spec.budget
     gpus = spec.resources.trial_gpus
@@ -148,7 +149,7 @@ def price_units(
 
 
 def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
-    """Return the GPU-hours of all trials of a sweep.
+    """Return the GPU-hours of all trials of a sweep, without the starts of workers.
 
     Return None if the times or the number of trials are unknown, or if trials use no GPU.
     """
@@ -162,8 +163,9 @@ def find_earlier_times(
 ) -> Timing | None:
     """Return the times in the most recent sweep of ``trainable`` in the folder ``results``; None if there is none.
 
-    Only sweeps with the same number of simulated GPUs are considered, and only epochs whose ``steps_per_epoch`` occurs
-    in ``sample``. Damaged sweeps are skipped.
+    The most recent sweep is the one whose log has changed last. Only sweeps with the same number of simulated GPUs are
+    considered, and only epochs whose ``steps_per_epoch`` occurs in ``sample``. Sweeps without such epochs and damaged
+    ones are skipped.
     """
     # with other lengths, epochs take other times
     lengths = [params.get(EPOCH_LENGTH) for params in sample]

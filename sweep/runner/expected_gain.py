@@ -63,7 +63,10 @@ class GainSetting:
 
     @classmethod
     def of(cls, spec: Spec) -> GainSetting | None:
-        """Return the settings in a sweep file; None if it does not ask for a gain."""
+        """Return the settings in a sweep file; None if it does not ask for a gain.
+
+        The number of seeds is that of the confirmation, if there is one, otherwise the trials of each configuration.
+        """
         wanted = spec.stop_when
         if wanted is None or not wanted.asks_for_gain:
             return None

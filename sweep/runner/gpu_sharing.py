@@ -131,7 +131,8 @@ class EpochsOnShare:
 def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
     """Return two consecutive epochs of a trial as one, with their mean speed; only ``after`` if they cannot be merged.
 
-    They cannot if their structures or GPU shares differ, or if ``before`` is None. The mean is weighted by duration.
+    They cannot if their structures or GPU shares differ, or if ``before`` is None. The mean speed is the examples of
+    both, divided by the time from the beginning of the first to the end of the second, a gap in between included.
     """
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
@@ -261,7 +262,10 @@ class Sharing:
         return replace(self._devices, gpus=share)
 
     def observe(self, change: Change) -> None:
-        """Update the measurements with a change of the log, whether it is new or replayed, and perhaps decide anew."""
+        """Update the measurements with a change of the log, whether it is new or replayed, and perhaps decide anew.
+
+        Epochs that another sweep has trained are ignored, and so are those without a measured GPU share.
+        """
         match change:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
@@ -292,7 +296,7 @@ class Sharing:
         """Update the measurements with the parts of a worker's step that are not in its events.
 
         Called before `observe` is called with the changes of these events. A trial that ran out of memory on its share
-        gets twice the share, up to a whole GPU, when it continues.
+        gets twice the share, up to a whole GPU, when it continues, and the user is told so.
         """
         self._learn_structure(trial, progress.facts)
         match progress:

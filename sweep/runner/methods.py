@@ -64,7 +64,11 @@ class PlannedPoints:
         return self.inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
-        """Return the configuration of trial ``number``: a planned one, else one of ``inner``; None if that has none."""
+        """Return the configuration of trial ``number``: a planned one, else one of ``inner``; None if that has none.
+
+        If ``inner`` foresees, the configurations that a person has added do not take the place of its suggestions,
+        which move to later trials.
+        """
         if number in self._planned:
             return self._planned[number]
         before = 0

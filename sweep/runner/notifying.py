@@ -160,7 +160,10 @@ class Receiver:
         self._thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _work(self) -> None:
-        """Send the queued notices, with up to three attempts each, until the queue is closed; runs in the thread."""
+        """Send the queued notices in order until the queue is closed; runs in the thread.
+
+        There are up to three attempts for each notice, with pauses between them. Failures are only logged.
+        """
         while (notice := self._queue.get()) is not None:
             for pause_s in (*PAUSES_S, None):  # None: no pause follows the last attempt
                 try:

@@ -61,7 +61,8 @@ def detectable(
 
     Arguments:
         configurations: number of configurations to compare; if it is None or 0, 2 are assumed.
-        known: the noise that an earlier sweep has shown; without it, the differences are None.
+        known: the noise that an earlier sweep has shown; without it, the differences are None. The difference that
+            seeds show is also None if there are fewer seeds than needed, or a single configuration.
         confirming: number of finalists and seeds that the budget of a confirmation allows, if known. With ``confirm``,
             the differences are those that fresh seeds of the finalists can show.
     """
@@ -113,8 +114,9 @@ def detectable(
 def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     """Return the noise shown by the most recent sweep with the same trainable and first metric.
 
-    Sweeps that show the spread over seeds are preferred to more recent ones. Damaged sweeps are skipped. Return None if
-    there is no such sweep among the newest `LOOKED_AT` ones in the folder ``results``.
+    The most recent sweep is the one whose log has changed last. Sweeps that show the spread over seeds are preferred to
+    more recent ones. Damaged sweeps are skipped. Return None if there is no such sweep among the newest `LOOKED_AT`
+    ones in the folder ``results``, or if ``spec`` has no metric.
     """
     if not spec.metrics:
         return None

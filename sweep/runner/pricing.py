@@ -77,7 +77,8 @@ def rehearse_scheduler(
 ) -> Course:
     """Run a scheduler several times on made-up trials, and return how many reach each rung on average.
 
-    The numbers are scaled to ``trials`` trials, at least one; if that is None, the rungs are returned without numbers.
+    The result also has the number of epochs that all trials train together. The numbers are scaled to ``trials``
+    trials, at least one; if that is None, the rungs are returned without numbers.
 
     Arguments:
         build: makes a new scheduler.
@@ -191,8 +192,9 @@ def list_offers(
 ) -> list[Offer]:
     """Return the expected hours and cost of a sweep on each machine, all of whose GPUs are paid for all the time.
 
-    As many trials run at once as its GPUs allow, at least one. ``timing`` is used for machines whose ``epoch_s`` is
-    None; the hours and cost of these are None without it. ``per_trial`` is in the units of `Spec.length`.
+    As many trials run at once as its GPUs allow, at least one. A machine whose ``epoch_s`` is None takes the seconds of
+    an epoch from ``timing``; without that, its hours and cost are None. All machines take the other times from
+    ``timing``, or 0 without it. ``per_trial`` is in the units of `Spec.length`.
     """
     found = []
     for machine in machines:
@@ -219,7 +221,7 @@ def measure_epoch_times(
     ``sample`` must have at least one. The trainable is searched in ``import_folders`` first.
 
     Raises:
-        TrainableError: if the training fails.
+        TrainableError: if the trainable cannot be imported, or the training fails.
     """
     began = time.monotonic()
     terms = Terms(spec)

@@ -114,7 +114,8 @@ def find_checkpoint(
 ) -> KeptCheckpoint:
     """Return a checkpoint of a trial, or of the best trial if ``trial`` is None, with the metrics of its epoch.
 
-    Without ``epoch``, it is the last one. Unknown metrics are {}. Checkpoints in an object store are downloaded.
+    ``epoch`` is the number of an epoch, ``last`` for the latest checkpoint, or ``best`` for the undamaged one with the
+    lowest loss. Unknown metrics are {}. Checkpoints in an object store are downloaded.
 
     Raises:
         InputError: if there is no such trial or checkpoint, if the checkpoint is damaged, or, without ``trial``, if
@@ -166,6 +167,8 @@ def begin_trial(
     kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None
 ) -> Restored:
     """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError` if that fails.
+
+    The notes of the result say if code, packages, devices or data differ from those of the training.
 
     Arguments:
         given: the trainable's class or function itself, if it cannot be imported from a module.
@@ -283,7 +286,8 @@ def _format_numbers(numbers: Sequence[int]) -> str:
 def _describe_code_change(before: Mapping[str, object], source: Source) -> str:
     """Return in words how the code, or else the versions of its packages, have changed since the training.
 
-    ``before`` is the source that sweep.json recorded. Return "" if nothing has changed, or if nothing was recorded.
+    At most three packages are named. ``before`` is the source that sweep.json recorded. Return "" if nothing has
+    changed, or if nothing was recorded.
     """
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:

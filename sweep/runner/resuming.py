@@ -49,7 +49,7 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
     Raises:
         UnknownNameError: if there is no such sweep.
         InputError: if ``assignments`` have mistakes.
-        RefusedError: if another key is changed.
+        RefusedError: if another key is changed, or if the sweep cannot adopt the new value of one of these keys.
         StoreError: if its sweep.json or its log is damaged.
     """
     reopened = open_sweep(ResultsFolder.open(results, sweep))
@@ -106,7 +106,8 @@ def reopen_as(
     """Return the sweep that a sweep file names, to be resumed with the changes in the file, and a line for each change.
 
     ``spec`` is the sweep in ``file``. A key that was changed in another way, as by `change`, keeps its value unless its
-    value in the file has changed since the sweep began or was last resumed from the file. Nothing is written.
+    value in the file has changed since the sweep began or was last resumed from the file. A method and a rule that auto
+    chose when the sweep began stay as they are. Nothing is written.
 
     Raises:
         UnknownNameError: if there is no such sweep.
@@ -177,9 +178,9 @@ def _find_replacement(
 
 
 def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
-    """Return a rule with ``min_iter`` 1, a former default, if the sweep's rule ``before`` has that value.
+    """Return a copy of a rule with ``min_iter`` 1, a former default, if the sweep's rule ``before`` has that value.
 
-    Otherwise return ``rule`` itself.
+    Otherwise, or if ``rule`` has no key ``min_iter``, return ``rule`` itself.
     """
     if (
         isinstance(rule, dict)

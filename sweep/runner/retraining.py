@@ -46,6 +46,9 @@ class RetrainingOptions:
 def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
     """Return a new sweep that trains the configuration of a trial, or the best one, again; nothing is written.
 
+    Its seeds begin with the trial's own. Without a trial, the first trial of the best configuration is taken. Targets
+    are left out, so that none ends a trial early.
+
     Raises:
         InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked; without a
             trial, if none has completed or there is no single best configuration.

@@ -138,8 +138,8 @@ def resume_sweep(
 ) -> Outcome:
     """Continue a sweep from its log, with the changes in ``sweep``, and return the outcome.
 
-    ``given`` is described in `SweepSource`. Raises the same errors as `run_sweep`, and `StoreError` if the log is
-    damaged.
+    Results of other sweeps are reused only if ``options`` ask for it and the sweep began so. ``given`` is described in
+    `SweepSource`. Raises the same errors as `run_sweep`, and `StoreError` if the log is damaged.
     """
     _check_inline(sweep.spec, options)
     features.check_receivers(sweep.spec)
@@ -190,7 +190,8 @@ class Session:
     def run(self) -> Outcome:
         """Train the sweep, confirm its finalists and test the best models; return the outcome.
 
-        If a limit ended the search, the confirmation runs in a second session of its own.
+        If a limit ended the search, the confirmation runs in a second session of its own. If it does not begin, the
+        notice of the end of the search, which was kept back for it, is sent.
         """
         outcome = self._drive()
         if self.options.confirming or self.spec.confirm is None:
@@ -241,6 +242,8 @@ class Session:
 
     def _drive(self) -> Outcome:
         """Lock the folder, start the backend, train and clean up; return the outcome.
+
+        First delete the stop requests, answers and temporary files that an earlier session has left.
 
         Raises `RefusedError` if another process runs the sweep. Raises `StoppedAtOnce` if the session had to end at
         once (`Ending.leave`).
@@ -411,7 +414,8 @@ class Session:
     def _open(self, coordinator: Coordinator, folder: ResultsFolder, view: View) -> None:
         """Start the session in the coordinator, and carry out the requests that persons have made before.
 
-        For a resumed sweep, also write its changes into sweep.json.
+        For a resumed sweep, also write its changes into sweep.json. With ``retry_failed`` in the options, failed trials
+        are tried again, and the user is told how many.
         """
         options = self.options
         again = coordinator.open(
@@ -624,8 +628,8 @@ def describe_source(source: Source) -> dict[str, object]:
 def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
     """Record in sweep.json, and tell the user, that the code or versions of packages have changed since a sweep began.
 
-    Do nothing if they have not. If sweep.json says so already, the user is not told again. The trials of such a sweep
-    are not reused by other sweeps.
+    The description of the present code replaces the earlier one. Nothing is told if code and versions are the same, or
+    if sweep.json records such a change already. The trials of a changed sweep are not reused by other sweeps.
     """
     info = folder.read_info()
     now = info.changed(source=describe_source(training.source))
@@ -656,7 +660,7 @@ def note_submission(folder: ResultsFolder) -> None:
 def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | None) -> None:
     """Write the present spec of a resumed sweep, whose changes are in the log, into sweep.json if it differs.
 
-    ``file`` is the resolved sweep file from which the sweep is resumed, if any.
+    ``file`` is the resolved sweep file from which the sweep is resumed, if any; it is recorded as well.
     """
     info = folder.read_info()
     now = resuming.change_info(info, spec)

@@ -51,7 +51,8 @@ class Ending:
     def heeded(self, before: str) -> Iterator[None]:
         """Handle signals inside the block: `first` is called at the first one, and `second` at each later one.
 
-        Raises `InterruptedByUser` with the message ``before`` if a signal came before the block.
+        If `leave` was called in the block, wait at its end for the process to end, unless it is the user's own. Raises
+        `InterruptedByUser` with the message ``before`` if a signal came before the block.
         """
         with interruption.handle_signals(self.first, self.second, breaks=self._embedded) as signals:
             self._signals = signals

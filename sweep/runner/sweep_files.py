@@ -14,8 +14,9 @@ from sweep.spec import Spec, yaml_reader
 def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
     """Read a sweep file and apply changes such as ``epochs=3``; return the sweep and the file's unchanged text.
 
-    The changes in the variable ``SWEEP_SET`` are applied before ``changes``. Raises InputError with all mistakes in the
-    file and the changes and, if there are any, also with the problems that prevent its trainable from being found.
+    The changes in the variable ``SWEEP_SET`` are applied before ``changes``. Raises InputError if the file cannot be
+    read, or with all mistakes in the file and the changes. Only if there are mistakes, the trainable is looked for as
+    well, and problems with finding it are added to them.
     """
     text = specs.read_text(path)
     return parse_file(text, path, changes), text

@@ -294,9 +294,10 @@ class Terms:
         return EarlyEnd(Status.PRUNED, verdict)
 
     def decide_about_target(self, trial: OpenTrial) -> None:
-        """Decide by the present target whether an open trial of the search has reached it, and set its `early_end`.
+        """Decide by the present target whether an open trial of the search has reached it, and update its `early_end`.
 
-        A trial that diverged or is pruned keeps that end.
+        An end at an earlier target is removed if the present one is not reached. A trial that diverged or is pruned
+        keeps that end.
         """
         early = trial.early_end
         if trial.state.place is None or (
@@ -421,7 +422,8 @@ class AuxiliaryTrials:
     ) -> TrialStarted:
         """Return the event that starts trial ``place`` of the search; the caller logs it.
 
-        With ``parent``, the trial begins as a copy of that trial.
+        Once the confirmation has begun, its number in the log is the one after the highest so far. With ``parent``, the
+        trial begins as a copy of that trial.
         """
         if self._confirmed:  # trials of the confirmation may have the numbers that would follow
             number = self._highest + 1
@@ -628,7 +630,8 @@ class Upcoming:
     def _suggest(self, trial: int) -> Params | None:
         """Return the parameters of a trial; None if the searcher has none for it now.
 
-        Then also set `exhausted`, unless a population may suggest more later.
+        Then also set `exhausted`, unless a population may suggest more later. The searcher is not asked again once
+        `exhausted` is set, nor for a trial whose suggestion is remembered.
         """
         if trial in self._waiting:
             return self._waiting[trial]
@@ -721,7 +724,10 @@ class Pauses:
             self._positions.pop(trial, None)
 
     def position(self, trial: int) -> int:
-        """Return the position of a paused trial in the order in which trials resume, from 1; 0 for other trials."""
+        """Return the number of a trial's pause among all pauses so far, from 1; 0 for a trial that is not paused.
+
+        Paused trials are tried in the order of these numbers when one may resume.
+        """
         return self._positions.get(trial, 0)
 
     def find_ready(self, again: Iterable[int]) -> int | None:

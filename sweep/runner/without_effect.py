@@ -54,7 +54,8 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
 def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem for each standard hyperparameter of a `KerasTrainable` that certainly has no effect.
 
-    The reason is that the author's own methods or model do not read it. ``where`` names the sweep file in messages.
+    The reason is that the author's own methods or model do not read it. The parameters of the schedule ``plateau`` are
+    left out if a trial may have that schedule. ``where`` names the sweep file in messages.
     """
     why = source.find_idle_hyperparameters()
     for name in spec.space.names:

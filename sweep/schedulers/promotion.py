@@ -274,7 +274,8 @@ class PashaScheduler(PromotionScheduler):
 def _measure_noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
     """Yield the absolute difference of two learning curves at their last common epoch if they cross at least twice.
 
-    Epochs at which they are equal are left out. Yields nothing for other curves, and never more than one number.
+    Epochs at which they are equal do not count as crossings, but the last difference may be 0. Yields nothing for other
+    curves, and never more than one number.
     """
     count = min(len(first), len(second))
     differences = first[:count] - second[:count]

@@ -129,7 +129,7 @@ class CmaesSearcher:
 
     @property
     def restarts(self) -> int:
-        """The number of restarts so far."""
+        """The number of restarts since the beginning or the last change of the space."""
         return self._restarts
 
     def _add_to_generation(self, record: TrialState) -> None:

@@ -124,7 +124,8 @@ def make_axes(
 def make_axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     """Return the axis of a domain, extended so that it can represent all values in ``seen``.
 
-    If the domain is None, the axis is made from ``seen``; a ValueError is raised if that is empty.
+    It is an axis of numbers for a range or an unknown domain (None), unless one of ``seen`` is no number; otherwise it
+    has choices. If the domain is None, the axis is made from ``seen``; a ValueError is raised if that is empty.
     """
     # an axis of numbers, unless a value is no number, such as one from before the domain was changed
     if isinstance(domain, Range) or domain is None:

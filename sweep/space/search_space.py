@@ -74,7 +74,7 @@ class Space:
 
     @property
     def choosing(self) -> tuple[str, ...]:
-        """The names of the varying parameters that are conditional or have a choice that is not a number.
+        """The names of the parameters that are conditional, or have several values of which one is not a number.
 
         Code may branch on their values. Tied parameters are only among them if they are conditional.
         """

@@ -61,6 +61,9 @@ def choose_automatically(
 ) -> Automatic:
     """Choose a method, and a rule for early stopping unless the file names one.
 
+    With several metrics, these are tpe and no early stopping. Otherwise they are gp and a capped `asha_promotion`, or
+    no early stopping if trials have fewer than `FEWEST_EPOCHS` epochs or different numbers of them.
+
     ``objectives`` is the number of metrics. ``epochs`` is the length of a trial. Pass ``minutes`` only if nothing else
     ends trials: ``epochs`` is then 100, and rungs are in hundredths of the minutes. ``has_rule`` says that the file
     names a rule, ``has_prior`` that it has a `prior`, and ``lengths_differ`` that trials train for different numbers of

@@ -300,7 +300,10 @@ def _explain_refusal(
 
 
 def _explain_rule(before: Spec, after: Spec) -> tuple[str, str] | None:
-    """Return why a sweep cannot adopt another rule for early stopping, and what to do instead; None if it can."""
+    """Return why a sweep cannot adopt another rule for early stopping, and what to do instead; None if it can.
+
+    It cannot if the earlier or the new rule is the user's own, or pauses trials.
+    """
     rules = (before.early_terminate, after.early_terminate)
     if any(isinstance(rule, Own) for rule in rules):
         return "a rule of your own begins with its sweep", ANOTHER_SWEEP
@@ -312,8 +315,9 @@ def _explain_rule(before: Spec, after: Spec) -> tuple[str, str] | None:
 def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str, str] | None:
     """Return why a sweep cannot adopt a changed parameter, and what to do instead; None if it can.
 
-    Ranges, choices and distributions can be changed, except those of ``epochs``. Returns None if the key is not that of
-    a parameter.
+    Ranges, choices and distributions can be changed, except those of ``epochs``. A sweep cannot adopt a new or missing
+    parameter, another constant in place of a constant, another condition, or a change of a tied parameter. Returns None
+    if the key is not that of a parameter.
     """
     if not one.is_one_of(("parameters",)):
         return None

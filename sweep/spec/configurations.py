@@ -136,7 +136,7 @@ def _count_points(space: Space, *, grid: bool) -> int:
     """Return the number of points that meet the constraints; with ``grid``, of those that a grid would try.
 
     For a space that is infinite or too large to count, return 1 if such a point was found, otherwise 0. Raises
-    InputError if a grid has too many points to count.
+    InputError if a grid has too many points to count, and ExpressionError if an expression does not accept a type.
     """
     size = space.grid_size() if grid else space.cardinality
     if size is None:
@@ -145,7 +145,10 @@ def _count_points(space: Space, *, grid: bool) -> int:
 
 
 def _check_are_comparisons(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
-    """Add a mistake for each constraint whose value is not true or false, at random points of the space."""
+    """Add a mistake for each constraint whose value is not true or false, at random points of the space.
+
+    Raises ExpressionError if an expression does not accept the type of a value.
+    """
     results: dict[str, Value] = {}
     for params in _draw_points(space, TRIED):
         for constraint in space.constraints:

@@ -256,7 +256,11 @@ class Distribution:
 
 
 def infer_distribution(block: ParameterBlock) -> Name | None:
-    """Return the distribution of a parameter that names none, by W&B's rules; None if its keys do not suffice."""
+    """Return the distribution of a parameter that names none, by W&B's rules.
+
+    Return None if the parameter has none of ``value``, ``values``, ``min`` and ``max``. With only one of ``min`` and
+    ``max``, it is a range all the same; `find_key_mistakes` reports the missing key.
+    """
     keys = block.model_fields_set
     if "value" in keys:
         return "constant"

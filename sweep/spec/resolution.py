@@ -193,7 +193,8 @@ class SpecResolver:
     def resolve_population(self, entries: list[Entry]) -> PopulationRules | None:
         """Return the settings of `population`, or None for a method without one; add a mistake for each wrong key.
 
-        Keys outside of the block that do not go with a population are mistakes, too.
+        Without the block, the settings are the defaults. Keys outside of the block and a parameter ``epochs``, which do
+        not go with a population, are mistakes, too, and so is the block with another method.
         """
         file = self.file
         document = self.document
@@ -375,9 +376,9 @@ class SpecResolver:
             self.document.add_mistake(("warm_start",), what, hint, at_key=True)
 
     def resolve_name(self) -> str:
-        """Return the name of the results folder, with "-" in place of special characters.
+        """Return the name of the results folder, with "-" in place of special characters, but not at its ends.
 
-        It is the name in the file or, without one, the stem of the file's path. Add a mistake if this stem is no valid
+        It is the name in the file or, without one, the stem of the file's path. Adds a mistake if this stem is no valid
         name.
         """
         name = self.file.name or Path(self.document.source).stem
@@ -460,7 +461,10 @@ class SpecResolver:
             )
 
     def check_workers(self) -> None:
-        """Add mistakes for settings that are not possible for a trial with several workers."""
+        """Add mistakes for settings that are not possible for a trial with several workers.
+
+        Nothing is checked for the strategy `parameter_server`, which has a check of its own.
+        """
         training = self.file.training
         resources = self.file.resources
         # `check_parameter_server` of the module `sweep_file` checks the settings of that strategy.
@@ -518,7 +522,7 @@ class SpecResolver:
             )
 
     def check_stop_when(self) -> None:
-        """Add a mistake for a `stop_when` that cannot end the sweep."""
+        """Add a mistake for a `stop_when` without any condition, or for one on the gain with a population."""
         when = self.file.stop_when
         if when is None:
             return
@@ -627,8 +631,8 @@ class SpecResolver:
     def check_space(self, space: Space, entries: list[Entry]) -> None:
         """Check that the space can be searched, read `start_with` and `baseline`, and add mistakes to the document.
 
-        Sets `starts` and `baseline`, unless the space has mistakes. Adds a note if neither the space nor `run_cap` nor
-        the budget ends the sweep.
+        Sets `starts` and `baseline`, unless the space has mistakes. The budget is checked, too. Adds a note if neither
+        the space nor `run_cap` nor the budget ends the sweep.
         """
         file = self.file
         document = self.document
@@ -695,7 +699,9 @@ class SpecResolver:
     def resolve_early_termination(self, entries: list[Entry]) -> EarlyTermination:
         """Return the rule for early stopping; add mistakes if it cannot act on the trials.
 
-        Adds a note if trials may still be paused when the sweep ends.
+        It is the rule that ``auto`` chose or that the file describes, `NoTermination` if it has none. If the file does
+        not set the first rung, the rule may get one that suits the longest trial. Adds a note if trials may still be
+        paused when the sweep ends.
         """
         file, document = self.file, self.document
         before = document.found

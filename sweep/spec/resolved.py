@@ -155,7 +155,10 @@ class Spec:
 
     @property
     def all_trials(self) -> int | None:
-        """The number of trials of the search and the baseline, without `confirm`; None if nothing limits the search."""
+        """The number of trials of the search and the baseline, without `confirm`.
+
+        None if nothing limits the number of configurations; a budget without ``trials`` does not.
+        """
         if self.trials is None:
             return None
         return self.trials * self.trials_each + self.baseline_trials
@@ -182,7 +185,7 @@ class Spec:
 
     @property
     def data_seed(self) -> int:
-        """The seed for loading data, which is the same for all trials."""
+        """The seed for loading data in all trials: `training.data_seed` or, without one, the sweep's `seed`."""
         seed = self.training.get("data_seed")
         if isinstance(seed, int):
             return seed
@@ -296,7 +299,7 @@ def make_trial_file(
 
     ``params`` and ``seed`` are those of the trial, and ``name`` is the new sweep's. If the trial was part of a
     cross-validation, pass its number of ``folds``; the new sweep then trains all of them. Keys with an empty value are
-    left out.
+    left out, and so are early stopping, the budget and all other settings of the search.
     """
     keys: dict[str, Value] = {
         "name": name,
@@ -379,7 +382,7 @@ def format_sweep_file(keys: Mapping[str, Value], comments: Sequence[str]) -> str
 
 
 def _resolve_training(spec: Spec, seed: int) -> Value:
-    """Return the keys of `training` that differ from their default; ``data_seed`` only if it is not ``seed``."""
+    """Return the keys of `training` that differ from their default, and the sweep's data seed if it is not ``seed``."""
     changed = {}
     for key, value in spec.training.items():
         if value != _TRAINING.get(key):

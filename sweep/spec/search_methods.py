@@ -71,7 +71,7 @@ class Method:
 
 
 def _has_adaptable_parameter(space: Space) -> bool:
-    """Return whether the space has a numeric parameter that is always present."""
+    """Return whether the space has a parameter with a range of several numbers that every trial has."""
     return any(parameter.adaptable for parameter in space.parameters)
 
 

@@ -38,7 +38,10 @@ from sweep.text import counted, join_words
 
 
 def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
-    """Create the pydantic model of an early-stopping rule, with the rule's fields as keys."""
+    """Create the pydantic model of an early-stopping rule, with ``type`` and the rule's fields as keys.
+
+    The default of ``min_iter`` is None, because it depends on the method; the others are those of the rule.
+    """
     keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
     kinds = get_type_hints(rule)
     for one in fields(rule):

@@ -82,7 +82,10 @@ class Document:
         self._add(mark, where, f"{format_path(path)}: {what}" if path else what, hint)
 
     def add_outside_mistake(self, where: str, what: str, hint: str = "") -> None:
-        """Add a mistake that has no position in the text, such as one in an assignment of ``--set``."""
+        """Add a mistake that has no position in the text, such as one in an assignment of ``--set``.
+
+        Messages show ``where`` as its place, and it is sorted after all mistakes that have a position.
+        """
         self._add(_LAST, where, what, hint)
 
     def check(self) -> None:
@@ -108,7 +111,7 @@ class Document:
                 del marks[inner]
 
     def _add(self, mark: TextPosition, where: str, what: str, hint: str) -> None:
-        """Add a mistake to the list."""
+        """Add a mistake to the list and count it; each of its texts is put on one line and shortened."""
         self.found += 1
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
@@ -117,7 +120,11 @@ class Document:
         return f"{self._find_place(path, at_key=at_key)[1]}: {format_path(path)}"
 
     def _find_place(self, path: KeyPath, *, at_key: bool) -> tuple[TextPosition, str]:
-        """Return the position of a value or key, and its text: that of the innermost block with a known position."""
+        """Return the position of a value or key, and the text that shows it in messages.
+
+        Without a known position, they are those of the innermost block around it that has one. For a value from an
+        assignment, the position is `_LAST` and the text is the assignment; without any position, the text is `source`.
+        """
         for length in range(len(path), -1, -1):  # down to (), the file itself
             prefix = path[:length]
             if prefix in self.overrides:
@@ -273,7 +280,11 @@ def get_schema(model: type[BaseModel]) -> Schema:
 
 
 def describe_expected(schema: Schema) -> str:
-    """Describe what a schema allows in a few words, such as "a whole number of at least 1"."""
+    """Describe what a schema allows in a few words, such as "a whole number of at least 1".
+
+    A text `expected` in the schema is returned as it is. An example takes the place of limits, and null is not
+    mentioned.
+    """
     if "expected" in schema:
         return str(schema["expected"])
     # null is always allowed and not mentioned
@@ -300,7 +311,10 @@ def describe_expected(schema: Schema) -> str:
 
 
 def _describe_alternative(schema: Schema, such: str) -> str:
-    """Describe what a schema without alternatives allows; ``such`` is the part of the text with an example."""
+    """Describe what a schema without alternatives allows.
+
+    ``such`` is a text with an example, which takes the place of limits but not of listed choices; it may be empty.
+    """
     if "expected" in schema:
         return str(schema["expected"])
     choices = _list_choices(schema)
@@ -321,7 +335,7 @@ def _describe_alternative(schema: Schema, such: str) -> str:
 
 
 def _name_choice(choice: Value) -> str:
-    """Format an allowed value for a message."""
+    """Format an allowed value for a message: a text as it is, any other value as YAML."""
     if isinstance(choice, str):
         return choice
     return flow(choice)
@@ -344,6 +358,7 @@ def _note_mistakes(
 ) -> None:
     """Convert the errors of a validation to mistakes of the document, at most one for each place.
 
+    An error of a block is left out if there is another one within the block.
     ``path`` is the place of ``data`` in the document; ``hints`` is as for `validate`.
     """
     words = _MistakeWriter(document, hints)
@@ -428,7 +443,8 @@ def _find_location(
 ) -> tuple[KeyPath, Value, Schema]:
     """Return the path, the value and the schema at the location of a pydantic error.
 
-    The parts of a location that name the member of a union are skipped. For a missing key, the value is None.
+    The parts of a location that name the member of a union are skipped. For a missing key, the value is None. For an
+    unknown key, the schema is that of the mapping with the key.
     """
     path: KeyPath = ()
     for part in loc:
@@ -467,7 +483,7 @@ def _find_alternative(schema: Schema, data: Value) -> Schema:
 
 
 def _list_alternatives(schema: Schema) -> list[Schema]:
-    """Return the alternatives of a schema, or the schema itself."""
+    """Return the alternatives of a schema, also those within alternatives; only the schema itself if it has none."""
     parts = schema.get("anyOf") or schema.get("oneOf")
     if not parts:
         return [schema]
@@ -495,7 +511,10 @@ def _make_schema_of_types(schema: Schema) -> Schema:
 
 
 def _resolve_references(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """Return a copy of a schema with each ``$ref`` replaced by its definition."""
+    """Return a copy of a schema with each ``$ref`` replaced by its definition, and without ``$defs``.
+
+    Keys beside a ``$ref`` take precedence over those of the definition.
+    """
     if isinstance(node, list):
         return [_resolve_references(value, definitions) for value in node]
     if not isinstance(node, dict):

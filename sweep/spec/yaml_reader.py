@@ -195,7 +195,8 @@ def decode_text(raw: bytes, source: str) -> str:
 def parse_document(text: str, source: str) -> Document:
     """Parse the text of a sweep file, whose top level must be a mapping.
 
-    Raises InputError if nothing can be read from the text; other mistakes are kept in the document.
+    Raises InputError if the text is too large, empty, no mapping or not readable to its end. Other mistakes are kept in
+    the document.
     """
     if len(text) > MAX_SIZE_BYTES:
         raise InputError.one(
@@ -290,7 +291,7 @@ class _Composer:
     def _build_root(self, events: Iterator[Event]) -> _Node | None:
         """Build the tree of the only document in the text; None for an empty text.
 
-        Raises InputError for a second document.
+        Raises InputError for a second document. A ``%YAML`` line with another version than 1.2 is noted as a mistake.
         """
         root: _Node | None = None
         for event in events:
@@ -355,7 +356,8 @@ class _Composer:
     def _build_mapping(self, events: Iterator[Event], depth: int) -> _Pairs:
         """Build the pairs of a mapping, whose events are taken from ``events`` up to its end.
 
-        Own keys take precedence over those of merge keys. Keys that appear twice or are no texts are noted as mistakes.
+        Own keys take precedence over those of merge keys. Keys that appear twice or are no texts are noted as mistakes,
+        and left out.
         """
         own: _Pairs = {}
         merged: _Pairs = {}
@@ -382,7 +384,11 @@ class _Composer:
         return merged | own
 
     def _read_merge_key(self, node: _Node) -> _Pairs:
-        """Return the pairs of a merge key ``<<``: of one mapping, or of a list whose first mappings take precedence."""
+        """Return the pairs of a merge key ``<<``: of one mapping, or of a list whose first mappings take precedence.
+
+        Anything that is no mapping is noted as a mistake. Raises InputError if merge keys copy more than `MAX_VALUES`
+        pairs in all.
+        """
         merged: _Pairs = {}
         for part in node.value if isinstance(node.value, list) else [node]:
             if isinstance(part.value, dict):
@@ -512,7 +518,8 @@ def make_document(given: Mapping[str, object], source: str) -> Document:
 def _convert_to_plain_value(value: object, path: KeyPath, document: Document) -> Value:
     """Convert a Python value to the types of a sweep file; add a mistake and return None if that is not possible.
 
-    NumPy scalars and arrays, paths, sets and sequences are converted, also within lists and mappings.
+    NumPy scalars and arrays, paths, sets and sequences are converted, also within lists and mappings. A key that is no
+    text is a mistake, and is converted to a text all the same.
     """
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", None) == 0:  # a NumPy scalar
@@ -609,6 +616,7 @@ def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
 def _assign_value(parts: list[str], value: Value, typed: str, document: Document) -> None:
     """Set one value by the parts of its dotted key; add a mistake if a part leads nowhere.
 
+    Missing levels are created. Within a list, a part is the index of an existing item.
     ``typed`` is the assignment as the user typed it, for messages.
     """
     holder: Value = document.data

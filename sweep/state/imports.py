@@ -177,7 +177,7 @@ def _seed_tensorflow(seed: int) -> Callable[[], None]:
 
 
 def _seed_torch(seed: int) -> Callable[[], None]:
-    """Seed PyTorch if it is imported; return a function that restores its earlier state.
+    """Seed PyTorch if it is imported; return a function that restores the earlier state of its generator on the CPU.
 
     The function does nothing if PyTorch was not imported.
     """

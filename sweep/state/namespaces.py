@@ -32,6 +32,7 @@ class Namespace:
         """Return the author's values in this namespace by name, except modules.
 
         Names that begin with two underscores are left out; in the globals of a notebook, those that begin with one.
+        Also left out are the names in `without` or not in `only`, ``In`` and ``Out``, and tests in a module of tests.
         """
         if isinstance(self.owner, Mapping):
             hidden = "_"  # notebooks keep history under names like _1
@@ -219,8 +220,8 @@ def _list_functions_in(value: object) -> list[object]:
 def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
     """Return the global names of a notebook that a function or class uses, directly or through other functions.
 
-    ``names_around`` are the globals of the notebook. The names of attributes that are used are among the result. All
-    other names are unrelated, and would not be sent to a worker.
+    ``names_around`` are the globals of the notebook. The names of attributes that are used are among the result. The
+    base classes of a class are not examined. All other names are unrelated, and would not be sent to a worker.
     """
     names: set[str] = set()
     queue: list[object] = [target]

@@ -106,8 +106,9 @@ def record_changes() -> None:
 def restore_names() -> None:
     """End the present trial, if any: restore all names that it has changed in the author's modules and classes.
 
-    Names that cannot be restored are added to `resisting`. Messages about changed names that may hold results, such as
-    lists and numbers, are kept for `take_messages`.
+    Modules that it has put into `sys.modules` without importing them are removed there. Names that cannot be restored
+    are added to `resisting`. Messages about changed names that may hold results, such as lists and numbers, are kept
+    for `take_messages`.
     """
     record_changes()
     while _present:
@@ -167,5 +168,5 @@ def _get_value(namespaces: list[Namespace], full: str) -> object:
 
 
 def _may_collect_results(value: object) -> bool:
-    """Return whether a value is of a type in which code collects results or counts; users are told of its changes."""
+    """Return whether a value is a list, dictionary, set, number or array, in which code may collect results."""
     return isinstance(value, list | dict | set | int | float | np.ndarray)

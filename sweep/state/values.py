@@ -317,8 +317,8 @@ class Digester:
 def holds_user_content(value: object) -> bool:
     """Return whether the attributes of an object are its content, which is digested and restored.
 
-    They are not for objects of TensorFlow, Keras and most of Python's own modules, nor for dataframes and loggers,
-    which change when they are only read.
+    They are not for objects of TensorFlow, sweep and most of Python's own modules, nor for dataframes and loggers,
+    which change when they are only read. Of Keras, they are for callbacks, optimizers, metrics, losses and the like.
     """
     kind = type(value)
     top = kind.__module__.partition(".")[0]

@@ -276,7 +276,8 @@ class TrialRows:
 
         ``trial`` is the state of the trial after ``event``. If it was interrupted before, it has resumed: in its row,
         the status becomes ``running``, the reason ``""``, and ``ended_at``, ``duration_s`` and ``train_s`` become null.
-        Raises KeyError if the trial has no row.
+        An epoch that was trained in an earlier sweep (``event.memo``) adds nothing to the seconds, energy and cost of
+        the trial. Raises KeyError if the trial has no row.
         """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)

@@ -244,7 +244,11 @@ class Ledger:
     def _observe_trial(
         self, event: TrialStarted | TrialEnded | ModelTested | OutputPrinted
     ) -> Change:
-        """Process an event of a trial other than an epoch and return the change. Raises `OutOfOrder`."""
+        """Process an event of a trial other than an epoch and return the change.
+
+        If a trial is tested several times, each metric keeps its first value. Raises `OutOfOrder` if the event is
+        impossible here.
+        """
         match event:
             case TrialStarted():
                 return self._start(event)

@@ -68,7 +68,9 @@ class Log(Closing):
     def append(self, events: Sequence[Event]) -> None:
         """Write all events, or none and raise `StoreError`. Written events survive the death of this process.
 
-        If only the upload to the object store fails, `StoreError` is raised too, but the events stay in the log.
+        With ``fsync``, the log is flushed to disk if a trial or session ends or a person did something, and with
+        ``durable`` it is then also uploaded before this returns. If only the upload to the object store fails,
+        `StoreError` is raised too, but the events stay in the log.
         """
         # first: it may raise `StoreError` before anything is written
         data = b"".join(map(encode, events))

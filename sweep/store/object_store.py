@@ -68,7 +68,8 @@ class ObjectStore:
     def get(self, key: str) -> tuple[bytes, str] | None:
         """Return the content and the tag of an object; None if there is none with this key.
 
-        The tag is the one for `swap`. Those in listings may lack its quotes: see `unquote_tag`.
+        The tag is the one for `swap`. Those in listings may lack its quotes: see `unquote_tag`. Raises `StoreAway` if
+        the store is unavailable.
         """
         import obstore
 
@@ -80,7 +81,10 @@ class ObjectStore:
             return None
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the contents of several objects in the order of ``keys``, read concurrently; None for missing ones."""
+        """Return the contents of several objects in the order of ``keys``, read concurrently; None for missing ones.
+
+        Raises `StoreAway` if the store is unavailable.
+        """
 
         def one(key: str) -> bytes | None:
             found = self.get(key)
@@ -90,7 +94,7 @@ class ObjectStore:
             return list(pool.map(one, keys))
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object, replacing any earlier one as a whole."""
+        """Write an object, replacing any earlier one as a whole. Raises `StoreAway` if the store is unavailable."""
         import obstore
 
         with self._raising_store_away(key):
@@ -101,7 +105,7 @@ class ObjectStore:
 
         Returns the new tag, in the form of `get`, or None if the condition does not hold. An object that already has
         the content ``data`` counts as written by an earlier attempt of this call, so ``data`` must differ from what
-        other processes write.
+        other processes write. Raises `StoreAway` if the store is unavailable.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -122,7 +126,7 @@ class ObjectStore:
     def entries(self, prefix: str = "") -> list[StoredObject]:
         """Return all objects whose keys begin with ``prefix/``, at any depth, sorted by key.
 
-        Without ``prefix``, return all objects of this store.
+        Without ``prefix``, return all objects of this store. Raises `StoreAway` if the store is unavailable.
         """
         import obstore
 
@@ -137,7 +141,8 @@ class ObjectStore:
     def folder(self, prefix: str = "") -> tuple[list[str], list[StoredObject]]:
         """Return (names of the folders, objects), both of what is directly below ``prefix``.
 
-        The names have no path before them; the keys of the objects are relative to this store.
+        The names have no path before them; the keys of the objects are relative to this store. Raises `StoreAway` if
+        the store is unavailable.
         """
         import obstore
 
@@ -148,7 +153,7 @@ class ObjectStore:
         ]
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; missing ones are no error."""
+        """Delete objects; missing ones are no error. Raises `StoreAway` if the store is unavailable."""
         import obstore
 
         doomed = [self._full_key(key) for key in keys]
@@ -164,7 +169,8 @@ class ObjectStore:
     def upload(self, files: Iterable[tuple[Path, str]]) -> None:
         """Upload the (file, key) pairs, several at a time, each in place of the object under its key.
 
-        Raises OSError if a file cannot be read; others may have been uploaded by then.
+        Raises OSError if a file cannot be read, and `StoreAway` if the store is unavailable; others may have been
+        uploaded by then.
         """
         import obstore
 
@@ -179,8 +185,9 @@ class ObjectStore:
     def download(self, keys: Iterable[tuple[str, Path]]) -> None:
         """Download the (key, path) pairs, several at a time; folders are created and existing files overwritten.
 
-        Raises FileNotFoundError if an object is missing, and OSError if a file cannot be written. After an error, the
-        file of that object may be empty or incomplete, even if it existed before. Other files may have been written.
+        Raises FileNotFoundError if an object is missing, OSError if a file cannot be written, and `StoreAway` if the
+        store is unavailable. After an error, the file of that object may be empty or incomplete, even if it existed
+        before. Other files may have been written.
         """
         import obstore
 

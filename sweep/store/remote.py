@@ -279,7 +279,7 @@ def _set_copy_aside(folder: Path) -> None:
 def claim(folder: Path, store: ObjectStore) -> bool:
     """Create a new sweep in the store from its local folder; return False if its name is taken there.
 
-    Only ``sweep.json`` and ``spec.yaml`` are uploaded.
+    Only ``sweep.json`` and ``spec.yaml`` are uploaded. The tag of ``sweep.json`` is kept in a file of the folder.
     """
     known = _CopyState()
     info = (folder / "sweep.json").read_bytes()
@@ -597,7 +597,10 @@ class Writer:
                 return
 
     def renew_lease(self) -> None:
-        """Renew the lease. Raises `StoreError` that names the process that has taken the sweep over."""
+        """Renew the lease.
+
+        Raises `StoreError` if the store is unavailable, or another process has taken the sweep over, which it names.
+        """
         if self._claimed(self._lease_tag):
             return
         found = self._store.get(LEASE)

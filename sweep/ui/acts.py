@@ -321,7 +321,8 @@ def make_arguments(
 
     ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. ``place`` is
     the results folder or its URL. A sweep with a ``submission`` is resumed on its cluster; all other commands run here.
-    Raises `InputError` with all mistakes.
+    If a word such as a note begins with a dash, all words come after the options and ``--``. Raises `InputError` with
+    all mistakes.
     """
     refuse(_find_mistakes(act, given))
     kinds = {field.name: field.kind for field in act.fields}

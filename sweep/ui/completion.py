@@ -264,7 +264,10 @@ def _is_condition_met(
 
 
 def _propose_keys(outline: Outline, known: Known) -> list[Proposal]:
-    """Propose the keys that the mapping at the cursor does not have yet; the key at the cursor counts as not there."""
+    """Propose the keys that the mapping at the cursor does not have yet; the key at the cursor counts as not there.
+
+    If that key has its colon already, the proposals insert none.
+    """
     place = outline.place
     if place is None:
         return []
@@ -349,7 +352,7 @@ def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
     """Propose hyperparameters within ``group``: the trainable's own ones, then the standard ones that it reads.
 
     If it is not known what the trainable reads, all standard hyperparameters are proposed. ``group`` is a dotted name;
-    at the top level, where it is "", ``epochs`` comes last.
+    at the top level, where it is "", ``epochs`` is proposed too, as the last one unless the trainable reads it.
     """
     names = list(STANDARD)
     if known.parameters is not None:
@@ -364,7 +367,10 @@ def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
 
 
 def _make_parameter_proposal(name: str, inner: str) -> Proposal:
-    """Make the proposal of the hyperparameter ``name``; ``inner`` is its name within its group."""
+    """Make the proposal of the hyperparameter ``name``; ``inner`` is its name within its group.
+
+    If the name ends in ``*``, only the part before it is inserted, and otherwise the name with a colon.
+    """
     about = "Read by the trainable."
     if name in LENGTHS:
         about = LENGTHS[name]
@@ -453,7 +459,8 @@ def _propose_schema_values(
 ) -> Iterator[Proposal]:
     """Propose values from ``schemas``: those that they list, their default, and their examples.
 
-    ``path`` is the path of the value.
+    For a mapping with fixed values, such as a rule with its type, a block of these is proposed. ``path`` is the path of
+    the value.
     """
     for schema in schemas:
         default = _find_default(schema)

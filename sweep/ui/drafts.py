@@ -57,7 +57,7 @@ def write_template(trainables: KnownTrainables, file: str) -> str:
 def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
     """Return the template for ``trainable`` with one of its ``metrics``, preferably of the validation.
 
-    Without metrics, it is ``val_accuracy``. The goal is guessed from its name.
+    Without metrics, it is ``val_accuracy``. The goal is guessed from its name. The sweep's name is ``NAME``.
     """
     by_preference = sorted(
         metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name)

@@ -176,6 +176,9 @@ def describe_standing(
     ``driven_since`` is when a process on this machine began to run it. ``read`` is the share of the log that has been
     read, ``line`` the number of the last line read. ``events`` are the latest events, the last one first. ``unknown``
     says what is not known, and why. ``to_resume`` is the command line that resumes the sweep.
+
+    If no process runs the sweep, there are no estimates, no running trials and no leader. Without ``unknown``, the
+    result then tells what is left if the sweep was changed after its end.
     """
     state = _name_state(standing, running=running, read=read)
     # its session has not begun

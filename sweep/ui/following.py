@@ -134,7 +134,10 @@ class FollowedSweep:
         return changed or bool(events) or self.lines.lines != lines_before
 
     def _observe(self, event: Event) -> None:
-        """Add an event to the state; keep the event's description unless it is about an epoch or output."""
+        """Add an event to the state; keep the event's description unless it is about an epoch or output.
+
+        The latest 100 descriptions are kept, and the first 100 of each trial.
+        """
         self._line += 1
         self.standing.observe(event)
         # so many that they would push out all others

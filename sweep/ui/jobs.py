@@ -100,8 +100,9 @@ class Jobs:
     ) -> Job:
         """Start ``python -m sweep`` with ``arguments``, with ``text`` as standard input, and return the job at once.
 
-        The process continues if the page's server ends. ``shown`` are the arguments in the command line that is shown;
-        by default, they are ``arguments``. Of the jobs that have ended, only the latest are kept.
+        It runs in the folder given to `Jobs`, and continues if the page's server ends. ``shown`` are the arguments in
+        the command line that is shown; by default, they are ``arguments``. Of the jobs that have ended, only the latest
+        are kept.
         """
         # Files, not pipes: a full or closed pipe would stop the process when the server is busy or has ended.
         output = tempfile.TemporaryFile()  # noqa: SIM115  # it is open as long as the job is remembered

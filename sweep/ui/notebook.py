@@ -45,8 +45,8 @@ def show(name: str | Path = "", *, results: str | Path = "results", height: int 
 
     ``name`` is a name in the results folder or the path or URL of a sweep's folder; "" shows the list. ``results`` is
     the results folder or its URL. ``height`` is the height of the frame in pixels. The page keeps running while other
-    cells run, and ends with the kernel. Raises `InputError` if there is no such sweep, or if this process is not the
-    kernel of a notebook.
+    cells run, and ends with the kernel. Raises `InputError` if there is no such sweep, if ``height`` is below 1, if the
+    page's process does not start, or if this process is not the kernel of a notebook.
     """
     if not running.is_here():
         hint = f"in a terminal: python -m sweep ui {name}".rstrip()

@@ -31,7 +31,8 @@ NOTHING = FormLines(configuration=(), parameters=(), keys=())
 def list_form_lines(standing: Standing) -> FormLines:
     """Return the lines for the forms of a sweep in its present state, at most 100 for each form.
 
-    There are no lines if its sweep file is unknown.
+    The configuration is that of the best trial, or has empty values if there is none yet. There are no lines if the
+    sweep file is unknown.
     """
     spec = standing.spec
     if spec is None:
@@ -47,14 +48,17 @@ def list_form_lines(standing: Standing) -> FormLines:
 
 
 def _list_settings(spec: Spec, params: Mapping[str, Value]) -> Iterator[str]:
-    """Yield a line ``name=value`` for each parameter in ``params`` that differs between configurations."""
+    """Yield a line ``name=value`` for each parameter in ``params`` that is not a constant in the sweep file."""
     for name in spec.space.varying:
         if name in params:
             yield f"{name}={flow(params[name])}"
 
 
 def _list_parameters(spec: Spec) -> Iterator[str]:
-    """Yield a line ``name=block`` for each searched parameter, with its values or distribution."""
+    """Yield a line ``name=block`` for each parameter that is not a constant.
+
+    ``block`` is its block in the sweep file, in flow style and without ``distribution: categorical``.
+    """
     domains = _require_mapping(spec.to_json_dict()["parameters"])
     for name in spec.space.varying:
         block = dict(_require_mapping(domains[name]))

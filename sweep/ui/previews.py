@@ -38,9 +38,9 @@ def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> di
 
 
 def _check_steering(command: str, given: Given, folder: ResultsFolder) -> None:
-    """Check what a form adds or changes; ``command`` is ``add`` or ``change``.
+    """Check what a form adds (its field ``settings``) or changes (``changes``); ``command`` is ``add`` or ``change``.
 
-    Raises `SweepError` if the command would refuse it.
+    Raises `SweepError` if the command would refuse it. Nothing is added or changed.
     """
     from sweep.runner import additions, steering, steering_requests
 

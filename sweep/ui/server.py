@@ -169,7 +169,10 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def _answer_request(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Check a request, and call its handler if it is allowed; answer requests with a token or a pass here."""
+    """Check a request, and call its handler if it is allowed; answer requests with a token or a pass here.
+
+    A request that is not allowed gets the answer of `_refuse`, as do those with ``--read-only`` that change something.
+    """
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
     refusal = access.find_refusal_of_method_or_size(asked)
@@ -246,8 +249,10 @@ def _brings_pass(request: web.Request) -> bool:
 def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Response:
     """Answer a request that brings the pass ``given``: set the cookie for the frame of a notebook's cell.
 
-    At ``/-/here``, only confirm to the cell's script that this server can be reached. A pass that is invalid, or that
-    was used in another browser, is refused, and so is a frame in pages that cannot be named or are too many.
+    The answer is a page that leads on to the sweep in the query ``sweep``, and the pages around the frame may show
+    this server's pages from now on. At ``/-/here``, only confirm to the cell's script that this server can be reached.
+    A pass that is invalid, or that was used in another browser, is refused, and so is a frame inside pages whose
+    origins are not valid or that are too many.
     """
     secrets = request.app[PAGE].access
     if not access.is_pass(given, secrets.token):
@@ -301,7 +306,8 @@ def _refuse(
 ) -> web.Response:
     """Return the answer to a request that is refused: an error document for a script, a page for a person.
 
-    ``error`` is the error that the document describes; by default, it has the reason of ``refusal``.
+    A page is sent for a GET of an address without ``/-/`` and ``.json``. ``error`` is the error that the document
+    describes; by default, it has the reason of ``refusal``.
     """
     if (
         request.method in ("GET", "HEAD")
@@ -385,7 +391,7 @@ async def _show_list(request: web.Request) -> web.Response:
 
 
 async def _send_list(request: web.Request) -> web.Response:
-    """Send the list of sweeps as JSON, waiting until it has been read first; an empty list if that fails."""
+    """Send the list of sweeps as JSON, as it was last read; wait for the first reading, and send [] if that fails."""
     shelf = request.app[PAGE].shelf
     async with shelf.keep_up_to_date():
         while not shelf.version:  # it also grows if reading fails
@@ -613,10 +619,10 @@ async def _wait_for_news(page: Page, news: Awaitable[bool]) -> bool:
 
 
 async def _stream_sweep(request: web.Request) -> web.StreamResponse:
-    """Send new lines of the log, the state and the numbers of new reports, until the browser leaves.
+    """Send new lines of the log, the state, problems of reading and a notice of each new report, as server-sent events.
 
-    The first line is the one after the number in the header ``Last-Event-ID`` or the query ``after``; without either,
-    the next new one.
+    Returns when the browser leaves or the server ends. The first line is the one after the number in the header
+    ``Last-Event-ID`` or the query ``after``; without either, the next new one.
     """
     page, watch = request.app[PAGE], _find_watch(request)
     after = request.headers.get("Last-Event-ID", request.query.get("after", ""))
@@ -646,7 +652,10 @@ class _StreamReader:
         self._replaced: int | None = None
 
     async def send_news(self, reading: Reading) -> None:
-        """Send the browser the problem, log lines, state and number of the report that are new since the last call."""
+        """Send the browser the problem, log lines and state that are new since the last call, as events.
+
+        Of a new report, only the number of lines of the log that it covers is sent.
+        """
         watch = self._watch
         problem = watch.problem or watch.report_problem
         if problem != self._problem:
@@ -665,7 +674,8 @@ class _StreamReader:
     async def _send_log(self, reading: Reading) -> None:
         """Send the new lines of the log; before them an event ``replaced`` if the log was replaced.
 
-        After ``replaced``, the lines that were read already are not sent.
+        After ``replaced``, the lines that were read already are not sent; nor are they at the first call, if the
+        browser has not said which line it has.
         """
         sweep = self._watch.sweep
         if sweep is None:
@@ -732,7 +742,7 @@ def _is_text(value: object) -> bool:
 
 
 async def _run_act(request: web.Request) -> web.Response:
-    """Run the command line of an act and send its job; with ``preview``, only send what `preview_act` returns.
+    """Start the command line of an act and send its job; with ``preview``, only send what `preview_act` returns.
 
     Raises `UnknownNameError` if the act is not offered, and `InputError` for wrong fields.
     """
@@ -791,8 +801,8 @@ async def _dismiss_job(request: web.Request) -> web.Response:
 async def _show_draft(request: web.Request) -> web.Response:
     """Show the page on which a new sweep file is written.
 
-    Its text is the file of the sweep in the query ``from`` under a free name, the file in the query ``file``, or a
-    template.
+    Its text is the file in the query ``file`` or else that of the sweep in the query ``from``, under a free name;
+    without either, a template, which takes seconds. Also starts to read what completions need.
     """
     page = request.app[PAGE]
     text, file = "", drafts.FILE
@@ -871,7 +881,7 @@ async def _complete_draft(request: web.Request) -> web.Response:
 
 
 async def _plan_draft(request: web.Request) -> web.Response:
-    """Run `plan` for a draft, whose text is passed as standard input because it may not be saved.
+    """Start `plan` for a draft and send its job; the text is passed as standard input because it may not be saved.
 
     With ``time``, it trains two epochs of two trials; otherwise it uses the durations of earlier sweeps in the folder.
     """
@@ -890,7 +900,7 @@ async def _plan_draft(request: web.Request) -> web.Response:
 
 
 async def _run_draft(request: web.Request) -> web.Response:
-    """Save a draft, run it as a new sweep and send the job; with ``preview``, only send the ``command``.
+    """Save a draft, start it as a new detached sweep and send the job; with ``preview``, only send the ``command``.
 
     Raises `RefusedError` if another text would be lost, unless the request has ``replace``.
     """
@@ -916,7 +926,7 @@ async def _run_draft(request: web.Request) -> web.Response:
 def serve(
     page: Page, listening: socket.socket, beside: int | None = None, within: int | None = None
 ) -> None:
-    """Run the server on the socket ``listening`` until Ctrl-C, or until another process has ended.
+    """Run the server on the socket ``listening`` until Ctrl-C (KeyboardInterrupt), or until another process has ended.
 
     With ``beside``, the number of a process, it ends when that process has ended and `Page.browsers` has been 0 for a
     minute. With ``within``, the number of the parent process, it ends as soon as that process has ended.

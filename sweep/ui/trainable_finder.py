@@ -66,7 +66,7 @@ def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each module in a folder and in the folders directly in it.
 
     At most 300 files are looked at, including those that are left out: tests, files whose path is no name of a module,
-    modules with names such as ``__init__``, and all in the folders in `APART`.
+    modules with names such as ``__init__``, and the modules and folders directly in it with a name in `APART`.
     """
     paths = [*sorted(folder.glob("*.py")), *sorted(folder.glob("*/*.py"))]
     for path in paths[:MOST_FILES]:

@@ -248,7 +248,10 @@ class Watch(KeptUpToDate):
             self._report_task = asyncio.create_task(self._make_report())
 
     async def _make_report(self) -> None:
-        """Make a report in a thread and wake the requests that wait for it; an error becomes `report_problem`."""
+        """Make a report in a thread and wake the requests that wait for it; an error becomes `report_problem`.
+
+        The next report is due after 5 times the CPU time that this one took, but at least a second.
+        """
         cost_s = 0.0
         try:
             self.report = await self._reading.run(make_report, self.folder, self.sweep)

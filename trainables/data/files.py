@@ -296,11 +296,12 @@ def image_folder(
 ) -> tuple[Any, np.ndarray[Any, Any]]:
     """Return images (n, height, width, channels) as uint8, and their labels: the indices of their sorted sub-folders.
 
-    ``size`` is (height, width); images of another size are resized (bilinear, antialiased). ``part`` selects files by a
-    hash of their paths within the folder, which is uniform in [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With
-    ``keep``, images are decoded once and written to disk; otherwise they are decoded at each use.
-    Raises: DataError: if the folder is missing or has no sub-folders, a sub-folder has files that are no images, or no
-    image is in the part. An image that cannot be decoded raises it only when it is read.
+    Only files directly in a sub-folder count. ``size`` is (height, width); images of another size are resized
+    (bilinear, antialiased). ``part`` selects files by a hash of their paths within the folder, which is uniform in
+    [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With ``keep``, images are decoded once and written to disk; otherwise
+    they are decoded at each use.
+    Raises: DataError: if the folder is missing or has no sub-folders, a sub-folder has a file with another ending than
+    `SUFFIXES`, or no image is in the part. An image that cannot be decoded raises it only when it is read.
     """
     root = Path(path)
     names = classes(root)

@@ -47,12 +47,13 @@ def load_shared(
 ) -> tuple[Loaded, Reads]:
     """Return the result of ``load()`` and the hyperparameters that it read; workers of a node share one load.
 
-    Workers share a result through ``folder`` if their trials have the same values for all hyperparameters that ``load``
-    read; the arrays are then memory maps, copy-on-write. The folder belongs to one run of one sweep, so code and files
-    stay the same; if it is None, nothing is shared. Each worker loads for itself if the data contains streams or an
-    author's own memory maps, or if ``has_left``, called after the load, returns a true value: the load has then set
-    attributes of the trainable, which other workers would lack. ``opened`` records the files that ``load`` opens; if
-    another worker has loaded the data, the files that it opened are added.
+    In the result, each `BlockArray` is replaced by a memory map. Workers share a result through ``folder`` if their
+    trials have the same values for all hyperparameters that ``load`` read; all arrays are then memory maps,
+    copy-on-write. The folder belongs to one run of one sweep, so code and files stay the same; if it is None, nothing
+    is shared. Each worker loads for itself if the data contains streams or an author's own memory maps, or if
+    ``has_left``, called after the load, returns a true value: the load has then set attributes of the trainable, which
+    other workers would lack. ``opened`` records the files that ``load`` opens; if another worker has loaded the data,
+    the files that it opened are added.
     Raises: DataError: if the disk is too small, a `BlockArray` does not yield as many rows as its shape says, or shared
     data has dicts whose keys are no texts. Whatever ``load`` raises.
     """
@@ -137,7 +138,7 @@ def _locking(file: Path) -> Iterator[None]:
 def _can_be_shared(data: Any) -> bool:
     """Return whether data is made of arrays in memory or `BlockArray`, in structures that can be stored.
 
-    Arrays that an author has mapped are excluded: they are shared already.
+    Arrays of Python objects are excluded, and those that an author has mapped, because they are shared already.
     """
     if type(data) in (tuple, list, Buckets):
         return all(map(_can_be_shared, data))
@@ -331,8 +332,8 @@ def fit_on_devices(
     """Return whether the arrays ``leaves`` of a data set are small enough to stay on each device as a whole.
 
     GPUs and TPUs hold up to ``resident_bytes`` (2 GiB by default). CPUs hold up to half of the machine's memory of
-    arrays that can be aliased, but only 64 MiB (or ``resident_bytes``) of those that must be copied, because every
-    worker of the node would hold a copy.
+    arrays that can be aliased (nothing if its size is unknown), but only 64 MiB (or ``resident_bytes``) of those that
+    must be copied, because every worker of the node would hold a copy.
     """
     copied = sum(measure_bytes(leaf) for leaf in leaves if not can_be_aliased(leaf))
     aliased = sum(map(measure_bytes, leaves)) - copied
@@ -448,7 +449,7 @@ class Packed(tf.experimental.ExtensionType):
 
 
 def needs_packing(dtype: np.dtype[Any]) -> bool:
-    """Return whether GPUs can gather integers of this type only if they are packed into words."""
+    """Return whether GPUs can gather numbers of this type only if they are packed: all integers except int64."""
     return dtype.kind in "iu" and dtype != np.int64
 
 

@@ -26,7 +26,7 @@ _began: list[float] = []  # bytes that this process used when it was bound to si
 def get_total_bytes(devices: Devices) -> float | None:
     """Return the memory of the smallest of the trial's GPUs in bytes; None if it is unknown.
 
-    For simulated GPUs it is read from the environment variable `SIMULATED_GB`.
+    For simulated GPUs it is read from the environment variable that `SIMULATED_GB` names, by default 8 GB.
     """
     if devices.simulated:
         return float(os.environ.get(SIMULATED_GB, "8")) * 1e9

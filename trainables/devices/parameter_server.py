@@ -47,8 +47,8 @@ def create_coordinator(replicas: Replicas) -> Any:
 def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     """Start this rank's TensorFlow server and return; the server runs until the process ends.
 
-    Ranks from 1 to ``ranks.workers`` are workers, those above are parameter servers. ``gpus`` is how many GPUs it may
-    use.
+    Ranks from 1 to ``ranks.workers`` are workers, those above are parameter servers. ``cpus`` limits its threads, and
+    ``gpus`` is how many GPUs it may use.
     """
     tensorflow_private.share_ports()
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # as in `connect_to_servers`

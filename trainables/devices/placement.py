@@ -206,8 +206,8 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
     ``strategy`` is one of `STRATEGIES`, ``cross_device`` one of `CROSS_DEVICE`. If ``devices`` has ranks, the first
     call connects to them, and ``strategy`` is ignored unless it is "tpu".
     Raises: DeviceError: if there are fewer GPUs than ``devices`` has, the memory for a share of a GPU is unknown or too
-    small, or the devices do not allow ``strategy`` or ``cross_device``. NewProcessNeeded: if this process is already
-    bound to other devices or ranks.
+    small, or ``strategy`` or ``cross_device`` is unknown or not possible on the devices. NewProcessNeeded: if this
+    process is already bound to other devices or ranks.
     """
     with _lock:
         if strategy == "tpu":

@@ -61,9 +61,9 @@ class LossScale:
         return [self.scale, self.good]
 
     def update(self, finite: tf.Tensor) -> None:
-        """Set the loss scale for the next update: doubled after enough finite ones in a row, halved after another one.
+        """Set the loss scale for the next update: doubled after 2,000 finite ones in a row, halved after another one.
 
-        ``finite`` is a scalar: whether the update's gradients, summed over replicas, were finite.
+        It is at least 1. ``finite`` is a scalar: whether the update's gradients, summed over replicas, were finite.
         """
         good = tf.where(finite, self.good + 1, tf.zeros_like(self.good))
         grow = tf.equal(good, self.growth_updates)

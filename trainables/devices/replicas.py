@@ -148,8 +148,8 @@ def sum_over_replicas(values: Sequence[Any]) -> list[Any]:
 def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
     """Return the values of all replicas, stacked along a new first axis, by one reduction; called on each replica.
 
-    Values must have the same shape on all replicas. Raises CannotCompile inside code that XLA compiles, if there are
-    several replicas.
+    With one replica, or outside of replicas, the new axis has the length 1. Values must have the same shape on all
+    replicas. Raises CannotCompile inside code that XLA compiles, if there are several replicas.
     """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:

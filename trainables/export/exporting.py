@@ -50,7 +50,8 @@ def export(
     """Write the trial's model for inference into ``folder``, in each format, and verify each file's predictions.
 
     ``preprocessing`` becomes part of the result. Predictions of a model that draws random numbers cannot be verified;
-    the result then has no differences, and a note says so.
+    the result then has no differences, and a note says so. The validation data are evaluated once more for the
+    result's metrics, which are empty if an evaluation changes variables.
     Raises: NotExportable: if a format cannot be written or loaded, or a file predicts something else.
     """
     model = plain.model

@@ -250,7 +250,10 @@ def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:
 
 
 def format_predict_call(inputs: Signature) -> str:
-    """Return the line of code that predicts; Keras accepts texts only as tensors, not as lists or NumPy arrays."""
+    """Return the line of Python code that calls ``model.predict`` with the inputs.
+
+    If there are texts among them, it converts these to tensors, because Keras accepts no lists or arrays of texts.
+    """
     if "string" in inputs.dtypes:
         x = _format_inputs(inputs.structure, inputs)
     else:

@@ -237,7 +237,7 @@ def _convert_gather(kind: str, converter: Any, call: Any) -> Any:
 def _convert_multiply(kind: str, converter: Any, call: Any) -> Any:
     """Multiply examples that all trials share by each trial's weights.
 
-    TensorFlow's own form would copy the weights side by side.
+    TensorFlow's own form, which is used for all other products, would copy the weights side by side.
     """
     (examples, differ, _), (weights, stacked, _) = call.input(0), call.input(1)
     if differ or not stacked:
@@ -254,8 +254,8 @@ def _convert_multiply(kind: str, converter: Any, call: Any) -> Any:
 def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
     """Run a loop that all trials leave at the same step as one loop.
 
-    TensorFlow's own form allows trials to leave one by one. It checks at each step which trials remain, and so knows
-    neither their number nor any shape.
+    TensorFlow's own form, which is used for all other loops, allows trials to leave one by one. It checks at each step
+    which trials remain, and so knows neither their number nor any shape.
     """
     trials = tf.get_static_value(call.pfor.loop_len_vector)
     if trials is None or call.pfor.all_indices_partitioned:

@@ -665,7 +665,7 @@ def _refuse_options(
 ) -> None:
     """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
 
-    ``number`` is the number of replicas, and ``who`` begins the message.
+    They are listed in `check_options`. ``number`` is the number of replicas, and ``who`` begins the message.
     """
     clipped = recipe.clipping or (optimizer is not None and groups.clips_gradients(optimizer))
     reasons = [

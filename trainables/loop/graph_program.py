@@ -366,7 +366,8 @@ class GraphProgram(Program):
 
         Stops early after a chunk or a block of updates in which a number is not finite. If all numbers are finite, an
         epoch from ``swa_from`` on then adds the weights to their mean over epochs. A profile of a few updates of the
-        first chunk is written into ``profile_into``, if given.
+        first chunk is written into ``profile_into``, if given. Raises Refused if `on_train_batch_end` returns a value
+        with the name of a metric.
         """
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed

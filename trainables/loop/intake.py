@@ -184,9 +184,9 @@ class Intake:
     def _merge_returned(self, returned: Any, example: Example) -> Example:
         """Return x, y and sample_weight of ``example``, replaced by what `augment` returned.
 
-        If `augment` takes x alone, a tuple is refused unless x is a tuple, and nothing else is checked. Otherwise,
-        raises Refused if it returned another number of values than it takes, one of another structure or number of
-        rows, or no weights for examples that have weights.
+        If `augment` takes x alone, a tuple is refused unless x is a tuple, and nothing else is checked. Otherwise, the
+        values become tensors, and Refused is raised if it returned another number of values than it takes, one of
+        another structure or number of rows, or no weights for examples that have weights.
         """
         x, y, sample_weight = example
         names = self._returns
@@ -320,8 +320,8 @@ def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
 def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
     """Raise Refused unless all arrays of ``part`` have ``rows`` rows, one for each example.
 
-    ``rows`` is None if the number is unknown while tracing; then only scalars are refused. ``called`` and ``name`` are
-    for the message, as in `_check_structure`.
+    ``rows`` is None if the number is unknown while tracing; then only scalars are refused. An array whose own number of
+    rows is unknown is accepted. ``called`` and ``name`` are for the message, as in `_check_structure`.
     """
     for leaf in tf.nest.flatten(part):
         if leaf.shape.rank == 0 or (rows is not None and leaf.shape[0] not in (None, rows)):

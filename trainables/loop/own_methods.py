@@ -65,7 +65,8 @@ def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model)
 
     Both are included, possibly as None, unless the author has a `train_step`. With a `train_step`, they serve
     validation: both are included if there are validation data and no `test_step`; otherwise there is never ``loss``,
-    and ``metrics`` only if the author overrides them. Raises Undecided if there is no default loss for the targets.
+    and ``metrics`` only if the author overrides them. Raises Undecided if no default loss fits the targets and the
+    model has no `train_step` or `compute_loss` of its own, and Refused as `overrides_train_step` does.
     """
     # The compiled loss trains without a `train_step`, and validates without a `test_step`.
     needs_loss = not overrides_train_step(author) or (

@@ -150,7 +150,8 @@ class AuthorStep(Step):
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Return a slice's contributions to the values of `test_step`, or to the compiled losses if there is none.
 
-        The metrics are updated with the slice. ``training`` has no effect.
+        The metrics are updated with the slice, by a `test_step` only if it calls `Batch.measure`. ``training`` has no
+        effect.
         """
         if self._test_step is None:
             return self.evaluate_compiled(cut, example)
@@ -161,8 +162,8 @@ class AuthorStep(Step):
 
         An empty ``turn`` means evaluation by `test_step`, which must be defined. `Batch.measure` updates the metrics if
         ``counts`` is True. A row that stands in for an empty slice contributes nothing. Raises Refused if the method
-        ignores sample weights or mixed labels, does not return a loss of ``turn``, or needs a whole batch that is cut
-        into micro-batches.
+        ignores sample weights or mixed labels, returns no dictionary or lacks a loss of ``turn``, measures metrics that
+        are not defined, or needs a whole batch that is cut into micro-batches.
         """
         x, y, sample_weight = example
         training = bool(turn)

@@ -116,8 +116,9 @@ class CarriedWeights:
     def assign_to(self, program: Program) -> None:
         """Assign the copied weights and averages to a program in its initial state, by path.
 
-        An average of a kind that was not copied, and the average of a weight that was not averaged before, starts at
-        the weights. Raises Refused if the program has weights of other paths or shapes.
+        Variables that Keras does not track are assigned by the order in which they were created. An average of a kind
+        that was not copied, and the average of a weight that was not averaged before, starts at the weights. Raises
+        Refused if the program has weights of other paths or shapes; nothing is assigned then.
         """
         program.state.will_train()
         mine = _key_by_path(_list_weights(program))

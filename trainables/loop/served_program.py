@@ -152,8 +152,8 @@ class Weight:
     ) -> None:
         """Update variable and slots on their server by one gradient, inside a worker's graph.
 
-        The weight decay is ``rate`` times the rule's. A sparse gradient must name each row once; without `lazy`, it is
-        made dense if there are slots or weight decay.
+        With `decays`, the weight also decays by ``rate`` times the rule's weight decay. A sparse gradient must name
+        each row once; without `lazy`, it is made dense if there are slots or weight decay.
         """
         decay = self.rule.decay if self.decays else 0.0
         with tf.device(self.device):

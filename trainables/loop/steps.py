@@ -95,7 +95,7 @@ class Step(ABC):
         """
 
     def count_divisors(self, example: Example) -> None:
-        """Run the model and its losses on the examples of the slice that is entered.
+        """Run the model, in inference mode, and its losses on the examples of the slice that is entered.
 
         The losses store the divisors of masked and weighted means in `counts` of this slice. Used before a batch is
         computed in micro-batches.
@@ -196,7 +196,7 @@ class Step(ABC):
         """Run the model on a slice; return its outputs, and the slice's contributions to the compiled losses by name.
 
         There is ``loss``, the total, and with several losses ``<name>_loss`` for each of them. A row that stands in for
-        an empty slice contributes nothing.
+        an empty slice contributes nothing. Floating outputs are cast to float32.
         """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=training))

@@ -54,7 +54,7 @@ def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bo
 
 
 def profiling(folder: Path | None) -> AbstractContextManager[object]:
-    """Return a context that writes a TensorBoard profile of its block into ``folder``; None for no profile."""
+    """Return a context that writes a TensorBoard profile of its block into ``folder``, or nothing if it is None."""
     if folder is None:
         return contextlib.nullcontext()
     profile: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))

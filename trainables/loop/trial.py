@@ -211,7 +211,8 @@ class ReadyTrial:
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """Return the learning rate of each update in the next epoch, with shape (updates in an epoch,).
 
-        If a hook or callback has set a rate, all updates have it. If the optimizer has a schedule of its own, only the
+        The schedule's rates are multiplied by the factors of `scale_rate` and of the plateau schedule. If a hook or
+        callback has set a rate, all updates have that one instead. If the optimizer has a schedule of its own, only the
         last element is a rate and the others are NaN. If the loop does not set the rate, the values have no effect.
         """
         epoch_of_phase = max(self.epoch - self.span.first, 0) + 1
@@ -288,8 +289,9 @@ class ReadyTrial:
         """Count the epoch that was just trained, call the hooks for its end, and return its report.
 
         ``rates`` has the learning rate of each update, and ``evaluated`` is None without validation. Metrics of
-        validation are reported as ``val_<name>``. Hooks and callbacks are only called if ``settings_before``, the
-        settings before the epoch, is given. Raises Diverged, after the epoch was counted, if ``trained`` is not finite.
+        validation are reported as ``val_<name>``. The objective is passed to the patience rule and the plateau
+        schedule. Hooks and callbacks are only called if ``settings_before``, the settings before the epoch, is given.
+        Raises Diverged, after the epoch was counted, if ``trained`` is not finite.
         """
         epoch = self.epoch + 1
         metrics = trained.metrics
@@ -524,7 +526,8 @@ class ReadyTrial:
 
         The program's variables are not restored, and the trial must be in the checkpoint's phase already. If a hook or
         a callback had frozen or unfrozen layers, training is traced again. Sets `lost` to what could not be restored.
-        Raises CheckpointError if the trial cannot continue exactly and must begin again.
+        For a trial that does not train, callbacks and the changes by hooks are not restored. Raises CheckpointError if
+        the trial cannot continue exactly and must begin again.
         """
         # A trial that does not train, but only gives its model, needs no callbacks and no order of examples.
         if self.callbacks and self.assignment.trains:
@@ -608,7 +611,7 @@ def highest_rate(
 
     It is scaled as ``lr_scaling`` says for ``batch_size``. If the loop does not set the learning rate, the optimizer's
     present rate is returned. Raises Refused for hyperparameters that the author's optimizers would ignore, and
-    ValueError for a wrong hyperparameter of the rate.
+    ValueError or TypeError for a wrong hyperparameter of the rate.
     """
     own = get_own_rate(program.parts.optimizer)
     refusals.check_own_optimizers(

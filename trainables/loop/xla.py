@@ -392,5 +392,8 @@ def _placing_on_device(graph: Graph) -> Any:
 
 
 def _call_with_batch(update: Update) -> OneBatch:
-    """Return a function of (tensors, rows, seed) that calls ``update`` with a learning rate of 0."""
+    """Return a function of (tensors, rows, seed) that calls ``update`` with a learning rate of 0.
+
+    The seed is also the number of the update.
+    """
     return lambda tensors, rows, seed: update(tensors, rows, tf.constant(0.0), seed, seed)

@@ -89,7 +89,8 @@ class Author:
         """Return a frozen model in front of the trained one, whose outputs are the inputs of `model`; by default None.
 
         It is applied, in inference mode, to the arrays of `data`: once per node and values of the parameters that it
-        reads. If `augment` is overridden or ``cache_features`` is false, it is part of the graph instead.
+        reads. It is part of the graph instead if ``cache_features`` is false or, without that parameter, if `augment`
+        is overridden or the trial has mixup, cutmix or random_erasing.
         """
         return None
 
@@ -146,7 +147,10 @@ class Author:
         return phases.read_standard_phases(hp)
 
     def schedule(self, hp: Hyperparameters) -> schedules.Schedule:
-        """Return the learning-rate schedule after warm-up, as a factor of ``learning_rate``."""
+        """Return the learning-rate schedule after warm-up; by default the one that ``lr_schedule`` names.
+
+        It is a function that takes a `schedules.Moment` and returns a factor of ``learning_rate``.
+        """
         return schedules.build(hp)
 
     def dropout(self, hp: Hyperparameters) -> Any:
@@ -164,7 +168,10 @@ class Author:
         return x
 
     def preprocessing(self, hp: Hyperparameters) -> str:
-        """Return how raw inputs must be preprocessed for this model, in words; it is stored with an exported model."""
+        """Return how raw inputs must be preprocessed for this model, in words, to be stored with an exported model.
+
+        By default, the text is empty.
+        """
         return ""
 
     # ---- the author's own training step
@@ -224,9 +231,10 @@ class Author:
         return None
 
     def callbacks(self, hp: Hyperparameters) -> Sequence[keras.callbacks.Callback]:
-        """Return Keras's callbacks; those that must hear of single updates need `training: {loop: fit}`.
+        """Return Keras's callbacks; by default there are none.
 
-        Read ``self.trial_number`` for the paths of files that they write. What they change on themselves must be plain
-        values; otherwise an interrupted trial starts again from its beginning.
+        Those that must hear of single updates need `training: {loop: fit}`. Read ``self.trial_number`` for the paths of
+        files that they write. What they change on themselves must be plain values; otherwise an interrupted trial
+        starts again from its beginning.
         """
         return ()

@@ -137,6 +137,7 @@ class AuthorData:
         exists. For new data or a new fold, sets the author's ``first_example``, ``some_targets``, ``target_traits`` and
         ``validates``, and `key`.
         Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
+        NotBegun: if the trial is stopped while the examples of a stream are counted.
         """
         cut = trial_parts.choose_cut(assignment)
         held = self._loaded

@@ -130,8 +130,8 @@ def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.M
 def chain_models(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model:
     """Return one functional model that applies ``front`` and then ``model``, with the name of ``model``.
 
-    It consists of the layers of both, whose weights it shares, and Keras can load it. It is for predictions only,
-    unless ``front`` ignores the argument ``training``. ``example`` is a batch of raw inputs.
+    It consists of the layers of both and shares their weights. Keras can load it if it can load both. It is for
+    predictions only, unless ``front`` ignores the argument ``training``. ``example`` is a batch of raw inputs.
     """
     inputs = tf.nest.map_structure(
         lambda leaf: keras.Input(

@@ -146,8 +146,9 @@ class Mixed:
     ) -> Mixed:
         """Return the examples ``own`` mixed with those of ``other``, as ``mixing`` says.
 
-        Inputs, targets and weights are mixed with the same random shares. Whole-number targets are those of the example
-        with the larger share, except that targets for each pixel are pasted like the image.
+        Inputs, targets and weights are mixed with the same random shares; for cutmix, inputs get a rectangle of the
+        other image instead. Whole-number targets are those of the example with the larger share, except that targets
+        for each pixel are pasted like the image. Weights become float32.
         """
         inputs = tf.nest.flatten(own[0])
         share, mask, is_pasted = _draw_mix(mixing, inputs[0], draws)

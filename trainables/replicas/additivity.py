@@ -108,9 +108,10 @@ class ExampleResults:
 def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
     """Raise Refused if a loss, metric or variable has another value when a batch is computed in parts.
 
-    Each of ``modes`` is computed for some examples of ``data`` (31, or more if there are many parts), once whole and
-    once in parts. With fewer than 2 examples, nothing is checked. The message names what differs. Call it before the
-    first update, because the variables that are changed get their initial values afterwards, not their present ones.
+    Each of ``modes`` is computed for some examples of ``data`` (31, or more if there are many parts), whole and in
+    parts, and once more with other live numbers and with features turned on that are off at first. With fewer than 2
+    examples, nothing is checked. The message names what differs. Call it before the first update, because the variables
+    that are changed get their initial values afterwards, not their present ones.
     """
     count = max(EXAMPLES, 2 * tried.parts + 1)  # odd, and at least two for each part
     first_examples = data.examples(count)

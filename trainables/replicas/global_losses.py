@@ -224,7 +224,8 @@ def replace_losses(
     With ``whole``, each batch is one slice: Keras computes the losses, and they are only recorded (`RecordedLoss`).
     Otherwise they are replaced by `GlobalLoss`, and their values are multiplied by ``scale``. Losses named in
     ``weights``, by output, get the weights there. ``batch`` is an example to call them with, or None if the model's own
-    steps call them in another way. Returns an empty tuple if the model has no compiled losses.
+    steps call them in another way. Equal names of losses get numbers, as mse_1. Returns an empty tuple if the model has
+    no compiled losses.
     Raises: ValueError: if a weight is for an output without a loss, or a reduction is neither a mean nor a sum.
     Refused: if a loss cannot be computed in slices.
     """

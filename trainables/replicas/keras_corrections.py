@@ -41,7 +41,8 @@ def synchronise_batch_norm(model: keras.Model) -> None:
 
     By default (`BatchNormalization(synchronized=False)`), each replica normalises by its own part, the moving
     statistics differ between replicas, and a checkpoint holds only those of the first. Even with ``synchronized=True``,
-    masks are ignored, and an empty batch counts as zeros.
+    masks are ignored, and an empty batch counts as zeros. With micro-batches, the statistics are those of each
+    micro-batch over all replicas.
     """
     for layer in _list_layers(model):
         if isinstance(layer, keras.layers.BatchNormalization):
@@ -117,7 +118,8 @@ def keep_arithmetic_on_devices() -> None:
     """Make Keras compute with operations that have GPU kernels, without changing results; once per process.
 
     The gradient of a sum that drops dimensions asks the host for a shape, and the comparison by which Keras's `argmax`
-    detects a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) runs on the host.
+    detects a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) runs on the host. Without effect outside
+    a slice.
     """
     if isinstance(getattr(keras_private.numpy_module, keras_private.SIGNBIT), functools.partial):
         return

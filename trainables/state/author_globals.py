@@ -48,7 +48,7 @@ class AuthorSurroundings:
         self._names_left: set[str] = set()  # names on the trainable
 
     def names_left(self, author: object) -> set[str]:
-        """Return the full names of all values that `data` has set so far: NAME after "self.", a module or a class.
+        """Return the full names of all values that `data` has set so far, such as "self.NAME" or "module.NAME".
 
         Those on the object were set on this trainable, the others by `data` of any trainable of this class.
         """
@@ -312,7 +312,7 @@ class TrialSnapshot:
 
 
 def end_trial() -> None:
-    """Restore the author's modules to their state before the present trial, if any, and undo the model's changes.
+    """Undo what the present trial, if any, and its model have changed in the author's modules and on the trainable.
 
     Names that cannot be restored are added to `trials.resisting`.
     """

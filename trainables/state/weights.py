@@ -78,6 +78,7 @@ def _load_and_compare(
 
     Comparing values before and after would not be enough, because a file may set a bias to the zeros that it had.
     Therefore all variables first get numbers that no file contains, and those that the file does not set are restored.
+    If loading fails, all are restored.
     """
     before = [variable.numpy() for variable in variables]
     numbers = np.random.default_rng(0)

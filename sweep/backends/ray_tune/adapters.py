@@ -135,10 +135,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """Return the Tune trial to start next: the youngest pending one, unless the oldest has waited long for room.
 
-        Return None if none is pending. If an older trial takes a free worker, Tune ends the worker that is starting for
-        that trial; if trials are shorter than a start, only the first worker would ever run. A starting worker is
-        therefore left alone, however long it takes on a loaded machine. A worker without resources yet may never start,
-        if a node of the cluster is gone.
+        Return None if none is pending. Long is more than ``longest_wait_s`` of the constructor, without the time in
+        which a trial's worker has its resources and starts. The youngest comes first because Tune ends the starting
+        worker of a trial that takes a free one. If trials are shorter than a start, only one worker would ever run. The
+        oldest must not wait for ever, as if a node of the cluster is gone.
         """
         pending = [trial for trial in tune_controller.get_trials() if trial.status == Trial.PENDING]
         if not pending:
@@ -159,8 +159,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Pass one step of a worker to the driver, and return Tune's CONTINUE or STOP for the worker.
 
-        ``trial`` is the worker's Tune trial, and ``result`` has its `Steps` under ``steps``. CONTINUE is also returned
-        for a worker that must be replaced; it then raises an exception in its next step.
+        ``trial`` is the worker's Tune trial, and ``result`` has its `Steps` under ``steps``. CONTINUE means that the
+        worker has trials to train, perhaps new ones, and STOP that it is free for another Tune trial. CONTINUE is also
+        returned for a worker that must be replaced, or end because other sweeps want its room; it then raises an
+        exception in its next step.
         """
         steps: Steps = result["steps"]
         workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
@@ -246,7 +248,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
                 self._notice(f"trial {number}: {reason}; {_explain_continuation(job, number)}")
 
     def _pass_progress(self, number: int, progress: Progress) -> bool:
-        """Pass the progress of the trial ``number`` to the driver; return whether the same worker trains it further."""
+        """Pass the progress of the trial ``number`` to the driver; return whether the same worker trains it further.
+
+        If it needs another process and its worker stays for other trials, also call the driver's `lose`.
+        """
         goes_on = self._driver.take(number, progress)
         # its worker stays, for other trials
         if isinstance(progress, Outgrown | Crowded) and progress.spoilt is None:

@@ -47,8 +47,9 @@ reservations: list[socket.socket] = []  # of the Ray that this process has start
 def starting_later(say: Callable[[str], None]) -> Iterator[None]:
     """Make raylets that this process starts inside the block not wait for their agents.
 
-    Their ports are reserved for this process; those of an earlier Ray are released. Does nothing on systems other than
-    Linux. If this Ray lacks the private names that are needed, ``say`` gets a line that says so, and raylets wait.
+    The ports of the agents are reserved for this process, and those of an earlier Ray are released. A thread lowers the
+    agents' priority once they have started. Does nothing on systems other than Linux. If this Ray lacks the private
+    names that are needed, ``say`` gets a line that says so, and raylets wait.
     """
     if sys.platform != "linux" or not ray_private_api.is_usable(ray_private_api.AGENTS_LATER, say):
         yield

@@ -194,9 +194,9 @@ def connect(
 
     A Ray to which this process is connected already is used and left as it is. A local Ray gets ``simulated_gpus``
     GPUs, or those of the machine if that is None; it listens only on 127.0.0.1 and keeps its token authentication.
-    ``say`` gets the address of the dashboard, possibly from another thread. Environment variables are set and stay.
-    Raises InputError if there is no cluster at the address, a local Ray does not start, or a connected one does not
-    suit the arguments.
+    ``say`` gets the address of the dashboard, possibly from another thread. Environment variables are set and stay, and
+    ``CUDA_VISIBLE_DEVICES`` is removed if GPUs are simulated. Raises InputError if there is no cluster at the address,
+    a local Ray does not start, or a connected one does not suit the arguments.
     """
     for name, value in (SETTINGS if address else {**SETTINGS, **LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
@@ -299,7 +299,9 @@ def _start_ray(
 ) -> Iterator[None]:
     """Start a local Ray; shut it down after the block. Raises InputError if it does not start.
 
-    ``simulated_gpus`` is its number of GPUs; None: those of the machine.
+    ``simulated_gpus`` is its number of GPUs; None: those of the machine. ``say`` gets the address of the dashboard, and
+    a line for each feature whose private names this Ray lacks. ``start`` has functions to call during the start and
+    after a loss.
     """
     is_ending = threading.Event()
     dashboard.protect_token()

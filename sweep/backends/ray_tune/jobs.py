@@ -106,7 +106,8 @@ class Jobs:
             env: further environment variables of the job.
 
         Raises:
-            RefusedError: if a job of the sweep is running, or the results have a sweep of that name by another user.
+            RefusedError: if the sweep's latest job is not over, or the results have a sweep of that name by another
+                user.
         """
         user = about.get("user") or dashboard.get_user()
         there = self.sweeps()

@@ -211,7 +211,10 @@ class _BackgroundStart:
         self._starts.put(start)
 
     def run(self) -> None:
-        """Call the added functions one after another, until `end_thread` is called; pass their errors to ``say``."""
+        """Call the added functions one after another, until `end_thread` is called; pass their errors to ``say``.
+
+        After `finish` was called, further functions are skipped. On Linux, the thread gets a lower priority.
+        """
         if sys.platform == "linux":
             # Of this thread and of what it starts; on other systems, it would be that of the whole process.
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)

@@ -113,7 +113,7 @@ class TrialRank:
         imports.start_seeding(job.data_seed)  # for the life of this process
 
     def ready(self) -> CallResult:
-        """Load the trainable and reserve a port; the result has the port's address."""
+        """Load the trainable and reserve a port; the result has the port's address, or the error if this fails."""
 
         def get_ready() -> str:
             return self._load()
@@ -121,7 +121,10 @@ class TrialRank:
         return call_and_capture(get_ready)[0]
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> CallResult:
-        """Connect to the other ranks; the result has the name of this rank's node."""
+        """Connect to the other ranks; the result has the name of this rank's node.
+
+        If this fails, the result has the error, and this rank disconnects.
+        """
         self._devices = devices
 
         def join() -> str:
@@ -134,7 +137,7 @@ class TrialRank:
     def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> CallResult:
         """Load the trainable and connect at the address ``before`` of a lost rank, which this one replaces.
 
-        The result has no value.
+        The result has no value, or the error if this fails.
         """
 
         def come() -> None:
@@ -148,7 +151,10 @@ class TrialRank:
         return CallResult()
 
     def begin(self, assignment: Assignment) -> CallResult:
-        """Begin a trial; the result has this rank's node, devices and fingerprint of the data as `Facts`."""
+        """Begin a trial; the result has this rank's node, devices and fingerprint of the data as `Facts`.
+
+        If this fails, the result has the error, and this rank disconnects.
+        """
         self._began(assignment.trial)
         self._surroundings.reset()
         # A folder of its own for each rank; None if the trial is not profiled.
@@ -166,6 +172,7 @@ class TrialRank:
         """Continue from the checkpoint in ``folder``, which rank 0 has chosen; the result has its epoch.
 
         The checkpoint is copied from the object store if this node lacks it. No rank waits for another one here.
+        If this fails, the result has the error.
         """
 
         def restore() -> int:
@@ -176,7 +183,10 @@ class TrialRank:
         return call_and_capture(restore)[0]
 
     def epoch(self) -> CallResult:
-        """Train one more epoch; the result has (its number, its exact loss as text), or None if there is none left."""
+        """Train one more epoch; the result has (its number, its exact loss as text), or None if there is none left.
+
+        If this fails, the result has the error, and this rank disconnects, except if the trial has only ended.
+        """
         heard: list[EpochReported] = []
 
         def hear(epoch: EpochReported) -> bool:

@@ -42,7 +42,7 @@ def find_fault(folder: str) -> str:
 def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the folder that Ray will choose and the environment variable that names it, ``""`` if none does.
 
-    ``environ`` are the environment variables.
+    ``environ`` are the environment variables. ``RAY_TMPDIR`` comes first, then on Linux ``TMPDIR``, and then ``/tmp``.
     """
     names = ("RAY_TMPDIR", "TMPDIR") if sys.platform.startswith("linux") else ("RAY_TMPDIR",)
     name = next((name for name in names if name in environ), "")

@@ -56,7 +56,8 @@ class TrialWorker(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         """Prepare the process and store the first orders, ``config["orders"]``, without beginning their trials.
 
-        ``config`` is a result of `DriverSearcher.suggest`.
+        ``config`` is a result of `DriverSearcher.suggest`. The working folder becomes again the one from which Tune was
+        started, because Tune has changed to a folder of the trial.
         """
         job: Job = config["job"]
         orders: Sequence[Order] = config["orders"]
@@ -76,10 +77,11 @@ class TrialWorker(tune.Trainable):
         self._folder = Path(self.logdir)
 
     def _begin_session(self, config: dict[str, Any], earlier: Worker | None) -> None:
-        """Create the worker group of a session; with ``earlier``, a worker of the session before, use its trainable.
+        """Create the worker group of a session, and record from now on what this process prints and how it ends.
 
         ``config`` is a result of `DriverSearcher.suggest`, from which the reference to a given class or function is
-        removed.
+        removed. With ``earlier``, a worker of the session before, its trainable is used, unless a trial has several
+        processes.
         """
         job: Job = config["job"]
         devices: Devices = config["orders"][0].assignment.devices
@@ -119,9 +121,10 @@ class TrialWorker(tune.Trainable):
         self._kept_wrongly: WorkerLost | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Store the next orders, and delete the folder that Tune made for the ended ones if it is empty; return True.
+        """Release the present trials and store the next orders; return True.
 
-        If the orders are of another session, this worker begins that session with its present trainable.
+        The folder that Tune made for the ended trials is deleted if it is empty. If the orders are of another session,
+        this worker begins that session with its present trainable.
         """
         with suppress(OSError):  # the trainable wrote something into it
             self._folder.rmdir()
@@ -134,9 +137,9 @@ class TrialWorker(tune.Trainable):
         return True
 
     def rest(self) -> None:
-        """End this worker's session and restore standard output, but keep the trainable for a later session.
+        """Release the last trials, end this worker's session and restore standard output, but keep the trainable.
 
-        Call `reset_config` before the next step.
+        Another session can use it. Call `reset_config` before the next step.
         """
         self._group.keep([])
         self._group.close()
@@ -203,7 +206,11 @@ class TrialWorker(tune.Trainable):
         return Steps({trial: end(trial) for trial in self._trials})
 
     def _take(self, orders: Sequence[Order]) -> None:
-        """Release the present trials and accept those of ``orders``."""
+        """Release the present trials and accept those of ``orders``, at least one; nothing is trained yet.
+
+        The first trial is recorded in the file of `worker_exits.record_exit`. Output of the earlier trials that was not
+        sent is discarded.
+        """
         self._trials = [order.assignment.trial for order in orders]
         # by its first trial, the driver finds out how this worker has ended
         self._note_begin(self._trials[0])
@@ -215,8 +222,9 @@ class TrialWorker(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Train all trials to their next decision; return their progress for the driver, a `Steps` under ``steps``.
 
-        After a failed trial, the worker still trains its other trials, but gets no new ones. If its node lacks the
-        results folder, all its trials are interrupted.
+        The progress of each trial has the id of this worker and what the whole process has printed. After a failed
+        trial, the worker still trains its other trials, but gets no new ones. If its node lacks the results folder, all
+        its trials are interrupted.
 
         Raises:
             RuntimeError: if it has no trial any more, which is how Tune learns that it ends.
@@ -258,7 +266,7 @@ def _capture_output(job: Job) -> OutputCapture | None:
 def _complete_job(job: Job, config: dict[str, Any]) -> Job:
     """Return the job with the class or function that is in Ray's object store; ``job`` itself if none is there.
 
-    The reference to it is removed from ``config``, and the job's import folders are put on the import path.
+    If there is one, its reference is removed from ``config``, and the job's import folders are put on the import path.
     """
     if "given" not in config:
         return job

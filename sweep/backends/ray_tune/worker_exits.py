@@ -139,7 +139,10 @@ def explain_loss(job: Job, trial: int, error: str) -> str:
 
 
 def _explain_error(error: str) -> str:
-    """Return in a few words the cause that Ray's message ``error`` gives, otherwise its first line."""
+    """Return in a few words the cause that Ray's message ``error`` gives, otherwise its first line.
+
+    Empty lines do not count. For an empty message, the text says that no reason is known.
+    """
     exit_code = re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error)
     if exit_code:
         return exit_code[2] or f"exit code {exit_code[1]}"
