@@ -155,8 +155,10 @@ def _list_epoch_lengths(spec: Spec) -> Sequence[Value | None]:
 
 def _may_end_early(spec: Spec) -> bool:
     """Return whether trials may be stopped before their last epoch, or the search before its last trial."""
+    from sweep.space.early_terminate import NoTermination
+
     return (
-        spec.early_terminate.type != "none"
+        not isinstance(spec.early_terminate, NoTermination)
         or spec.training.get("patience") is not None
         or "patience" in spec.space.names
         or spec.stop_when is not None

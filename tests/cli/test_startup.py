@@ -113,15 +113,11 @@ def record_sweep(results: Path, gpus: int | None, params: dict[str, int]) -> Non
     info = {"spec": {"trainable": "trainables.digits_cnn:DigitsCNN"}, "simulated_gpus": gpus}
     folder = ResultsFolder.create(results, "first", "", info)
     with Log(folder.log) as log:
-        log.append(
-            [TrialStarted(trial=0, trial_id="a", params=params, seed=0, repeat=0, time=0.0)]
-        )
+        log.append([TrialStarted(trial=0, trial_id="a", params=params, seed=0, repeat=0, time=0.0)])
         for epoch in range(1, 4):
             log.append([EpochReported(trial=0, epoch=epoch, metrics={}, time=0.0, time_s=0.5)])
         facts = Facts(overhead_s={"build": 2.0})
-        log.append(
-            [TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts)]
-        )
+        log.append([TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts)])
 
 
 @pytest.mark.parametrize(
