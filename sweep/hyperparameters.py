@@ -66,20 +66,21 @@ class Declaring:
         ``parent_name``, the parameter applies only if that parameter has one of ``parent_values``, a value or a list,
         or has no known value. Return None if it does not apply and the trial has no value.
 
-        Raises TypeError if the value is not a whole number, and ValueError if a ``sampling`` is neither "linear" nor
-        "log", or if a ``step`` is not positive. With "log", a ``step`` must be above 1 and start at a ``min_value``
-        above 0.
+        Raises TypeError if the value is not a whole number, and ValueError if another argument is not one, if a
+        ``sampling`` is neither "linear" nor "log", or if a ``step`` is not positive. With "log", a ``step`` must be
+        above 1 and start at a ``min_value`` above 0.
         """
-        keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
+        first = _convert_to_int(name, "min_value", min_value)
+        last = _convert_to_int(name, "max_value", max_value)
+        distance = None if step is None else _convert_to_int(name, "step", step)
+        keys = _describe_range(name, first, last, distance, sampling, whole=True)
         # a range, because a list of all values may be long
-        in_steps = range(
-            _convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1)
-        )
+        in_steps = range(first, last + 1, distance or 1)
         if sampling == "log" and step:
             choices = keys["values"]
         else:
             choices = in_steps
-        default_value = _convert_scalar(min_value if default is None else default)
+        default_value = first if default is None else _convert_to_int(name, "default", default)
         value = self._declare(name, keys, default_value, choices, parent_name, parent_values)
         return None if value is None else _check_whole_number(name, value)
 
@@ -303,6 +304,19 @@ def _convert_scalar(value: Any) -> Any:
     if hasattr(value, "item"):
         return value.item()
     return value
+
+
+def _convert_to_int(name: str, argument: str, value: Any) -> int:
+    """Return an argument of `Declaring.Int` as an int, such as 100 for 1e2, as KerasTuner does.
+
+    Raises ValueError if it is not a whole number.
+    """
+    number = _convert_scalar(value)
+    if isinstance(number, float) and number.is_integer():
+        return int(number)
+    if not isinstance(number, int):
+        raise ValueError(f"parameter {name!r} has {argument} {value!r}, expected a whole number")
+    return number
 
 
 def _check_number(name: str, value: Any, kind: str = "a number") -> float:

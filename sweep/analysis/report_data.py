@@ -23,6 +23,7 @@ from sweep.prices import COST
 from sweep.space.domains import configuration_key
 from sweep.space.objectives import objective
 from sweep.store import log
+from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import SweepInfo
 
@@ -487,6 +488,8 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
     from sweep.store import reading
 
     running = folder.is_running()
+    with storing(folder.spec):
+        sweep_file = folder.spec.read_bytes().decode(errors="replace")
     read = reading.read_tables(folder)
     sweep = make_sweep(folder, read, name)
     errors = reading.read_columns(read.trials, ["trial", "error"])
@@ -502,7 +505,7 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
             if error
         },
         folder.read_info(),
-        folder.spec.read_text(encoding="utf-8"),
+        sweep_file,
         running,
         read,
     )

@@ -236,6 +236,8 @@ class FollowedSweep:
         self._ledger.trials = {
             one.trial: _make_state(one, self._told[one.trial]) for one in sweep.trials
         }
+        # trials that have changed since they were converted; kept if the log cannot be read for a moment
+        self._changed: set[int] = set()
         self._follower: LogReader | None = LogReader(self._folder, read.history.log_bytes)
         self._frozen: dict[int, FrozenTrial] = {}
         self._alive = self._folder.is_running()
@@ -247,7 +249,7 @@ class FollowedSweep:
         If the log was replaced, read the whole sweep again.
         """
         follower = self._follower
-        changed: set[int] = set()
+        changed = self._changed
         while (events := follower.more() if follower else None) != []:
             # the log was replaced, or an event was out of order at the last look
             if events is None:
@@ -267,6 +269,7 @@ class FollowedSweep:
                 number for number, told in self._told.items() if told.status is Status.RUNNING
             }
         self._convert_changed(changed)
+        changed.clear()
 
     def _observe(self, event: Event, changed: set[int]) -> None:
         """Update the trial that an event is about, and add its number to ``changed``.

@@ -8,7 +8,7 @@ from html import escape
 
 from sweep.analysis import Sweep, verdict
 from sweep.analysis.ranking import Ranking, rank
-from sweep.errors import InputError
+from sweep.errors import InputError, StoreError
 from sweep.render.tables import counted_by, ranking_grid, remove_empty_columns
 from sweep.text import duration, format_settings, printable, score
 
@@ -18,8 +18,8 @@ ROWS = 5
 def line(sweeps: Sequence[Sweep]) -> str:
     """Return one line per sweep, with its state, counts, duration and best trial, joined by line feeds.
 
-    An example is ``<sweep wine: finished; 12 completed; 41.3 s; best val_accuracy 0.9888, trial 3 units=64>``. Raises
-    the errors of `rank` for a single sweep.
+    An example is ``<sweep wine: finished; 12 completed; 41.3 s; best val_accuracy 0.9888, trial 3 units=64>``. The best
+    trial is left out if the sweep cannot be ranked.
     """
     return printable(
         "\n".join(f"<sweep {one.name}: {'; '.join(_list_facts(one))}>" for one in sweeps)
@@ -29,7 +29,7 @@ def line(sweeps: Sequence[Sweep]) -> str:
 def html(sweeps: Sequence[Sweep]) -> str:
     """Format the state and the best trial of each sweep, and the first rows of the ranking, as HTML.
 
-    Sweeps with different objectives have no ranking. Raises the errors of `rank` for a single sweep.
+    Sweeps that cannot be ranked, such as those with different objectives, have no ranking.
     """
     heads = "".join(
         f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_list_facts(one)))}</div>"
@@ -44,8 +44,8 @@ def _list_facts(one: Sweep) -> Iterator[str]:
     yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
     if one.history.active_s:
         yield duration(one.history.active_s)
-    ranking = rank([one])
-    if not ranking.best:
+    ranking = _rank_if_possible([one])
+    if ranking is None or not ranking.best:
         return
     row = ranking.best[0]
     found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
@@ -59,13 +59,18 @@ def _list_facts(one: Sweep) -> Iterator[str]:
     )
 
 
+def _rank_if_possible(sweeps: Sequence[Sweep]) -> Ranking | None:
+    """Return the ranking of sweeps; None if they cannot be ranked, as then they are still displayed."""
+    try:
+        return rank(sweeps)
+    except (InputError, StoreError):  # such as for sweeps with different objectives
+        return None
+
+
 def _format_ranking(sweeps: Sequence[Sweep]) -> Iterator[str]:
     """Yield the parts of an HTML table with the first rows of the ranking; nothing if there is no ranking."""
-    try:
-        ranking: Ranking = rank(sweeps)
-    except InputError:  # sweeps with different objectives cannot be ranked together
-        return
-    if not ranking.rows:
+    ranking = _rank_if_possible(sweeps)
+    if ranking is None or not ranking.rows:
         return
     grid = remove_empty_columns(ranking_grid(ranking, ROWS))
     yield "<table><thead><tr>"

@@ -152,7 +152,8 @@ class NotebookView:
 
     def _show(self) -> None:
         """Draw the messages and the present picture."""
-        lines = [printable(text) for text in self._said]
+        # A copy, which is made at once, because other threads add messages.
+        lines = [printable(text) for text in list(self._said)]
         with self._lock:
             picture = (
                 as_html(self._watching.lines(Frame(width=WIDTH, height=HEIGHT)))

@@ -212,7 +212,8 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return the files that the paths and patterns in ``declared`` name; a folder names all files below it.
 
     Relative paths begin in the first of ``folders``, or in the working folder if there are no folders. Links are
-    resolved, and a path or pattern that matches nothing is returned like a file.
+    resolved, and a path or pattern that matches nothing is returned like a file. Raises `TrainableError` if a pattern
+    is not valid.
     """
     found: list[str] = []
     for named in declared:
@@ -223,7 +224,12 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
         path = base / Path(named).expanduser()
         # `Path.glob` takes only relative patterns, so it begins at the root
         anchor = Path(path.anchor)
-        matching = sorted(anchor.glob(str(path.relative_to(anchor)))) or [path]
+        try:
+            matching = sorted(anchor.glob(str(path.relative_to(anchor)))) or [path]
+        except (ValueError, IndexError, NotImplementedError) as error:
+            raise TrainableError(
+                f"depends_on has {named!r}, expected a file, a folder, or a pattern such as data/*.csv or data/**/*.csv"
+            ) from error
         for match in matching:
             if match.is_dir():
                 below = sorted(match.rglob("*"))

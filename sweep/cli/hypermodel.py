@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sweep import errors, functions, runner
-from sweep.errors import InputError
+from sweep.errors import InputError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Declaration, Hyperparameters
 from sweep.spec import parse_spec
@@ -353,7 +353,12 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
             raise InputError.one(
                 target, f"takes {', '.join(missing)} to be made", f"make one: net = {name}(...)"
             )
-        instance = kind()
+        try:
+            instance = kind()
+        except Exception as error:
+            raise InputError.one(
+                target, f"cannot be made: {in_short(error)}", f"make one: net = {name}(...)"
+            ) from error
         expression = f"{name}()"
     # a trainable's `model` comes before KerasTuner's `build`
     build: Build = getattr(instance, methods[0])

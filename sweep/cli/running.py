@@ -13,7 +13,7 @@ import click
 
 from sweep import forking, interruption, output
 from sweep.cli import options, page, submitting
-from sweep.cli.startup import Startup, describe_cost, describe_work
+from sweep.cli.startup import Startup, describe_cost
 from sweep.errors import InputError
 from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
@@ -99,13 +99,14 @@ def _run_or_resume(
     """
     require_locks()
     from sweep.runner import sweep_files
+    from sweep.spec.work import describe_work
 
     spec, text = sweep_files.load_file(file, changes)
     folders = sweep_files.import_folders(file)
     goes_on = or_resume and ResultsFolder.exists(results, spec.name)
     # Otherwise the process in the background does this, or `go_on` for the sweep as it was resumed.
     if not detach and not goes_on:
-        startup.announce(describe_work(spec))
+        startup.announce(f"{spec.name}: {describe_work(spec)}")
         if cost := describe_cost(spec, results, how):
             startup.announce(cost)
         startup.step(f"checking {spec.trainable}")
@@ -280,8 +281,10 @@ def go_on(
     that is 0.
     """
     from sweep.runner import checking, session
+    from sweep.spec.work import describe_work
 
-    startup.announce(work or describe_work(reopened.spec))
+    spec = reopened.spec
+    startup.announce(work or f"{spec.name}: {describe_work(spec)}")
     startup.step(f"checking {reopened.spec.trainable}")
     # as in the sweep's earlier sessions
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sweep import prices
 from sweep.progress import count_length
 from sweep.store.closing import Closing
-from sweep.text import counted, figure, money, printable, roughly
+from sweep.text import figure, money, printable, roughly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sweep.events import Value
     from sweep.runner import Options
     from sweep.spec import Spec
-    from sweep.spec.blocks import Budget
 
 _CLEAR_LINE = "\r\x1b[K"
 
@@ -67,36 +66,6 @@ class Startup(Closing):
             self._file.flush()
 
 
-def describe_work(spec: Spec) -> str:
-    """Describe in one line how much a sweep may train: "wine: grid, 27 trials of at most 10 epochs, 270 together".
-
-    Limits of the budget follow, such as "; it ends after 8 h". If ``epochs`` is a parameter of the trials, their sum is
-    left out.
-    """
-    total = spec.all_trials
-    bounds = []
-    if spec.counts_epochs:
-        bounds.append(counted(_find_most_epochs(spec), "epoch"))
-    if spec.minutes is not None:
-        bounds.append(f"{spec.minutes:g} minute{'' if spec.minutes == 1 else 's'} of training")
-    each = f"of at most {' and '.join(bounds)}"
-    if total is None:
-        count = "trials"
-    else:
-        count = counted(total, "trial")
-    # The sum is known only if all trials train the same number of epochs.
-    if total is None or "epochs" in spec.space.names or not spec.counts_epochs:
-        together = ""
-    else:
-        together = f", {total * spec.epochs:,} together"
-    limits = _list_limits(spec.budget)
-    if limits:
-        ends = f"; it ends after {' or '.join(limits)}"
-    else:
-        ends = ""
-    return f"{spec.name}: {spec.method}, {count} {each}{together}{ends}"
-
-
 def describe_cost(spec: Spec, results: Path, how: Options) -> str:
     """Describe what a sweep costs at the pace of an earlier one: "about 2 min 05 s, 0.11 s an epoch as in sweep wine".
 
@@ -106,6 +75,7 @@ def describe_cost(spec: Spec, results: Path, how: Options) -> str:
     whose size is not known yet.
     """
     from sweep.runner import earlier_times
+    from sweep.spec.work import find_most_epochs
 
     if how.address is not None:
         return ""
@@ -127,7 +97,7 @@ def describe_cost(spec: Spec, results: Path, how: Options) -> str:
     else:
         trials = spec.population.size  # copies train only the epochs that their parents have left
     compute_price = earlier_times.price if spec.minutes is None else earlier_times.price_units
-    price = compute_price(spec, trials, count_length(_find_most_epochs(spec)), timing, at_once)
+    price = compute_price(spec, trials, count_length(find_most_epochs(spec)), timing, at_once)
     if price.hours is None:
         return ""
     takes = roughly(price.hours * 3600)
@@ -163,33 +133,3 @@ def _may_end_early(spec: Spec) -> bool:
         or "patience" in spec.space.names
         or spec.stop_when is not None
     )
-
-
-def _find_most_epochs(spec: Spec) -> int:
-    """Return the epochs of the longest trial: of all values of the parameter ``epochs``, if there is one."""
-    from sweep.space.domains import list_choices
-
-    for parameter in spec.space.parameters:
-        if parameter.name == "epochs":
-            counts = [
-                choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)
-            ]
-            # trials to which it does not apply train the sweep's epochs
-            if parameter.when is not None:
-                counts.append(spec.epochs)
-            return max(counts)
-    return spec.epochs
-
-
-def _list_limits(budget: Budget) -> list[str]:
-    """Return the limits of a budget as texts, such as "8 h" and "100 epochs", without its number of trials."""
-    limits = []
-    if budget.hours is not None:
-        limits.append(f"{budget.hours:g} h")
-    if budget.gpu_hours is not None:
-        limits.append(f"{budget.gpu_hours:g} GPU hours")
-    if budget.epochs is not None:
-        limits.append(counted(budget.epochs, "epoch"))
-    if budget.money is not None:
-        limits.append(f"a cost of {budget.money:g}")
-    return limits

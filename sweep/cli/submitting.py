@@ -102,6 +102,8 @@ class CodePackage:
             # without rules: what is named is sent as a whole
             found = path.rglob("*") if path.is_dir() else [path]
             files |= {one.relative_to(root) for one in found if one.is_file()}
+            # A folder of which only a part is named is still left out.
+            left_out = [one for one in left_out if not (root / one).is_relative_to(path)]
         package = cls(root, tuple(sorted(files)), tuple(sorted(left_out)))
         package._check_size()
         return package

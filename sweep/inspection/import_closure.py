@@ -142,10 +142,10 @@ def _add_optimizers(
         if name not in names:
             what = f"{path} defines no {name!r}"
             raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
-    modules = [one.partition(":")[0] for one in optimizers]
-    more = closure.follow_queue(
-        source.trainable, [module for module in modules if closure.add_module(module)]
-    )
+    queue = []
+    for one in optimizers:
+        queue += closure.add_module(one.partition(":")[0])
+    more = closure.follow_queue(source.trainable, queue)
     return replace(
         source,
         files=more.files,
@@ -198,12 +198,13 @@ class _Closure:
             source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen
         )
 
-    def add_module(self, module: str) -> bool:
-        """Add a module and its parent packages, unless added before; return whether their imports must be followed."""
-        # A list, so that all of them are added.
-        return module not in self._files and any(
-            [*map(self._add, _list_parent_packages(module)), self._add(module)]
-        )
+    def add_module(self, module: str) -> list[str]:
+        """Add a module and its parent packages, unless added before; return those whose imports must be followed."""
+        added = []
+        for name in (*_list_parent_packages(module), module):
+            if name not in self._files and self._add(name):
+                added.append(name)
+        return added
 
     def follow_queue(self, trainable: str, queue: list[str]) -> Source:
         """Follow the imports of the modules in ``queue``, and theirs in turn; return the source of all added so far.

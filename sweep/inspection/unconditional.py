@@ -60,22 +60,54 @@ def find_method(
     that comes earlier in the search is unknown, or if several definitions may apply; in the first two cases, the module
     is "".
     """
-    queue = [trainable]
-    seen: set[tuple[str, str]] = set()
-    while queue:
-        module, _, owner = queue.pop(0).partition(":")
-        module, node = _resolve_name(module, owner, trees, seen)
-        if not isinstance(node, ast.ClassDef):  # unknown, and it may have the method
+    module, _, owner = trainable.partition(":")
+    for place, node in _list_method_order(module, owner, trees):
+        if node is None:  # unknown, and it may have the method
             break
         definitions = []
         for one in node.body:
             if name in list_bound_names(one):
                 definitions.append(one)
         if definitions:
-            return module, definitions[0] if len(definitions) == 1 else None
-        # In front, so that the bases of a base come before its siblings, as Python searches them.
-        queue[:0] = [":".join(_find_base_class(module, one, trees)) for one in node.bases]
+            return place, definitions[0] if len(definitions) == 1 else None
     return "", None
+
+
+def _list_method_order(
+    module: str, name: str, trees: Mapping[str, ast.Module]
+) -> list[tuple[str, ast.ClassDef | None]]:
+    """Return a class and its bases with their modules, in the order in which Python looks for a method.
+
+    The class is None where a base is not in ``trees`` or is no class. A base that several classes share comes after all
+    of them.
+    """
+    found = _list_with_bases(module, name, trees, ())
+    order: list[tuple[str, ast.ClassDef | None]] = []
+    for place, node in reversed(found):  # so that the last occurrence of a shared base counts
+        if node is None or (place, node) not in order:
+            order.append((place, node))
+    order.reverse()
+    return order
+
+
+def _list_with_bases(
+    module: str,
+    name: str,
+    trees: Mapping[str, ast.Module],
+    derived: tuple[ast.ClassDef, ...],
+) -> list[tuple[str, ast.ClassDef | None]]:
+    """Return a class and its bases depth first, shared ones several times.
+
+    ``derived`` are the classes that led to it; the class is None if it is one of them.
+    """
+    module, node = _resolve_name(module, name, trees, set())
+    if not isinstance(node, ast.ClassDef) or node in derived:
+        return [(module, None)]
+    found: list[tuple[str, ast.ClassDef | None]] = [(module, node)]
+    for base in node.bases:
+        place, its = _find_base_class(module, base, trees)
+        found += _list_with_bases(place, its, trees, (*derived, node))
+    return found
 
 
 def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:

@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 _LENGTH = struct.Struct("!I")
@@ -34,22 +35,24 @@ def send_request(
 def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Receive a request; return it with the file descriptors of its three streams, which the caller must close.
 
-    Return None, with the streams closed, if the request is incomplete, too large or not a JSON object. Raises OSError
-    if the connection is lost or its timeout is over.
+    Return None if the request is incomplete, too large or not a JSON object. Raises OSError if the connection is lost
+    or its timeout is over. In both cases, the streams are closed.
     """
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, _STREAMS)
-    # An incomplete head counts as a size that is too large, of which nothing is received.
-    size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LARGEST + 1
-    content = _receive(connection, size) if size <= _LARGEST else b""
-    try:
-        request = json.loads(content) if len(content) == size else None
-    except ValueError:
-        request = None
-    if len(streams) != _STREAMS or not isinstance(request, dict):
+    with ExitStack() as streams_open:
         for stream in streams:
-            os.close(stream)
-        return None
-    return request, streams
+            streams_open.callback(os.close, stream)
+        # An incomplete head counts as a size that is too large, of which nothing is received.
+        size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LARGEST + 1
+        content = _receive(connection, size) if size <= _LARGEST else b""
+        try:
+            request = json.loads(content) if len(content) == size else None
+        except ValueError:
+            return None
+        if len(streams) != _STREAMS or not isinstance(request, dict):
+            return None
+        streams_open.pop_all()  # the caller closes them
+        return request, streams
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

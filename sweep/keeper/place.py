@@ -158,12 +158,12 @@ def opening_page(folder: Path) -> Iterator[None]:
 
     Does nothing if the folder can have no keeper. Raises OSError if the file for the mark cannot be opened.
     """
-    import fcntl
-
     place = find_place(folder)
     if place is None:
         yield
         return
+    import fcntl  # not on Windows, where no folder can have a keeper
+
     # The system releases the lock when this process ends, even if it is killed. Several pages can share it.
     with _get_page_file(place).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_SH)

@@ -329,7 +329,11 @@ def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str,
             f"is {'new' if old is None else 'gone'}, and the trials so far have other parameters",
             ANOTHER_SWEEP,
         )
-    if isinstance(old.domain, Constant) and isinstance(new.domain, Constant):
+    if (
+        isinstance(old.domain, Constant)
+        and isinstance(new.domain, Constant)
+        and old.domain != new.domain
+    ):
         return "has another value than in all trials so far", "write values: [...] with both"
     # The first reason that holds is told; without any, the parameter may change.
     reasons = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ import numpy as np
 
 from sweep.author_code import is_author_file
 
-_ASKING = ("random.py", "secrets.py", "uuid.py", "draws.py")
+_ASKING = frozenset({random.__file__, secrets.__file__, uuid.__file__, __file__})
+"""Files that only pass on what another one asks for."""
 
 
 @dataclass
@@ -93,8 +96,7 @@ def find_author_line() -> str:
     If the author's code asked through Python's `random`, `secrets` or `uuid`, return the line that called the module.
     """
     frame = sys._getframe(1)
-    # files that only pass on what another one asks for, this one among them
-    while frame.f_back is not None and Path(frame.f_code.co_filename).name in _ASKING:
+    while frame.f_back is not None and frame.f_code.co_filename in _ASKING:
         frame = frame.f_back
     file = frame.f_code.co_filename
     if not is_author_file(file):

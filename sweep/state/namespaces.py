@@ -220,8 +220,8 @@ def _list_functions_in(value: object) -> list[object]:
 def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
     """Return the global names of a notebook that a function or class uses, directly or through other functions.
 
-    ``names_around`` are the globals of the notebook. The names of attributes that are used are among the result. The
-    base classes of a class are not examined. All other names are unrelated, and would not be sent to a worker.
+    ``names_around`` are the globals of the notebook. The names of attributes that are used are among the result. All
+    other names are unrelated, and would not be sent to a worker.
     """
     names: set[str] = set()
     queue: list[object] = [target]
@@ -235,7 +235,7 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
         if isinstance(item, types.CodeType):
             codes.append(item)
         if isinstance(item, type) and item.__module__ == "__main__":
-            queue += vars(item).values()
+            queue += [*vars(item).values(), *item.__bases__]
         else:
             queue += _list_functions_in(item)
         if isinstance(item, types.FunctionType):

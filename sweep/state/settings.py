@@ -282,7 +282,9 @@ class SavedSettings:
         after = read_settings()
         self._start |= {name: value for name, value in after.items() if name not in before}
         for name, value in find_changed_settings(before, after).items():
-            self._start[name] = _merge_library_change(self._start[name], before[name], value)
+            # a setting that became readable after the start was not an initial one until now
+            start = self._start.get(name, before[name])
+            self._start[name] = _merge_library_change(start, before[name], value)
 
     def find_changed(self) -> Values:
         """Return the settings that differ from the initial ones, with their present values."""

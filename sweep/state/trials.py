@@ -162,8 +162,11 @@ def _describe_change(name: str) -> str:
 def _get_value(namespaces: list[Namespace], full: str) -> object:
     """Return the present value of a full name, ``namespace.name``; None if there is no such name."""
     for namespace in namespaces:
-        if full.startswith(f"{namespace.name}."):
-            return namespace.get_values().get(full.removeprefix(f"{namespace.name}."))
+        values = namespace.get_values()
+        # the name of a class begins with that of its module, which has no such name
+        name = full.removeprefix(f"{namespace.name}.")
+        if name != full and name in values:
+            return values[name]
     return None
 
 

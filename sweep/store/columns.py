@@ -49,9 +49,11 @@ class Numbers:
         if missing > 0:
             self._values.frombytes(bytes(8 * missing))  # a value has 8 bytes with both type codes
             self._valid.extend(bytes(missing))
-        self._valid[row] = value is not None
         if value is not None:
-            self._values[row] = value
+            self._values[row] = (
+                value  # before it counts as valid, because this may raise OverflowError
+            )
+        self._valid[row] = value is not None
 
     def get(self, row: int) -> float | None:
         """Return the value of the row with index ``row``; None if it is null or was never set."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from sweep.documents.mistakes import Mistake, describe_problems
 from sweep.errors import InputError, RefusedError, UnknownNameError
 from sweep.runner import checking, sweep_files
+from sweep.spec.work import describe_work
 from sweep.store.disk import replacing
 from sweep.text import did_you_mean
 from sweep.ui.completion import Proposal, propose, propose_in
@@ -64,7 +65,9 @@ def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
     )
     metric = next(iter(by_preference), "val_accuracy")
     goal = "minimize" if re.search("loss|error|mae|mse", metric) else "maximize"
-    return TEMPLATE.replace("TRAINABLE", trainable).replace("METRIC", metric).replace("GOAL", goal)
+    values = {"TRAINABLE": trainable, "METRIC": metric, "GOAL": goal}
+    # at once, because a name that is filled in may contain another word of these
+    return re.sub("|".join(values), lambda found: values[found[0]], TEMPLATE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +149,7 @@ def check_draft(text: str, file: str) -> DraftFacts:
         found = [_place_mistake(mistake, text) for mistake in describe_problems(error.problems)]
         found.sort(key=lambda one: (one.line == 0, one.line, one.column))
         return DraftFacts(mistakes=tuple(found), name="", work="")
-    total, epochs = spec.all_trials, spec.epochs
-    trials = "trials, as many as the budget allows," if total is None else f"{total:,} trials"
-    return DraftFacts(
-        mistakes=(), name=spec.name, work=f"{spec.method}: {trials} of at most {epochs:,} epochs"
-    )
+    return DraftFacts(mistakes=(), name=spec.name, work=describe_work(spec))
 
 
 def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:

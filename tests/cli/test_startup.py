@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.cli.startup import Startup, describe_cost, describe_work
+from sweep.cli.startup import Startup, describe_cost
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner import Options
 from sweep.spec import parse_spec
@@ -68,44 +68,6 @@ def test_a_closed_output_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         with Startup() as startup:
             startup.announce("some: 3 trials")
         os.dup2(os.open(os.devnull, os.O_WRONLY), writer)  # so that it can be flushed
-
-
-@pytest.mark.parametrize(
-    ("keys", "work"),
-    [
-        ("method: grid\nepochs: 10", "some: grid, 3 trials of at most 10 epochs, 30 together"),
-        ("method: grid\nepochs: 1", "some: grid, 3 trials of at most 1 epoch, 3 together"),
-        (
-            "method: grid\nepochs: 2\nrepeats: 5",
-            "some: grid, 15 trials of at most 2 epochs, 30 together",
-        ),
-        (
-            "method: random\nepochs: 2\nbudget: {hours: 8, epochs: 100}",
-            "some: random, trials of at most 2 epochs; it ends after 8 h or 100 epochs",
-        ),
-        (
-            "method: random\nepochs: 2\nrun_cap: 4\nresources: {gpus: 1, price_per_gpu_hour: 2}\n"
-            "budget: {gpu_hours: 1.5, money: 20}",
-            "some: random, 4 trials of at most 2 epochs, 8 together; it ends after 1.5 GPU hours or a cost of 20",
-        ),
-        ("method: grid\nEPOCHS {values: [5, 50]}", "some: grid, 6 trials of at most 50 epochs"),
-        (
-            "method: random\nrun_cap: 4\nepochs: 7\nEPOCHS {distribution: int_uniform, min: 2, max: 9000}",
-            "some: random, 4 trials of at most 9,000 epochs",
-        ),
-        (
-            "method: grid\nepochs: 7\nEPOCHS {values: [2, 3], when: {learning_rate: 0.1}}",
-            "some: grid, 4 trials of at most 7 epochs",
-        ),
-    ],
-)
-def test_the_work_of_a_sweep_in_a_line(keys: str, work: str) -> None:
-    values = "{values: [0.1, 0.01, 0.001]}" if "grid" in keys else "{min: 0.001, max: 0.1}"
-    file = FILE.replace("VALUES", values)
-    keys, _, of_epochs = keys.partition("\nEPOCHS")
-    if of_epochs:
-        file = file.rstrip().removesuffix("}") + f", epochs: {of_epochs}}}\n"
-    assert describe_work(parse_spec(file + keys, "some.yaml")) == work
 
 
 def record_sweep(results: Path, gpus: int | None, params: dict[str, int]) -> None:

@@ -62,7 +62,7 @@ def test_a_file_without_mistakes_says_how_much_it_would_train(project: Path) -> 
         FILE.replace("NAME", "new").replace("scored:Scored", "drafted:train"), "new.yaml"
     )
     assert found.mistakes == ()
-    assert (found.name, found.work) == ("new", "random: 12 trials of at most 6 epochs")
+    assert (found.name, found.work) == ("new", "random, 12 trials of at most 6 epochs, 72 together")
 
 
 @pytest.mark.parametrize("text", ["", "a: b: c", "\t", "- 1", "name: [", "\x00", TEMPLATE])

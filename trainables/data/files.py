@@ -334,12 +334,15 @@ def image_folder(
 def classes(path: str | Path) -> tuple[str, ...]:
     """Return the names of the sub-folders of an image folder, in the order of their labels, which is alphabetical.
 
+    Hidden folders, whose names begin with a dot, are left out.
     Raises: DataError: if the folder is missing or has no sub-folders.
     """
     root = Path(path)
     names: list[str] = []
     if root.is_dir():
-        names = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
+        for entry in sorted(root.iterdir()):
+            if entry.is_dir() and not entry.name.startswith("."):
+                names.append(entry.name)
     if not names:
         raise DataError(
             f"{root}: {'no sub-folders' if root.is_dir() else 'no folder'}, expected one for each class"

@@ -38,6 +38,10 @@ class Chunk:
         return tf.constant(self.order.astype(np.int64))
 
 
+MOST_BATCHES = 2**30
+"""Numbers of validation batches begin below it, so that they and those that follow have 32 bits."""
+
+
 class Batches(NamedTuple):
     """Consecutive batches of a chunk, as arguments of a graph."""
 
@@ -560,9 +564,10 @@ class HeldOut:
     def first_batch(self, epoch: int) -> int:
         """Return a number for the first part evaluated after ``epoch``, as if every epoch evaluated all of the data.
 
-        Random draws are seeded by this number. A part is a batch of `part_size` examples.
+        Random draws are seeded by this number. A part is a batch of `part_size` examples. If the data has no end, the
+        numbers of late epochs begin again.
         """
-        return epoch * self.split.updates(self.part_size)
+        return epoch * self.split.updates(self.part_size) % MOST_BATCHES
 
     def chunks(self) -> Iterator[Chunk]:
         """Return an iterator over the chunks of the validation batches, unshuffled; only the first `steps` if set."""

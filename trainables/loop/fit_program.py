@@ -363,14 +363,12 @@ class FitProgram(Program):
         number = self._replicas.number
         size = walk.data.size
         batch_size = walk.batch_size
-        uneven = []
-        # a whole batch, and a smaller last one
-        for n in (
-            min(batch_size, size),
-            size % batch_size,
-        ):
-            if n % number:
-                uneven.append(n)
+        sizes_of_batches = [min(batch_size, size)]
+        if (
+            walk.data.counted
+        ):  # otherwise no epoch comes to the end of the data, with its smaller batch
+            sizes_of_batches.append(size % batch_size)
+        uneven = [n for n in sizes_of_batches if n % number]
         if uneven:
             raise NotInFit(
                 f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "

@@ -71,6 +71,9 @@ class LiveNumber:
     def __neg__(self) -> tf.Tensor:
         return tf.cast(-self.value, tf.float32)
 
+    def __abs__(self) -> tf.Tensor:
+        return tf.cast(tf.abs(self.value), tf.float32)
+
     def __add__(self, other: Any) -> tf.Tensor:
         return self._apply_operator(other, lambda mine, theirs: mine + theirs)
 
@@ -90,8 +93,26 @@ class LiveNumber:
     def __pow__(self, other: Any) -> tf.Tensor:
         return self._apply_operator(other, lambda mine, theirs: mine**theirs)
 
+    def __rpow__(self, other: Any) -> tf.Tensor:
+        return self._apply_operator(other, lambda mine, theirs: theirs**mine)
+
     def __truediv__(self, other: Any) -> tf.Tensor:
         return self._apply_operator(other, lambda mine, theirs: mine / theirs)
+
+    def __rtruediv__(self, other: Any) -> tf.Tensor:
+        return self._apply_operator(other, lambda mine, theirs: theirs / mine)
+
+    def __floordiv__(self, other: Any) -> tf.Tensor:
+        return self._apply_operator(other, lambda mine, theirs: mine // theirs)
+
+    def __rfloordiv__(self, other: Any) -> tf.Tensor:
+        return self._apply_operator(other, lambda mine, theirs: theirs // mine)
+
+    def __mod__(self, other: Any) -> tf.Tensor:
+        return self._apply_operator(other, lambda mine, theirs: mine % theirs)
+
+    def __rmod__(self, other: Any) -> tf.Tensor:
+        return self._apply_operator(other, lambda mine, theirs: theirs % mine)
 
     def get_config(self) -> dict[str, Any]:
         """Raise TypeError, because Keras calls this to save a model, which needs plain numbers."""

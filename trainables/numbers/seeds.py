@@ -27,8 +27,8 @@ def seeding_python_and_numpy(seed: int) -> Iterator[None]:
     Raises: ValueError: if ``seed`` is not from 0 to 2**32 - 1.
     """
     before = random.getstate(), np.random.get_state()
+    np.random.seed(seed)  # first, because it raises ValueError before anything is seeded
     random.seed(seed)
-    np.random.seed(seed)
     try:
         yield
     finally:

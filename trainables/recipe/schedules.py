@@ -325,7 +325,9 @@ class Reduction:
     def restore(self, state: State) -> None:
         """Continue from a checkpoint's state, which `state` has returned."""
         self.plateau.restore(state)
-        self.scale = state["scale"] or self.scale
+        scale = state["scale"]
+        if scale is not None:  # 0 is a scale, too
+            self.scale = scale
 
 
 def is_plateau(hp: Hyperparameters) -> bool:

@@ -111,11 +111,11 @@ class OutputCapture:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         _flush_streams()  # what was printed before goes where it would have gone
-        self._originals = [os.dup(output) for output in _OUTPUTS]
         # With O_APPEND, writing goes on at the beginning of the file after `_empty` has truncated it.
         self._file = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
+        self._originals = [os.dup(output) for output in _OUTPUTS]
         for output in _OUTPUTS:
             os.dup2(self._file, output)
         threading.Thread(target=self._limit_size, name="output", daemon=True).start()

@@ -1,0 +1,66 @@
+"""Describes in a line how much a sweep may train."""
+
+from __future__ import annotations
+
+from sweep.space.domains import list_choices
+from sweep.spec.blocks import Budget
+from sweep.spec.resolved import Spec
+from sweep.text import counted
+
+
+def describe_work(spec: Spec) -> str:
+    """Describe in one line how much a sweep may train: "grid, 27 trials of at most 10 epochs, 270 together".
+
+    Limits of the budget follow, such as "; it ends after 8 h". If ``epochs`` is a parameter of the trials, their sum is
+    left out.
+    """
+    total = spec.all_trials
+    bounds = []
+    if spec.counts_epochs:
+        bounds.append(counted(find_most_epochs(spec), "epoch"))
+    if spec.minutes is not None:
+        bounds.append(f"{spec.minutes:g} minute{'' if spec.minutes == 1 else 's'} of training")
+    each = f"of at most {' and '.join(bounds)}"
+    if total is None:
+        count = "trials"
+    else:
+        count = counted(total, "trial")
+    # The sum is known only if all trials train the same number of epochs.
+    if total is None or "epochs" in spec.space.names or not spec.counts_epochs:
+        together = ""
+    else:
+        together = f", {total * spec.epochs:,} together"
+    limits = _list_limits(spec.budget)
+    if limits:
+        ends = f"; it ends after {' or '.join(limits)}"
+    else:
+        ends = ""
+    return f"{spec.method}, {count} {each}{together}{ends}"
+
+
+def find_most_epochs(spec: Spec) -> int:
+    """Return the epochs of the longest trial: of all values of the parameter ``epochs``, if there is one."""
+    for parameter in spec.space.parameters:
+        if parameter.name == "epochs":
+            counts = [
+                choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)
+            ]
+            # trials to which it does not apply train the sweep's epochs
+            if parameter.when is not None:
+                counts.append(spec.epochs)
+            return max(counts)
+    return spec.epochs
+
+
+def _list_limits(budget: Budget) -> list[str]:
+    """Return the limits of a budget as texts, such as "8 h" and "100 epochs", without its number of trials."""
+    limits = []
+    if budget.hours is not None:
+        limits.append(f"{budget.hours:g} h")
+    if budget.gpu_hours is not None:
+        limits.append(f"{budget.gpu_hours:g} GPU hours")
+    if budget.epochs is not None:
+        limits.append(counted(budget.epochs, "epoch"))
+    if budget.money is not None:
+        limits.append(f"a cost of {budget.money:g}")
+    return limits
