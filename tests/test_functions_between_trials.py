@@ -125,6 +125,19 @@ def test_what_was_collected_in_a_module_is_told_to_be_put_back(worker_of: Any) -
 
 
 @pytest.mark.keras
+def test_what_was_collected_in_a_class_is_told_by_its_full_name(worker_of: Any) -> None:
+    worker = worker_of(
+        "class Seen:\n    values = []\n\n"
+        "def train(hp, report):\n    Seen.values.append(1)\n    report(loss=len(Seen.values))\n"
+    )
+    trial(worker, 0, changes=False)
+    assert any(
+        "some_function.Seen.values" in notice
+        for notice in trial(worker, 1, changes=False)[2].notices
+    )
+
+
+@pytest.mark.keras
 def test_what_cannot_be_put_back_is_said_and_replaces_a_worker(
     worker_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

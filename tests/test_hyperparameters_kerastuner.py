@@ -103,6 +103,16 @@ def test_another_sampling_is_an_error() -> None:
         Hyperparameters({}).Float("rate", 0.1, 1.0, sampling="reverse_log")
 
 
+def test_whole_numbers_may_be_floats_as_in_kerastuner() -> None:
+    hp, found = Hyperparameters({}), list[Declaration]()
+    hp.declare_into(found)
+    assert hp.Int("units", 1e2, 1e3, default=2e2) == 200
+    assert hp.Int("width", 32, 64, 16.0) == 32
+    assert [one.keys for one in found] == [{"min": 100, "max": 1000}, {"values": [32, 48, 64]}]
+    with pytest.raises(ValueError, match=r"'depth' has max_value 2\.5, expected a whole number"):
+        hp.Int("depth", 1, 2.5)
+
+
 def test_conditions_are_noted() -> None:
     hp, found = Hyperparameters({}), list[Declaration]()
     hp.declare_into(found)

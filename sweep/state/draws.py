@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
     urandom = os.urandom
     urandom_of_random = machine._urandom
     original_seed = kind.seed
+    seed_of_module = random.seed  # a method that is bound already
 
     def count() -> None:
         entropy.seeds += 1
@@ -60,12 +62,14 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
     with seeding_numpy_entropy(seed, count):
         os.urandom = machine._urandom = noticed
         kind.seed = begun
+        machine.seed = partial(begun, machine._inst)
         try:
             yield entropy
         finally:
             os.urandom = urandom
             machine._urandom = urandom_of_random
             kind.seed = original_seed
+            machine.seed = seed_of_module
 
 
 @contextmanager

@@ -11,8 +11,9 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.analysis import studies
+from sweep.analysis.live_status import LogReader
 from sweep.analysis.studies import FollowedSweep
-from sweep.errors import InputError
+from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
@@ -291,6 +292,26 @@ def test_a_log_that_becomes_damaged_is_told_once_and_shown_as_it_was(sweep_of) -
     assert "repair" in line
     folder.log.write_bytes(whole)
     append(folder, started(1, x=0.2))
+    assert len(sweep.trials()) == 2
+
+
+def test_what_was_read_before_a_log_failed_is_shown_at_the_next_look(
+    sweep_of, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = sweep_of([({"x": 0.1}, Status.COMPLETED, [{"acc": 0.5}])], ended=None)
+    sweep = FollowedSweep(folder, lambda text: None)
+    append(folder, started(1, x=0.2))
+    read = LogReader.more
+    looks = []
+
+    def more(reader: LogReader) -> list[Event] | None:
+        looks.append(1)
+        if len(looks) == 2:
+            raise StoreError("the disk does not answer")
+        return read(reader)
+
+    monkeypatch.setattr(LogReader, "more", more)
+    assert len(sweep.trials()) == 1
     assert len(sweep.trials()) == 2
 
 

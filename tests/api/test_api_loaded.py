@@ -337,6 +337,16 @@ def test_a_summary_of_sweeps_without_a_common_order_has_no_table(sweep_of):
     assert repr(loaded).count("\n") == 1
 
 
+def test_a_sweep_that_cannot_be_ranked_is_still_shown(sweep_of, monkeypatch):
+    def refuse(sweeps):
+        raise InputError.one("changed", "the file is not valid in this version")
+
+    loaded = sweep.load(sweep_of([({"x": 1}, DONE, [{"acc": 0.5}])], "changed").path)
+    monkeypatch.setattr("sweep.api.display.rank", refuse)
+    assert repr(loaded) == "<sweep changed: finished; 1 completed; 1 min 40 s>"
+    assert "<table" not in loaded._repr_html_()
+
+
 def test_a_running_sweep_says_so(sweep_of):
     folder = sweep_of([({"x": 1}, Status.RUNNING, [{"acc": 0.5}])], ended=None)
     with folder.lock():

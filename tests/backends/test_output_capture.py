@@ -179,3 +179,10 @@ def test_what_a_lost_worker_had_printed_is_in_its_file(tmp_path: Path) -> None:
 )
 def test_text_is_what_is_left_of_each_line(printed: bytes, text: str) -> None:
     assert clean_output(printed) == text
+
+
+def test_a_file_that_cannot_be_created_leaves_no_descriptor(tmp_path: Path) -> None:
+    before = len([*Path("/proc/self/fd").iterdir()])
+    with pytest.raises(FileNotFoundError):
+        OutputCapture(tmp_path / "absent" / FILE)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before

@@ -143,3 +143,12 @@ def test_too_much_is_refused_with_the_largest(
         match=r"has 6 MiB of files, a cluster accepts at most 3 MiB; the largest: 3.bin \(3 MiB\), 2.bin",
     ):
         CodePackage.collect(root)
+
+
+def test_what_is_included_is_not_among_what_is_left_out(tmp_path: Path) -> None:
+    files = {".gitignore": "data/\nlogs/\n", "data/a.csv": "", "logs/a.log": "", "model.py": ""}
+    root = project(tmp_path, files)
+    package = CodePackage.collect(root, ["data"])
+    assert "data/a.csv" in names(package)
+    assert package.left_out == ("logs/",)
+    assert CodePackage.collect(root, ["data/a.csv"]).left_out == ("data/", "logs/")

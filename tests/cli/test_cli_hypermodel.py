@@ -117,6 +117,14 @@ def no_net(hp):
     return object()
 
 
+class Wrong:
+    def __init__(self):
+        raise ValueError("no data here")
+
+    def build(self, hp):
+        hp.Int("units", 1, 2)
+
+
 class Tuned:
     def __init__(self, size):
         self.size = size
@@ -184,6 +192,7 @@ def test_the_files_are_a_sweep(folder: Path) -> None:
         ("no_such_module:build", "cannot be imported: ModuleNotFoundError"),
         ("hyper_models:number", "is 3, expected a function, a class or an object"),
         ("hyper_models:Needs", "takes size to be made"),
+        ("hyper_models:Wrong", "cannot be made: ValueError: no data here"),
         ("hyper_models:nothing", "declares no hyperparameters"),
         (
             "hyper_models:declared_twice",

@@ -282,6 +282,20 @@ def test_an_optimizer_that_the_file_names_is_part_of_the_source(tmp_path: Path) 
     assert inspect("mine:T", folders, ()) == plain
 
 
+def test_what_the_package_of_an_optimizer_imports_is_part_of_the_source(tmp_path: Path) -> None:
+    body = (
+        "from trainables.keras_trainable import KerasTrainable\nclass T(KerasTrainable):\n  pass\n"
+    )
+    folder = write(tmp_path, body)
+    package = folder / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("import helper\n")
+    (package / "own.py").write_text(OWN)
+    (folder / "helper.py").write_text("RATE = 1\n")
+    source = inspect("mine:T", [folder], ["package.own:Mine"])
+    assert {"package", "package.own", "helper"} <= set(source.files)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

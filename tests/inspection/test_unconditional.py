@@ -134,6 +134,36 @@ def test_their_places_and_those_of_inherited_methods(tmp_path: Path) -> None:
     ]
 
 
+SHARED_BASE = """
+from trainables.keras_trainable import KerasTrainable
+
+class Base(KerasTrainable):
+    def data(self, hp):
+        return hp.old
+
+class One(Base):
+    pass
+
+class Two(Base):
+    def data(self, hp):
+        return hp.new
+
+class T(One, Two):
+    def model(self, hp):
+        return 1
+"""
+
+
+def test_a_base_that_two_bases_share_comes_after_both_as_in_python(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(SHARED_BASE)
+    assert {place.name for place in inspect("m:T", [tmp_path]).list_certain_reads()} == {"new"}
+
+
+def test_classes_that_are_bases_of_each_other_have_no_method(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("class A(B): pass\nclass B(A): pass\nclass T(A): pass\n")
+    assert inspect("m:T", [tmp_path]).list_certain_reads() == ()
+
+
 def test_a_function_reads_of_its_first_argument_and_other_classes_of_what_they_like(
     tmp_path: Path,
 ) -> None:

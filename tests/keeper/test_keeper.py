@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import threading
@@ -359,6 +360,17 @@ def test_a_request_arrives_as_it_was_sent() -> None:
     ]
     for stream in received[1]:
         os.close(stream)
+
+
+def test_the_streams_of_a_request_that_breaks_off_are_closed() -> None:
+    open_before = len([*Path("/proc/self/fd").iterdir()])
+    one, other = socket.socketpair()
+    with one, other:
+        socket.send_fds(one, [struct.pack("!I", 10)], [0, 1, 2])
+        other.settimeout(0.01)
+        with pytest.raises(TimeoutError):
+            messages.receive_request(other)
+    assert len([*Path("/proc/self/fd").iterdir()]) == open_before
 
 
 @pytest.mark.parametrize(

@@ -98,3 +98,13 @@ def test_a_page_is_open_inside_the_block(tmp_path: Path) -> None:
     with places.opening_page(tmp_path), places.opening_page(tmp_path):
         assert places.is_page_open(place)
     assert not places.is_page_open(place)
+
+
+def test_where_no_folder_can_have_a_keeper_a_page_opens_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Windows, Python has no `fcntl`."""
+    monkeypatch.setattr(places, "find_place", lambda folder: None)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with places.opening_page(tmp_path):
+        pass

@@ -174,6 +174,16 @@ def test_a_wrong_depends_on_fails_its_trials(named: str, project: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("named", ["['data/**.csv']", "['/']"])
+def test_a_pattern_that_is_none_fails_its_trials_by_name(named: str, project: Path) -> None:
+    _sweep(project, "value = 1", attributes=f"train.depends_on = {named}")("first")
+    errors = sweep.load(project / "results/first").trials["error"]
+    assert all(
+        f"depends_on has {named[1:-1]}, expected a file, a folder, or a pattern" in error
+        for error in errors
+    )
+
+
 def test_a_trial_whose_reads_are_not_in_its_log_answers_none(project: Path) -> None:
     trained = _sweep(project, "value = 1")
     trained("first")

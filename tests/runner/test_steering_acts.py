@@ -223,13 +223,18 @@ name: one
 trainable: none:None
 metric: {name: score}
 method: grid
-parameters: {a: {values: [1, 2]}, b: {value: 1}}
+parameters: {a: {values: [1, 2]}, b: {value: 1}, c: {value: 1, when: {a: 1}}}
 epochs: 9
 """,
         "f.yaml",
     )
     driven = Driven(tmp_path / "log.jsonl", given)
     driven.train(1)
+    with pytest.raises(
+        RefusedError,
+        match=r"parameters.c.when.a: exists under another condition than in the trials so far",
+    ):
+        driven.change("parameters.c.when.a=2")
     with pytest.raises(
         RefusedError,
         match=r"parameters.b: has one value in all trials of the session that is running",

@@ -81,3 +81,13 @@ def test_objects_that_have_any_attribute_are_asked_for_none() -> None:
     scope: dict[str, Any] = {"__name__": "__main__", "call": unittest.mock.call}
     exec("def train():\n    return call", scope)
     assert list_used_names(scope["train"], scope) == {"call"}
+
+
+def test_names_that_a_base_class_uses_are_followed() -> None:
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(
+        "history = []\nclass Base:\n    def data(self):\n        history.append(1)\n"
+        "class Child(Base):\n    pass\n",
+        scope,
+    )
+    assert "history" in list_used_names(scope["Child"], scope)

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,3 +39,10 @@ def test_objects_hold_what_was_last_set_and_none_elsewhere():
     assert column.copy_rows(5) == [None, None, "gpu:0", "gpu:0", None]
     assert column.get(2) is column.get(3)
     assert column.get(9) is None
+
+
+def test_an_integer_that_is_too_large_leaves_its_row_null():
+    column = Numbers("q")
+    with pytest.raises(OverflowError):
+        column.set(0, 2**64)
+    assert column.get(0) is None

@@ -65,6 +65,18 @@ def test_a_file_without_mistakes_says_how_much_it_would_train(project: Path) -> 
     assert (found.name, found.work) == ("new", "random, 12 trials of at most 6 epochs, 72 together")
 
 
+def test_a_trainable_named_like_a_word_of_the_template_is_filled_in_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_METRICS.py").write_text(
+        "def GOALS(hp, report):\n    report(val_loss=hp.learning_rate)\n"
+    )
+    known = KnownTrainables()
+    known.search_folder(tmp_path)
+    assert "trainable: my_METRICS:GOALS\n" in write_template(known, "sweep.yaml")
+
+
 @pytest.mark.parametrize("text", ["", "a: b: c", "\t", "- 1", "name: [", "\x00", TEMPLATE])
 def test_whatever_is_typed_gives_mistakes(project: Path, text: str) -> None:
     found = check_draft(text, "new.yaml")

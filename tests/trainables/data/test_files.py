@@ -155,6 +155,7 @@ def test_images_by_folder(tmp_path: Path, *, keep: bool) -> None:
     expected = np.array([6 * i + label for label in (0, 1) for i in range(6)])
     assert np.abs(images[:][:, 0, 0, 0].astype(int) - expected).max() <= 1  # JPEG
     assert (images[:][1::2, 0, 0, 0] == expected[1::2]).all()
+    (root / ".ipynb_checkpoints").mkdir()
     assert files.classes(root) == ("cats", "dogs")
 
 

@@ -94,3 +94,24 @@ def test_where_only_a_plain_number_goes_the_way_to_it_is_named(use: Any) -> None
         TypeError, match=r'the live number "dropout" cannot be .* hp.number\("dropout"\) there'
     ):
         use(rate)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: 1 / x,
+        lambda x: x / 2,
+        lambda x: 2.0**x,
+        lambda x: x**2,
+        lambda x: abs(-x),
+        lambda x: x // 0.5,
+        lambda x: 3 // x,
+        lambda x: x % 0.5,
+        lambda x: 3 % x,
+    ],
+)
+def test_it_computes_as_a_float_does(compute: Any) -> None:
+    number = Live(Hyperparameters({"x": 0.75})).number("x")
+    assert float(compute(number)) == pytest.approx(compute(0.75))
+    of_graph = tf.function(lambda: compute(tf.constant(1.0) * number))
+    assert float(of_graph()) == pytest.approx(compute(0.75))

@@ -143,6 +143,16 @@ def test_a_schedule_may_foresee_later() -> None:
     assert schedules.depends_on_trial_length(schedule, updates=11, count=5, warmup=0)
 
 
+def test_a_rate_that_was_reduced_to_nothing_stays_there() -> None:
+    ended = schedules.Reduction(Plateau(maximize=False), 1e-200, 1, 0.0)
+    for _ in range(4):
+        ended.update(1.0)
+    assert ended.scale == 0.0
+    resumed = schedules.Reduction(Plateau(maximize=False), 1e-200, 1, 0.0)
+    resumed.restore(ended.state())
+    assert resumed.scale == 0.0
+
+
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # in Keras's callback
 @pytest.mark.parametrize("patience", [0, 1, 2])
 def test_a_plateau_reduces_the_rate_when_keras_does(patience: int) -> None:
