@@ -359,6 +359,10 @@ class TrialSession(RankJoining):
         """
         trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
         self.data.check_fingerprint(data, folder.name)
+        if phase >= len(self._spans) and trial.assignment.trains:
+            raise checkpoint.CheckpointError(
+                f"it was made in phase {phase + 1}, and phases() has {len(self._spans)} now; the trial begins anew"
+            )
         # Without such a phase, `saving.restore` below compares the checkpoint with the present phase's program.
         if phase != trial.span.number and phase < len(self._spans):
             program_variables.reset_changed_state(self._author)

@@ -12,7 +12,16 @@ from sweep.analysis.differences import list_varying_parameters
 from sweep.analysis.live_status import LogReader
 from sweep.analysis.sweep_rows import Sweep, Trial, make_sweep
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
+from sweep.events import (
+    EpochReported,
+    Event,
+    NoteWritten,
+    Params,
+    Status,
+    TrialStarred,
+    TrialStarted,
+    Value,
+)
 from sweep.searchers import optuna_study
 from sweep.searchers.optuna_study import Axis, StudiedTrial
 from sweep.space import Space
@@ -26,6 +35,7 @@ from sweep.store.ledger import (
     Reopened,
     Reported,
     Started,
+    Steered,
     TrialState,
     naming,
 )
@@ -129,6 +139,10 @@ def read_studied_trials(sweep: Sweep, read: Tables, space: Space | None) -> Iter
                 **list_marks(trial.note, starred=trial.starred),
             },
         )
+
+
+MARKS = frozenset({"note", "starred"})
+"""Names of the attributes of `list_marks`."""
 
 
 def list_marks(note: str, *, starred: bool) -> dict[str, Value]:
@@ -274,7 +288,7 @@ class FollowedSweep:
     def _observe(self, event: Event, changed: set[int]) -> None:
         """Update the trial that an event is about, and add its number to ``changed``.
 
-        Only starts, epochs, ends and interruptions count; a note or a star changes nothing.
+        Starts, epochs, ends, interruptions, notes and stars count; all other events change nothing.
         """
         match self._ledger.observe(event):
             case Started(trial, start):
@@ -297,6 +311,12 @@ class FollowedSweep:
                 self._told[trial.number] = replace(
                     told, status=trial.status, reason=trial.reason, ended=end.time
                 )
+            case Steered(NoteWritten(trial=int(number)) | TrialStarred(trial=number)):
+                trial = self._ledger.trials[number]
+                told = self._told[number]
+                notes = {name: value for name, value in told.notes.items() if name not in MARKS}
+                notes |= list_marks(trial.note, starred=trial.starred)
+                self._told[number] = replace(told, notes=notes)
             case _:
                 return
         changed.add(trial.number)
@@ -375,5 +395,11 @@ def _make_state(trial: Trial, studied: StudiedTrial) -> TrialState:
         role=trial.role,
     )
     return TrialState(
-        start, trial.status, trial.status_reason, epoch=trial.epochs, reported=trial.epochs
+        start,
+        trial.status,
+        trial.status_reason,
+        epoch=trial.epochs,
+        reported=trial.epochs,
+        note=trial.note,
+        starred=trial.starred,
     )

@@ -124,7 +124,7 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
         changed = replace(kept, sweep=replace(kept.sweep, spec=spec, import_folders=folders))
         restored = restoring.begin_trial(changed, given.itself)
         for note in restored.notes:
-            warnings.warn(f"{kept.where}: {note}", stacklevel=4)
+            warnings.warn(f"{kept.where}: {note}", stacklevel=3)
         make = getattr(restored.trainable, "trained_model", None)
         if make is None:
             kind = (

@@ -14,7 +14,16 @@ from sweep.analysis import studies
 from sweep.analysis.live_status import LogReader
 from sweep.analysis.studies import FollowedSweep
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    NoteWritten,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarred,
+    TrialStarted,
+)
 from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -227,6 +236,14 @@ def test_each_look_shows_what_a_fresh_reading_would(sweep_of) -> None:
         [started(2, x=-5.0, y=2.0), epoch(2, 1, 0.1), ended(2, Status.FAILED)],
         [ended(2, Status.INTERRUPTED, again=True)],
         [epoch(2, 2, 0.9), ended(2, Status.PRUNED)],
+        [
+            TrialStarred(trial=1, request="a", time=BEGAN),
+            NoteWritten(trial=1, text="odd", request="b", time=BEGAN),
+        ],
+        [
+            TrialStarred(trial=1, starred=False, request="c", time=BEGAN),
+            NoteWritten(text="of the sweep", request="d", time=BEGAN),
+        ],
     ):
         append(folder, *events)
         found, fresh = sweep.trials(), studies.of(folder).trials

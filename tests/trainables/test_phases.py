@@ -18,6 +18,7 @@ from trainables.data.sources import permutation
 from trainables.keras_trainable import Phase, session_of
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
+from trainables.state.checkpoint import CheckpointError
 
 pytestmark = pytest.mark.keras
 
@@ -149,6 +150,20 @@ def test_it_is_resumed_exactly_in_each_phase_and_between_them(
     assert metrics([*first, *go_on(resumed)]) == whole
     for a, b in zip(weights(straight), weights(resumed), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_checkpoint_of_a_phase_that_is_gone_is_refused(tmp_path: Path) -> None:
+    class OnePhase(Transfer):
+        def phases(self, hp: Any) -> list[Phase]:
+            return [Phase()]
+
+    broken, changed = Transfer(), OnePhase()
+    broken.begin(two())
+    go_on(broken, pause_after=3)
+    broken.save(tmp_path)()
+    changed.begin(two())
+    with pytest.raises(CheckpointError, match=r"made in phase 2, and phases\(\) has 1 now"):
+        changed.restore(tmp_path)
 
 
 @pytest.mark.exhaustive
