@@ -4,7 +4,8 @@
     python benchmarks/overhead.py --only sweep,fit --json      # see --help
     python benchmarks/overhead.py --timeline 5                 # where the time until the first epoch goes
 
-`sweep_warm` is the same command after another one with `--keep-warm`, which is not counted. Every row is a process of
+`sweep_fused` is the same sweep with `fuse: auto`, which trains several trials as one program. `sweep_warm` is the same
+command after another one with `--keep-warm`, which is not counted. Every row is a process of
 its own and its wall time is from its start to its exit. `fit` is the bare time of all
 epochs in one compiled, warmed-up `Model.fit`; nothing is started, built or traced in it. `imports` is TensorFlow's
 import and the start of a local Ray, which any first epoch has to wait for. Memory is the sum of
@@ -24,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import rivals
@@ -31,8 +33,9 @@ import timeline
 
 ROOT = Path(__file__).parents[1]
 WARM = "sweep_warm"
+FUSED = "sweep_fused"
 KEEPING = ("--keep-warm", "10m")
-ROWS = ("sweep", WARM, *rivals.RIVALS)
+ROWS = ("sweep", FUSED, WARM, *rivals.RIVALS)
 EPOCHS = 5
 SAMPLE_S = 0.25
 
@@ -118,11 +121,11 @@ def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
                 [sys.executable, *warm_up], cwd=ROOT, check=True, capture_output=True, text=True
             )
         load, began = os.getloadavg()[0], time.perf_counter()
-        if row in ("sweep", WARM):
-            command, first = (
-                sweep_command(trials, structures, epochs, folder),
-                lambda: _has_epoch(folder),
-            )
+        if row in ("sweep", FUSED, WARM):
+            command = sweep_command(trials, structures, epochs, folder)
+            if row == FUSED:
+                command += ["--set", "training.fuse=auto"]
+            first: Callable[[], bool] = partial(_has_epoch, folder)
         else:
             marker = folder / "first"
             command = [str(Path(rivals.__file__)), row, f"--trials={trials}", f"--epochs={epochs}"]
