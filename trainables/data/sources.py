@@ -399,9 +399,40 @@ def check_test_data(part: Any) -> Any:
 
 def _convert_part(part: Any, name: str) -> Any:
     try:
-        return normalize_examples(part)
+        examples = normalize_examples(part)
     except DataError as error:
         raise DataError(f"{name} data: {error}") from error
+    # a tuple of arrays, or `Buckets` of them; datasets keep their types, as in Keras
+    if isinstance(examples, tuple):
+        return tf.nest.map_structure(_cast_floats, examples)
+    return examples
+
+
+def _cast_floats(leaf: Any) -> Any:
+    """Return an array of floats as float32, as Keras's `fit` does with NumPy's float64; everything else unchanged.
+
+    Tensors and data frames are cast as well. An author's own memory maps are shared as they are, without a copy.
+    """
+    if isinstance(leaf, BlockArray):
+        return replace(leaf, dtype=_FLOAT) if _is_other_float(leaf.dtype) else leaf
+    if isinstance(leaf, np.memmap):
+        return leaf
+    array = leaf
+    if hasattr(leaf, "numpy"):
+        array = leaf.numpy()
+    elif hasattr(leaf, "to_numpy"):
+        array = leaf.to_numpy()
+    if isinstance(array, np.ndarray) and _is_other_float(array.dtype):
+        return array.astype(_FLOAT)
+    return leaf
+
+
+_FLOAT = np.dtype(np.float32)
+
+
+def _is_other_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether a type is that of floats, such as float64 and bfloat16, but not float32."""
+    return dtype != _FLOAT and "float" in dtype.name
 
 
 def _are_inputs_and_targets(train: Any, validation: Any) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from keras import layers
-from small import assignment, metrics, train
+from small import Small, assignment, metrics, train
 from zoo_sources import WORDS, OnTexts, texts
 
 from sweep.hyperparameters import Hyperparameters
@@ -192,3 +193,49 @@ def test_a_series_is_a_column_as_in_fit() -> None:
         0: 1.5,
         1: 0.75,
     }
+
+
+class OnDoubles(Small):
+    """NumPy's float64, a data frame and a tensor, of which the author's own code computes differences to float32."""
+
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        random = np.random.default_rng(0)
+        x = random.normal(size=(40, 6))
+        frame = pd.DataFrame(x[:, :2])
+        return (x[:32], frame[:32]), (x[32:].astype(np.float16), tf.constant(x[32:, :2]))
+
+    def model(self, hp: Any) -> keras.Model:
+        class Summing(keras.Model):
+            def compute_loss(
+                self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+            ) -> Any:
+                return tf.reduce_mean(tf.square(y - y_pred))
+
+        inputs = keras.Input((6,))
+        return Summing(inputs, layers.Dense(2)(inputs))
+
+    def loss(self, hp: Any, model: keras.Model) -> Any:
+        return None
+
+    def metrics(self, hp: Any, model: keras.Model) -> Any:
+        def distance(y_true: Any, y_pred: Any) -> Any:
+            return tf.reduce_mean(tf.abs(y_true - y_pred), -1)
+
+        return [distance]
+
+    def augment(self, x: Any, hp: Any, draws: Any) -> Any:
+        return x + 0.0 * draws.normal((6,))
+
+
+@pytest.mark.keras
+@pytest.mark.parametrize("loop", ["own", "fit"])
+def test_floats_reach_the_authors_code_as_float32_as_in_keras_fit(loop: str) -> None:
+    found = metrics(train(OnDoubles(), assignment(epochs=1, training={"loop": loop})))
+    assert {"distance", "val_distance"} <= set(found[0])
+
+
+def test_an_authors_memory_map_is_shared_as_it_is(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((3, 2)))
+    x = np.load(tmp_path / "x.npy", mmap_mode="c")
+    ((found, _), _) = sources.split_returned(((x, Y), None))
+    assert found is x
