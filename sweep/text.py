@@ -170,6 +170,21 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
 
 
+def is_slip(name: str, meant: str) -> bool:
+    """Return whether ``name`` may be ``meant`` with one letter wrong, missing or too much, or two letters swapped."""
+    start = _count_same_letters(name, meant)
+    one, other = name[start:], meant[start:]
+    end = _count_same_letters(one[::-1], other[::-1])
+    one, other = one[: len(one) - end], other[: len(other) - end]
+    return max(len(one), len(other)) <= 1 or (len(one) == 2 and one[::-1] == other)
+
+
+def _count_same_letters(one: str, other: str) -> int:
+    """Return how many letters two texts have in common at their beginning."""
+    pairs = zip(one, other, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
 def guess(name: str, known: Iterable[str]) -> str:
     """Return the hint ``did you mean 'NAME'?`` with the known name most like ``name``, or "" if none is similar."""
     near = nearest(name, known)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.text import figure, format_setting, score
+from sweep.text import figure, format_setting, is_slip, score
 
 SIZES = st.floats(min_value=1e-4, max_value=999_999_999, allow_nan=False)
 
@@ -34,3 +34,15 @@ def test_from_a_ten_thousandth_to_a_billion_no_exponent_is_needed(size: float, s
 def test_four_digits(value: float, short: str, aligned: str) -> None:
     assert figure(value) == short
     assert score(value) == aligned
+
+
+@pytest.mark.parametrize("name", ["dropuot", "dropot", "dropoutt", "dropoux", "dropout"])
+def test_a_slip_is_one_letter_or_two_that_are_swapped(name: str) -> None:
+    assert is_slip(name, "dropout")
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("batch_time", "batch_size"), ("latency", "latent"), ("val_loss", "loss")]
+)
+def test_other_words_are_no_slips(name: str, other: str) -> None:
+    assert not is_slip(name, other)

@@ -30,7 +30,7 @@ from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.feasible_points import find_feasible_point
 from sweep.spec.validation import Document, KeyPath, describe_value, flow, name_kind
-from sweep.text import did_you_mean, join_words, nearest
+from sweep.text import did_you_mean, is_slip, join_words, nearest
 
 TRIED = 100
 """Number of random points at which expressions are evaluated to check the types of their results."""
@@ -46,7 +46,7 @@ def read_constraints(
     those that cannot be parsed, are left out of the result; those with other mistakes are not.
 
     Only the trainable knows its metrics, except for the ``objectives``. So an unknown name is a mistake only if the
-    constraint also names a parameter, or if it resembles a parameter's name.
+    constraint also names a parameter, or if it is a parameter's name but for a letter.
     """
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
@@ -65,7 +65,12 @@ def read_constraints(
             continue
         unknown = sorted(constraint.names - set(names))
         # A proper subset: the constraint names a parameter as well.
-        if set(unknown) < constraint.names or any(nearest(name, names) for name in unknown):
+        is_misspelt = any(
+            is_slip(name, near)
+            for name in unknown
+            if name not in objectives and (near := nearest(name, names)) is not None
+        )
+        if set(unknown) < constraint.names or is_misspelt:
             for name in unknown:
                 document.add_mistake(
                     (*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names)

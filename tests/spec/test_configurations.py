@@ -57,6 +57,25 @@ def test_an_objective_that_needs_backquotes_is_named(name: str) -> None:
     ).constraints[0].names == {name}
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("batch_time", "batch_size: {values: [16, 32]}"),
+        ("latency", "latent: {values: [2, 8]}"),
+        ("val_loss", "loss: {values: [mse, mae]}"),
+        ("val_loss", "val_los: {values: [1, 2]}"),  # an objective is known to be a metric
+    ],
+)
+def test_a_metric_may_have_a_name_like_that_of_a_parameter(name: str, parameters: str) -> None:
+    spec = sweep(parameters, f"{name} <= 0.5")
+    assert [one.text for one in spec.constraints] == [f"{name} <= 0.5"]
+
+
+def test_a_parameter_that_is_misspelt_is_named() -> None:
+    with pytest.raises(InputError, match=r"no parameter 'dropuot'.*did you mean 'dropout'"):
+        sweep("dropout: {min: 0.0, max: 0.5}", "dropuot < 0.4")
+
+
 def test_one_point_of_a_large_finite_space_is_enough() -> None:
     spec = sweep("a: {min: 1, max: 9000}", "a == 77")
     assert spec.trials == 1
