@@ -127,10 +127,17 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
         epochs_per_trial = mean_length
     else:
         epochs_per_trial = course.epochs / trials_priced
+    # the baseline may be trained for other epochs than any configuration of the space
+    baseline_lengths = [] if spec.baseline is None else [spec.trial_length(spec.baseline)]
+    if baseline_lengths and trials_priced is not None:
+        more = spec.baseline_trials * (baseline_lengths[0] - mean_length)
+        epochs_per_trial += more / trials_priced
     all_epochs = None
     # known only if trials have epochs, and either all have the same number or all configurations were looked at
-    if trials is not None and (alike or len(seen) == configurations) and spec.counts_epochs:
-        all_epochs = round((members or trials) * mean_length)
+    knows_lengths = alike or (searcher.foresees and len(seen) == configurations)
+    if trials is not None and knows_lengths and spec.counts_epochs:
+        all_epochs = round((members or trials - spec.baseline_trials) * mean_length)
+        all_epochs += sum(baseline_lengths) * spec.baseline_trials
     compute_price = earlier_times.price if spec.minutes is None else earlier_times.price_units
     price = compute_price(spec, trials_priced, epochs_per_trial, timing, max(concurrent, 1))
     # for the confirmation, whose budget is a share of it: in the same units as ``lengths``, unlike `Price.epochs`
@@ -143,7 +150,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
         spec=spec,
         devices=spec.resources.devices(simulated_gpus),
         trials=trials,
-        lengths=(min(lengths), max(lengths)),
+        lengths=(min(lengths + baseline_lengths), max(lengths + baseline_lengths)),
         epochs=all_epochs,
         concurrent=concurrent or None,
         on_cluster=basis.room is not None,

@@ -39,12 +39,14 @@ def describe_work(spec: Spec) -> str:
 
 
 def find_most_epochs(spec: Spec) -> int:
-    """Return the epochs of the longest trial: of all values of the parameter ``epochs``, if there is one."""
+    """Return the epochs of the longest trial: of all values of the parameter ``epochs``, and of the baseline."""
     for parameter in spec.space.parameters:
         if parameter.name == "epochs":
             counts = [
                 choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)
             ]
+            if spec.baseline is not None:
+                counts.append(spec.trial_epochs(spec.baseline))
             # trials to which it does not apply train the sweep's epochs
             if parameter.when is not None:
                 counts.append(spec.epochs)

@@ -53,6 +53,21 @@ def test_epochs_that_vary_are_added_up_or_estimated() -> None:
     assert plan.price.epochs == pytest.approx(18, rel=0.15)
 
 
+def test_epochs_of_configurations_that_are_not_known_yet_are_no_sum() -> None:
+    # as many draws are looked at as there are configurations
+    looked_at = planning.LOOKED_AT
+    text = f"parameters: {{epochs: {{values: [2, 4]}}, a: {{min: 0.0, max: 1.0}}}}\nrun_cap: {looked_at}\n"
+    assert planned(f"{TPE}{text}").epochs is None
+    assert planned(f"method: random\n{text}").epochs is not None
+
+
+def test_a_baseline_may_have_more_epochs_than_any_configuration() -> None:
+    text = "method: grid\nparameters: {epochs: {values: [2, 4]}, a: {values: [1, 2, 3]}}\n"
+    plan = planned(f"{text}baseline: {{a: 1, epochs: 50}}\nrepeats: 2\n")
+    assert (plan.trials, plan.epochs, plan.lengths) == (14, 2 * 18 + 2 * 50, (2, 50))
+    assert plan.price.epochs == pytest.approx(136)
+
+
 @pytest.mark.parametrize("method", ["random", "sobol"])
 def test_methods_that_need_no_results_show_their_own_configurations(method: str) -> None:
     plan = planned(f"method: {method}\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\nrun_cap: 50\n")

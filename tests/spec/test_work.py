@@ -42,6 +42,10 @@ parameters: {learning_rate: VALUES}
             "method: grid\nepochs: 7\nEPOCHS {values: [2, 3], when: {learning_rate: 0.1}}",
             "grid, 4 trials of at most 7 epochs",
         ),
+        (
+            "method: grid\nbaseline: {learning_rate: 1, epochs: 80}\nEPOCHS {values: [5, 50]}",
+            "grid, 7 trials of at most 80 epochs",
+        ),
     ],
 )
 def test_the_work_of_a_sweep_in_a_line(keys: str, work: str) -> None:
