@@ -25,11 +25,15 @@ def describe_work(spec: Spec) -> str:
         count = "trials"
     else:
         count = counted(total, "trial")
+    if spec.population is None:
+        whole = total
+    else:  # a copy has the epochs of its parent and trains only the rest
+        whole = spec.population.size
     # The sum is known only if all trials train the same number of epochs.
-    if total is None or "epochs" in spec.space.names or not spec.counts_epochs:
+    if whole is None or "epochs" in spec.space.names or not spec.counts_epochs:
         together = ""
     else:
-        together = f", {total * spec.epochs:,} together"
+        together = f", {whole * spec.epochs:,} together"
     limits = _list_limits(spec.budget)
     if limits:
         ends = f"; it ends after {' or '.join(limits)}"

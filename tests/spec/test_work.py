@@ -43,6 +43,10 @@ parameters: {learning_rate: VALUES}
             "grid, 4 trials of at most 7 epochs",
         ),
         (
+            "method: pbt\nepochs: 8\npopulation: {size: 4, interval: 2}",
+            "pbt, 7 trials of at most 8 epochs, 32 together",
+        ),
+        (
             "method: grid\nbaseline: {learning_rate: 1, epochs: 80}\nEPOCHS {values: [5, 50]}",
             "grid, 7 trials of at most 80 epochs",
         ),
