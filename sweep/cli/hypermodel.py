@@ -28,7 +28,8 @@ FEW, PAIRS = 4, 24
 """How many combinations are tried.
 
 Of a range with more than FEW values, the two ends are tried first, and the others only if the ends declare other
-parameters. Of choices with at most FEW values, up to PAIRS pairs are tried together.
+parameters. Of choices with at most FEW values, and of those that declare other parameters, up to PAIRS pairs are tried
+together.
 """
 
 Build: TypeAlias = Callable[[Hyperparameters], object]
@@ -103,6 +104,7 @@ class _Builds:
         self.space: Space = {}
         self.failed: list[str] = []
         self.explored: set[str] = set()
+        self.deciding: set[str] = set()  # choices by which other parameters are declared
 
     @property
     def left(self) -> int:
@@ -249,6 +251,7 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
             further += changed
             if not changed:
                 break
+            builds.deciding.add(name)
     for other_values, declared_then in further:
         _explore_from(other_values, declared_then, builds)
 
@@ -256,18 +259,21 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
 def _explore_pairs(base: Space, builds: _Builds) -> int:
     """Build models in which two choices differ from their defaults; return how many pairs of values were skipped.
 
-    Only choices in ``base`` with at most `FEW` values are paired, and at most `PAIRS` pairs are built. A pair that
-    declares new parameters is explored further. Results are kept in ``builds``.
+    Only choices in ``base`` with at most `FEW` values, and those that decide what else is declared, are paired. At most
+    `PAIRS` pairs are built, those of deciding choices first. A pair that declares new parameters is explored further.
+    Results are kept in ``builds``.
     """
-    few = []
+    paired = []
     for one in base.values():
-        if 2 <= len(one.choices) <= FEW:
-            few.append(one)
+        is_deciding = one.name in builds.deciding
+        if len(one.choices) >= 2 and (is_deciding or len(one.choices) <= FEW):
+            paired.append(one)
     pairs = []
-    for one, other in itertools.combinations(few, 2):
+    for one, other in itertools.combinations(paired, 2):
         for a, b in itertools.product(one.choices, other.choices):
             if a != one.default and b != other.default:
                 pairs.append({one.name: a, other.name: b})
+    pairs.sort(key=lambda pair: -len(builds.deciding & pair.keys()))
     tried = pairs[: min(PAIRS, builds.left)]
     # Values of single choices are explored already: only parameters that a pair alone declares lead further.
     for values in tried:

@@ -74,6 +74,14 @@ def eager_both(hp):
         hp.Int("c", 1, 4)
 
 
+def deep_and_dropped(hp):
+    dropped = hp.Boolean("dropped")
+    for i in range(hp.Int("layers", 1, 5)):
+        hp.Int(f"units_{i}", 1, 9)
+        if dropped:
+            hp.Float(f"rate_{i}", 0.0, 0.5)
+
+
 def deep(hp):
     for i in range(hp.Int("layers", 2, 20)):
         hp.Int(f"units_{i}", 32, 512, step=32)
@@ -229,6 +237,15 @@ def test_what_declares_no_space_is_one_line(folder: Path, target: str, told: str
         (
             "eager_both",
             ["b: {values: [false, true]}", "c: {min: 1, max: 4, when: {a: true, b: true}}"],
+            "",
+        ),
+        (
+            "deep_and_dropped",
+            [
+                "rate_0: {min: 0.0, max: 0.5, when: {dropped: true}}",
+                "rate_3: {min: 0.0, max: 0.5, when: {dropped: true, layers: [4, 5]}}",
+                "rate_4: {min: 0.0, max: 0.5, when: {dropped: true, layers: 5}}",
+            ],
             "",
         ),
         ("asked_again", ["units: {values: [8, 16, 24, 32]}"], ""),
