@@ -5,13 +5,14 @@ The baseline is the author's own configuration, which may lie outside of the sea
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from sweep.errors import InputError
-from sweep.events import Params, Value
+from sweep.events import Params, Value, is_number
 from sweep.space import Parameter, Space
 from sweep.space.domains import (
     Categorical,
@@ -196,8 +197,9 @@ def read_start_with(
     for parameter in space.parameters:
         parameters[parameter.name] = parameter
     starts: list[Params] = []
-    for index, start in enumerate(given):
+    for index, given_start in enumerate(given):
         mistakes_before = document.found
+        start = _undo_roundings(parameters, given_start)
         for name, value in start.items():
             place = (*path, index, name)
             if name not in parameters:
@@ -260,6 +262,7 @@ def _read_configuration(
     """Return one complete configuration; None after adding its mistakes to the document."""
     parameters = {parameter.name: parameter for parameter in space.parameters}
     mistakes_before = document.found
+    given = _undo_roundings(parameters, given)
     for name, value in given.items():
         if name not in parameters:
             document.add_mistake(
@@ -344,6 +347,7 @@ def read_prior(
                 at_key=True,
             )
             continue
+        value = _undo_rounding(known[name].domain, value)
         # All names are passed as given, because a belief needs no beliefs about the parameters of its condition.
         _check_value(known[name], value, known, place, document)
         known_confidence = next((one for one in CONFIDENCES if one == confidence), None)
@@ -414,6 +418,37 @@ def convert_to_drawn_form(domain: Domain, value: Value) -> Value:
     if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
         return value
     return snap(domain, float(value) if get_quantum(domain) is None else value)
+
+
+def _undo_roundings(
+    parameters: Mapping[str, Parameter], given: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Return a configuration with `_undo_rounding` for each of its values; those of unknown parameters stay."""
+    found = dict(given)
+    for name in given.keys() & parameters.keys():
+        found[name] = _undo_rounding(parameters[name].domain, given[name])
+    return found
+
+
+def _undo_rounding(domain: Domain, value: Value) -> Value:
+    """Return the number of a domain that ``value`` stands for, such as 0.3 for 0.30000000000000004, and 8 for 8.0.
+
+    Other tools compute multiples of a step with such an error, and a table stores whole numbers as floats where some
+    are missing. A value that is in the domain, or not near to one that is, is returned unchanged.
+    """
+    if not is_number(value) or isinstance(domain, Tied) or contains(domain, value):
+        return value
+    if isinstance(domain, Constant | Categorical):
+        candidates = [choice for choice in list_choices(domain) or () if is_number(choice)]
+        step = None
+    else:
+        candidates = [snap(domain, value)]
+        step = get_quantum(domain)
+    for candidate in candidates:
+        # a step's error is relative to the step where the value is about 0
+        if math.isclose(candidate, value, rel_tol=1e-9, abs_tol=1e-9 * (step or 0.0)):
+            return candidate
+    return value
 
 
 def read_baseline(
@@ -500,7 +535,7 @@ def _add_value(
     if when is not None and not (when.names <= baseline.keys() and when.holds(baseline)):
         return
     if name in given:
-        value = given[name]
+        value = _undo_rounding(domain, given[name])
         if contains(domain, value):
             baseline[name] = convert_to_drawn_form(domain, value)
         else:

@@ -111,3 +111,36 @@ def test_the_same_file_is_judged_alike_every_time() -> None:
         except InputError as error:
             judgements.add(str(error))
     assert len(judgements) == 1
+
+
+@pytest.mark.parametrize(
+    ("parameter", "given", "value"),
+    [
+        # as Optuna and Ray Tune compute the multiples of a step
+        ("{distribution: q_uniform, min: 0, max: 0.9, q: 0.1}", 0.1 + 0.2, 0.3),
+        ("{distribution: q_normal, q: 0.1}", 0.6 - 0.2 * 3, 0.0),
+        ("{values: [0.1, 0.2, 0.3]}", 0.1 + 0.2, 0.3),
+        ("{distribution: log_uniform, min: -9.210340371976182, max: 0}", 1e-4, 1e-4),
+        # as pandas reads a column in which a row has none
+        ("{values: [8, 16]}", 16.0, 16),
+        ("{min: 1, max: 9}", 3.0, 3),
+        # it is there as it is
+        ("{values: [8, 8.0, x]}", 8.0, 8.0),
+    ],
+)
+def test_what_other_tools_have_found_is_a_start(parameter: str, given: float, value: float) -> None:
+    file = f"{HEAD.format(method='random')}  p: {parameter}\n"
+    (start,) = parse_spec(f"{file}start_with: [{{p: {given}}}]\n", "s.yaml").start_with
+    assert start["p"] == pytest.approx(value, rel=1e-12)
+    assert type(start["p"]) is type(value)
+    baseline = parse_spec(f"{file}baseline: {{p: {given}}}\n", "s.yaml").baseline
+    assert baseline == start
+
+
+def test_what_lies_between_the_values_is_no_start() -> None:
+    with pytest.raises(InputError, match=r"number 0\.3001, expected a multiple of 0\.1"):
+        parse_spec(
+            f"{HEAD.format(method='random')}  p: {{min: 0, max: 1, q: 0.1}}\n"
+            "start_with: [{p: 0.3001}]\n",
+            "s.yaml",
+        )
