@@ -34,6 +34,7 @@ from sweep.space.domains import (
     Uniform,
     find_multiples,
     key,
+    list_choices,
     snap,
 )
 
@@ -94,12 +95,17 @@ def to_unit(domain: Domain, value: Value) -> float:
 
 
 def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
-    """Return at most ``count`` different values, evenly spaced on the scale of the domain, in ascending order.
+    """Return ``count`` different values, evenly spaced on the scale of the domain, in ascending order.
 
     For uniform and log-uniform domains, they include both bounds; if ``count`` is 1, the only value is the middle. For
     normal, log-normal and beta distributions, they are the medians of ``count`` intervals of equal probability. All are
-    then moved to the nearest value on the domain's quantum, and there are fewer if some become equal.
+    then moved to the nearest value on the domain's quantum or, where several would become equal, to its neighbors.
+    There are fewer only if the domain has no more values, or if those that become equal are of an unbounded domain or
+    of one with more than `MAX_CHOICES` values.
     """
+    possible = list_choices(domain)
+    if possible is not None and len(possible) <= count:
+        return possible
     middles = [(i + 0.5) / count for i in range(count)]
     ends = middles
     if count > 1:
@@ -112,7 +118,16 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
         case IntUniform(low, high) | Uniform(low, high):
             points = [low + t * (high - low) for t in ends]
     # gives 0.3 for 0.1 + 0.2
-    return tuple(dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points))
+    values = [snap(domain, float(f"{x:.12g}")) for x in points]
+    if possible is None:
+        return tuple(dict.fromkeys(values))
+    place_of = {value: place for place, value in enumerate(possible)}
+    places: list[int] = []
+    for value in values:
+        first = places[-1] + 1 if places else 0
+        last = len(possible) - (count - len(places))  # the following ones need a place each
+        places.append(min(max(place_of[value], first), last))
+    return tuple(possible[place] for place in places)
 
 
 def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:

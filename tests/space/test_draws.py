@@ -116,6 +116,10 @@ def test_constants_and_ties_have_no_place_on_a_scale() -> None:
         (IntUniform(1, 3), 9, (1, 2, 3)),
         (IntUniform(1, 256, log=True), 5, (1, 4, 16, 64, 256)),
         (Normal(0, 1), 3, (-0.967421566102, 0.0, 0.967421566102)),
+        # where the nearest values are the same, their neighbors are taken
+        (IntUniform(1, 10, log=True), 10, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)),
+        (IntUniform(1, 16, log=True), 8, (1, 2, 3, 4, 5, 7, 11, 16)),
+        (Uniform(1, 4.9, 1), 4, (1, 2, 3, 4)),
     ],
 )
 def test_count_grid(domain: Domain, count: int, values: tuple[float, ...]) -> None:
@@ -126,5 +130,6 @@ def test_count_grid(domain: Domain, count: int, values: tuple[float, ...]) -> No
 def test_a_count_grid_ascends_within_the_domain(domain: Domain, count: int) -> None:
     values = space_out_values(domain, count)
     assert 1 <= len(values) <= count
+    assert len(values) == min(count, len(list_choices(domain) or values))
     assert sorted(set(values)) == list(values)
     assert all(contains(domain, value) for value in values)
