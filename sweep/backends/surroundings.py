@@ -118,10 +118,14 @@ class Surroundings:
     def reset(self) -> None:
         """Undo what a trial has changed in the working folder, the standard streams and the settings.
 
-        The working folder, and in a shared process the settings, are those of a new trial only at the next `inside`.
+        The working folder, and in a shared process the settings, are those of a new trial only at the next `inside`;
+        but a process that only trains trials leaves a folder that was deleted now, because Tune asks for it before.
         Settings that cannot be restored are added to `resisting`.
         """
         self._at, self._streams = self._start, None
+        if self._alone and _get_current_folder() is None:
+            with suppress(FileNotFoundError, NotADirectoryError):  # `check` reports this
+                os.chdir(self._start)
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
         self._of_trial = self._of_import

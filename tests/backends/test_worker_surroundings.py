@@ -140,3 +140,19 @@ def test_a_worker_alone_in_its_process_stays_in_the_trial_s_folder_for_threads_t
         assert Path.cwd() == tmp_path
     finally:
         os.chdir(here)
+
+
+@pytest.mark.parametrize("ends", ["completed", "let go"])
+def test_a_worker_alone_in_its_process_leaves_a_deleted_folder_when_the_trial_ends(
+    job: Job, tmp_path: Path, ends: str
+) -> None:
+    # Tune asks for the current folder before it hands out the next trial.
+    here = Path.cwd()
+    worker = Worker(dataclasses.replace(job, working_folder=tmp_path), node=WorkerNode())
+    try:
+        worker.take(order("1 leaves", epochs=1 if ends == "completed" else 3, decisions=(1,)))
+        assert isinstance(worker.step(), Ends) == (ends == "completed")
+        worker.release()
+        assert Path.cwd() == tmp_path
+    finally:
+        os.chdir(here)
