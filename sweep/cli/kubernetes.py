@@ -229,11 +229,14 @@ def _pack_code(name: str, package: CodePackage) -> _Code:
 
 
 def _make_kubernetes_name(sweep: str) -> str:
-    """Convert a sweep's name to a unique one that Kubernetes allows (RFC 1123).
+    """Convert a sweep's name to a unique one that KubeRay accepts, for it names services after it (RFC 1035).
 
-    It has at most 40 characters of a-z, 0-9 and "-". A name that must be changed ends with a hash of the sweep's name.
+    It has at most 40 characters of a-z, 0-9 and "-", the first of them a letter. A name that must be changed ends with
+    a hash of the sweep's name.
     """
     plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
+    if not plain[0].isalpha():
+        plain = f"sweep-{plain}"
     if plain == sweep and len(sweep) <= 40:
         return plain
     digest = hashlib.sha256(sweep.encode()).hexdigest()
@@ -309,7 +312,7 @@ def kube(
     if workdir:
         package = None
     else:
-        package = CodePackage.collect(asked.root, include)
+        package = asked.collect(include)
     if package is not None and package.left_out:
         click.echo(f"note: left out: {printable(', '.join(package.left_out))}", err=True)
     wanted = Pods(ray_version=version("ray"), workdir=workdir, **pods)

@@ -152,7 +152,13 @@ def test_a_pod_has_room_for_the_trials_of_its_gpu(
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("first", "first"), ("lr_wd_aug", "lr-wd-aug-"), ("A" * 90, "a" * 31 + "-"), ("Mün", "m-n-")],
+    [
+        ("first", "first"),
+        ("lr_wd_aug", "lr-wd-aug-"),
+        ("A" * 90, "a" * 31 + "-"),
+        ("Mün", "m-n-"),
+        ("2024-run", "sweep-2024-run-"),
+    ],
 )
 def test_names_are_those_of_kubernetes(name: str, known: str) -> None:
     (job,) = make_manifests(spec(name=name), COMMAND, None, ALL)
