@@ -303,6 +303,7 @@ class CheckedFile:
     file: Path
     changes: Sequence[str]
     root: Path  # the project: the current folder, or the file's folder if the file is outside it
+    module: Path | None = None  # the file of the trainable's module
 
     def command(self, results: str) -> list[str]:
         """Return the arguments of ``python -m sweep`` by which the other machine runs or resumes the sweep.
@@ -311,6 +312,22 @@ class CheckedFile:
         """
         file = self.file.resolve().relative_to(self.root).as_posix()
         return ["run", file, "--or-resume", "--results", results, *_format_options(self.changes)]
+
+    def collect(self, include: Sequence[str] = ()) -> CodePackage:
+        """Return the files that are sent, as `CodePackage.collect` does with ``include``.
+
+        Raises `InputError` as that does, and if the sweep file or the trainable's module would be left out.
+        """
+        package = CodePackage.collect(self.root, include)
+        for path in (self.file, self.module):
+            if path is None or not (file := path.resolve()).is_relative_to(package.root):
+                continue
+            needed = file.relative_to(package.root)
+            if needed not in package.files:
+                hint = f"send it with --include {needed.as_posix()}, or change .gitignore"
+                what = "would not be sent, and the sweep needs it"
+                raise InputError.one(needed.as_posix(), what, hint)
+        return package
 
 
 def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -> list[str]:
@@ -340,7 +357,9 @@ def check_file(file: Path, changes: Sequence[str]) -> CheckedFile:
         click.echo(note, err=True)
     here = Path.cwd().resolve()
     path = file.resolve()
-    return CheckedFile(spec, file, changes, here if path.is_relative_to(here) else path.parent)
+    root = here if path.is_relative_to(here) else path.parent
+    module = source.files.get(spec.trainable.partition(":")[0])
+    return CheckedFile(spec, file, changes, root, module)
 
 
 @click.command()
@@ -402,7 +421,8 @@ def submit(
         "results": place,
         "file": command[1],
     }
-    _submit_job(Jobs(address), command, asked.root, about, sending, as_json=as_json)
+    package = asked.collect(sending.include)
+    _submit_job(Jobs(address), command, package, about, sending, as_json=as_json)
 
 
 @click.command()
@@ -502,7 +522,7 @@ def resume_submitted_sweep(
         command.append("--retry-failed")
     # The user who has submitted the sweep, and not the one who resumes it: its address stays the same.
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
-    _submit_job(jobs, command, Path.cwd(), about, as_json=as_json)
+    _submit_job(jobs, command, CodePackage.collect(Path.cwd()), about, as_json=as_json)
 
 
 def stop_submitted_sweep(sweep: str, address: str) -> str:
@@ -584,22 +604,21 @@ def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
 def _submit_job(
     jobs: Jobs,
     command: Sequence[str],
-    root: Path,
+    package: CodePackage,
     about: dict[str, str],
     sending: Sending = Sending(),
     *,
     as_json: bool,
 ) -> None:
-    """Pack the code in ``root``, submit a job that runs ``command`` to the cluster, and print what was submitted.
+    """Pack the files of ``package``, submit a job that runs ``command`` to the cluster, and print what was submitted.
 
     ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job. The command is started again
     up to ``sending.retries`` times if it is killed. With ``sending.wait``, follow the job to its end, and end this
     process with the exit code of its state.
     """
-    package = CodePackage.collect(root, sending.include)
     if not as_json:
         click.echo(
-            f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}"
+            f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {package.root}"
         )
         if package.left_out:
             click.echo(f"not sent {printable(', '.join(package.left_out))}")

@@ -152,3 +152,25 @@ def test_what_is_included_is_not_among_what_is_left_out(tmp_path: Path) -> None:
     assert "data/a.csv" in names(package)
     assert package.left_out == ("logs/",)
     assert CodePackage.collect(root, ["data/a.csv"]).left_out == ("data/", "logs/")
+
+
+FILE = """
+trainable: train:train
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {rate: {values: [1, 2]}}
+epochs: 1
+"""
+
+
+@pytest.mark.parametrize("missing", ["sweep.yaml", "train.py"])
+def test_a_project_without_the_file_or_its_trainable_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    code = "def train(hp, report):\n    report(loss=hp.rate)\n"
+    files = {".gitignore": f"{missing}\n", "sweep.yaml": FILE, "train.py": code}
+    monkeypatch.chdir(project(tmp_path, files))
+    asked = submitting.check_file(Path("sweep.yaml"), ())
+    with pytest.raises(InputError, match=f"{missing}: would not be sent.*--include {missing}"):
+        asked.collect()
+    assert missing in names(asked.collect([missing]))
