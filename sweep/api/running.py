@@ -461,15 +461,21 @@ def _read_sweep(
 
 
 def _list_import_folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
-    """Return the folders ``first``, then those of the trainable's module and of the running script, without duplicates.
+    """Return the folders ``first``, and those of the trainable's module and of the running script, without duplicates.
 
-    With ``python -m``, the running script has no folder here.
+    If the trainable is given as a class or function, its folders and the script's come before ``first``, as modules are
+    found in this process: otherwise, workers could import others of the same names. With ``python -m``, the running
+    script has no folder here.
     """
     main = sys.modules["__main__"]
     # with python -m, __main__ is a module and not a script
     script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
-    more = (Path(script).resolve().parent,) if script else ()
-    return tuple(dict.fromkeys((*first, *(given.folders if given else ()), *more)))
+    scripts = (Path(script).resolve().parent,) if script else ()
+    if given and (given.folders or given.itself is not None):
+        found = (*given.folders, *scripts, *first)
+    else:
+        found = (*first, *scripts)
+    return tuple(dict.fromkeys(found))
 
 
 def _choose_free_name(given: NamedTrainable | None, what: Mapping[str, Any], results: Path) -> str:

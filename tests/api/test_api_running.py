@@ -427,6 +427,15 @@ def test_a_function_in_a_file_is_planned_and_run_by_the_command_line(project: Pa
     ) == (2, True)
 
 
+def test_a_given_function_is_not_mixed_up_with_one_of_a_module_of_the_same_name(
+    project: Path,
+) -> None:
+    # It would be trained by workers that import it by its name.
+    (project / "test_api_running.py").write_text("def train(hp, report):\n    report(loss=0)\n")
+    done = run()  # the other one reads no x, which would be refused
+    assert done.info["import_folders"][0] == str(Path(__file__).parent)
+
+
 def test_what_was_run_knows_its_trainable_wherever_that_was_defined(project: Path) -> None:
     """Each of two classes of one name, made in a loop of a function, is trained, loaded and retrained as itself."""
     found = []
