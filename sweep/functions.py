@@ -10,6 +10,7 @@ A target ``module:Name``, class or function, becomes a trainable in the process 
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import inspect
 import json
 import os
@@ -19,7 +20,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -550,7 +551,7 @@ RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 
 
 def load_trainable(
-    trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
+    trainable: str, folders: Sequence[Path], given: object = None, *, seed: int = 0
 ) -> Callable[[], Trainable]:
     """Import the class or function ``module:Name``; return a callable without arguments that creates trainables of it.
 
@@ -565,7 +566,7 @@ def load_trainable(
     imports.treat_as_author_package(trainable.partition(":")[0])
     with imports.seed_imports(seed):
         if given is None:
-            loaded = _import_target(trainable)
+            loaded = _import_target(trainable, folders)
         else:
             loaded = given
         # the module may only import the class from the one that defines it
@@ -610,7 +611,7 @@ def list_missing_methods(kind: type) -> list[str]:
 
 
 def offers_method(
-    method: str, trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
+    method: str, trainable: str, folders: Sequence[Path], given: object = None, *, seed: int = 0
 ) -> bool:
     """Return whether trainables have the optional method ``method`` of the contract, without creating a trainable.
 
@@ -622,7 +623,7 @@ def offers_method(
     imports.treat_as_author_package(trainable.partition(":")[0])
     with imports.seed_imports(seed):
         if given is None:
-            loaded = _import_target(trainable)
+            loaded = _import_target(trainable, folders)
         else:
             loaded = given
     kind = getattr(loaded, "__trainable__", loaded)
@@ -632,7 +633,7 @@ def offers_method(
 
 
 def load_extension(
-    target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str
+    target: str, folders: Sequence[Path], where: str, methods: Iterable[str], contract: str
 ) -> Any:
     """Import and return the searcher, scheduler or the like that a sweep file names as ``module:Name``.
 
@@ -657,14 +658,14 @@ def load_extension(
     return found
 
 
-def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
+def import_target(target: str, folders: Sequence[Path], where: str) -> Any:
     """Import ``module:Name`` and return the object, after putting ``folders`` on the import path.
 
     Raises InputError about the place ``where`` if that fails.
     """
     try:
         make_importable(folders)
-        return _import_target(target)
+        return _import_target(target, folders)
     except Exception as error:  # the user's code may raise anything while it is imported
         raise InputError.one(where, f"{target} cannot be imported: {in_short(error)}") from error
 
@@ -679,11 +680,32 @@ def make_importable(folders: Iterable[Path]) -> None:
         sys.path[:] = [*front, *(entry for entry in sys.path if entry not in front)]
 
 
-def _import_target(target: str) -> Any:
+def _import_target(target: str, folders: Sequence[Path]) -> Any:
     """Import ``module:Name`` and return the object; from now on, the recorder records what the author's code reads.
 
-    Raises whatever the import raises, or AttributeError if the module lacks the name.
+    ``folders`` must be on the import path. Raises whatever the import raises, AttributeError if the module lacks the
+    name, or TrainableError if this process has another module of that name.
     """
     recorder.resume()
     module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
+    loaded = importlib.import_module(module)
+    _refuse_other_module(module, folders)
+    return getattr(loaded, name)
+
+
+def _refuse_other_module(module: str, folders: Sequence[Path]) -> None:
+    """Raise TrainableError if a loaded module is not the one that is found in ``folders``, if any is.
+
+    This process has then imported another one of that name before, for another sweep or as a part of Python. Of a
+    module in a package, the package is compared.
+    """
+    name = module.partition(".")[0]
+    loaded = getattr(sys.modules[name], "__file__", None)
+    found = importlib.machinery.PathFinder.find_spec(name, list(map(str, folders)))
+    if loaded is None or found is None or found.origin is None:  # a package without a file
+        return
+    if Path(loaded).resolve() != Path(found.origin).resolve():
+        raise TrainableError(
+            f"this process has imported {name} from {loaded}, and so cannot import {found.origin}; "
+            "rename one of them, or run the sweep in another process"
+        )

@@ -27,6 +27,16 @@ def test_the_first_folder_wins_as_it_does_when_the_source_is_inspected(tmp_path:
     assert inspect("found_twice:T", folders).files["found_twice"] == folders[0] / "found_twice.py"
 
 
+def test_another_module_of_the_same_name_is_not_trained_in_its_place(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, "of_two_sweeps") for name in ("a", "b")]
+    load_trainable("of_two_sweeps:T", folders[:1])
+    place = r"/a/of_two_sweeps\.py, and so cannot import .*/b/of_two_sweeps\.py; rename one of them"
+    with pytest.raises(TrainableError, match=f"has imported of_two_sweeps from .*{place}"):
+        load_trainable("of_two_sweeps:T", folders[1:])
+    with pytest.raises(InputError, match=r"has imported queue from .*/queue\.py"):
+        import_target("queue:T", [write(tmp_path / "c", "queue")], "method")
+
+
 def test_a_class_may_name_what_trains_its_objects(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", "wrapped")
     with (folder / "wrapped.py").open("a") as file:
