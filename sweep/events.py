@@ -209,8 +209,9 @@ class EpochReported(Record, frozen=True, kw_only=True):
 class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All files, folders and environment variables that a trial has read, as recorded by `sweep.read_recorder`.
 
-    Its code and its data are not included. Paths that begin with ``./`` are relative to the working folder at the start
-    of a trial, or to a folder on the import path.
+    Modules of the author's that drew numbers when they were imported are named as well (`sweep.state.imports`). The
+    trial's code and its data are not included. Paths that begin with ``./`` are relative to the working folder at the
+    start of a trial, or to a folder on the import path.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)  # fingerprint by path
@@ -218,6 +219,8 @@ class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     folders: Mapping[str, str] = field(default_factory=dict)
     # digest of the value, by name of the variable
     environment: Mapping[str, str] = field(default_factory=dict)
+    # seed under which it was imported, by name of the module, of those that drew numbers then
+    drawn: Mapping[str, int] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()  # why some of what it has read cannot be compared later
 
 

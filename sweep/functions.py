@@ -421,7 +421,8 @@ class FunctionTrainable:
     def facts(self) -> Facts:
         """Return facts about the trial: node, devices, training time, and whether it is reproducible.
 
-        The data's fingerprint is the function's attribute ``data`` if that is a text.
+        The data's fingerprint is the function's attribute ``data`` if that is a text, together with
+        ``training.data_seed`` if the file has one, by which the function may load its data.
         """
         if self._assignment is None:
             gpus = 0.0
@@ -435,6 +436,9 @@ class FunctionTrainable:
         if visible_gpus:
             devices = ",".join(f"gpu:{number}" for number in visible_gpus.split(","))
         data = getattr(self._function, "data", None)
+        if isinstance(data, str) and self._assignment is not None:
+            seed = self._assignment.training.get("data_seed")
+            data = data if seed is None else f"{data}; data_seed {seed}"
         differs = self_changing.describe()
         if not differs and self._assignment is not None:
             differs = imports.explain_import_difference(self._assignment.data_seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sweep import native_readers
@@ -16,6 +16,7 @@ from sweep.backends import Job
 from sweep.errors import TrainableError
 from sweep.events import Inputs
 from sweep.read_recorder import Reads, digest_listing, fingerprint_file, recorder
+from sweep.state import imports
 
 _RELATIVE = "./"
 
@@ -51,10 +52,10 @@ def _name_session(job: Job) -> str:
 def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files, folders and variables that this process has read for trials so far.
 
-    The files of the trainable's own modules and what was read to load the data are left out. ``declared`` are the paths
-    that the trainable names in ``depends_on``, or None. Declared files that were not read are added with their present
-    fingerprints. The reasons why reads are unknown are left out unless ``declared`` is None, because the author vouches
-    for these paths.
+    The author's modules that drew numbers at their import are named as well. The files of the trainable's own modules
+    and what was read to load the data are left out. ``declared`` are the paths that the trainable names in
+    ``depends_on``, or None. Declared files that were not read are added with their present fingerprints. The reasons
+    why reads are unknown are left out unless ``declared`` is None, because the author vouches for these paths.
     """
     reads = recorder.reads
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -79,6 +80,7 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
         files=files,
         folders={_make_relative(path, folders): value for path, value in reads.folders.items()},
         environment=dict(reads.environment),
+        drawn=imports.list_drawing_modules(),
         unknown=unknown,
     )
 
@@ -146,12 +148,16 @@ def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
 
 
 def find_hindrance(
-    inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]
+    inputs: Inputs | None,
+    working_folder: Path | None,
+    import_folders: Iterable[Path],
+    data_seed: int,
 ) -> str | None:
     """Return the first reason why a result with ``inputs`` cannot be used again, such as a changed file; None if none.
 
-    It cannot if ``inputs`` is None. Relative paths are looked up in ``working_folder`` and then in ``import_folders``.
-    The text is a clause about several trials ("they have read ..."), to be put into a message.
+    It cannot if ``inputs`` is None. ``data_seed`` is the seed under which modules are imported now. Relative paths are
+    looked up in ``working_folder`` and then in ``import_folders``. The text is a clause about several trials ("they
+    have read ..."), to be put into a message.
     """
     if inputs is None:
         return "what they read beside their data was not recorded"
@@ -160,16 +166,23 @@ def find_hindrance(
             f"{inputs.unknown[0]}; if that cannot change their results, name what can in depends_on"
         )
     folders = _list_folder_names(working_folder, import_folders)
+    return next(_iterate_changes(inputs, folders, data_seed), None)
+
+
+def _iterate_changes(inputs: Inputs, folders: Sequence[str], data_seed: int) -> Iterator[str]:
+    """Yield a reason, as of `find_hindrance`, for each of the ``inputs`` that is another now."""
     for path, before in inputs.files.items():
         if fingerprint_file(_make_absolute(path, folders)) != before:
-            return f"they have read {path.removeprefix(_RELATIVE)}, which has changed"
+            yield f"they have read {path.removeprefix(_RELATIVE)}, which has changed"
     for path, before in inputs.folders.items():
         if digest_listing(_make_absolute(path, folders)) != before:
-            return f"they have listed {path.removeprefix(_RELATIVE)}, where other files are now"
+            yield f"they have listed {path.removeprefix(_RELATIVE)}, where other files are now"
     for name, before in inputs.environment.items():
         if recorder.digest_of_variable(name) != before:
-            return f"they have read the environment variable {name}, which has changed"
-    return None
+            yield f"they have read the environment variable {name}, which has changed"
+    for name, seed in inputs.drawn.items():
+        if seed != data_seed:
+            yield f"{name} draws numbers when it is imported, and did so under the data_seed {seed}"
 
 
 def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:

@@ -264,7 +264,9 @@ class Worker:
             read_by_data,
             self._declared or Inputs(),
         ):
-            hindrance = inputs.find_hindrance(read, job.working_folder, job.import_folders)
+            hindrance = inputs.find_hindrance(
+                read, job.working_folder, job.import_folders, job.data_seed
+            )
             if hindrance:
                 return hindrance
         return None

@@ -156,6 +156,7 @@ class Memo:
         self._notice = notice
         self._working_folder = info.working_folder
         self._import_folders = info.import_folders or ()
+        self._data_seed = info.data_seed
         # trials that differ only in their number of epochs
         self._entries: dict[_Key, list[_TrialLocation]] = {}
         self._unusable: set[Path] = set()  # checkpoints that could not be copied
@@ -228,7 +229,10 @@ class Memo:
                     )
                     continue
                 if changed := inputs.find_hindrance(
-                    end.facts.inputs, self._working_folder, self._import_folders
+                    end.facts.inputs,
+                    self._working_folder,
+                    self._import_folders,
+                    self._data_seed,
                 ):
                     self._notify_once(
                         entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}"

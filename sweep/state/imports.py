@@ -275,6 +275,14 @@ def _release_finder() -> None:
         sys.meta_path.remove(_finder)
 
 
+def list_drawing_modules() -> dict[str, int]:
+    """Return the seed under which it was imported, by name, of each loaded module of the author that drew numbers then.
+
+    Only imports that were seeded (`start_seeding`) are known.
+    """
+    return {name: seed for name, seed in _finder.drawing_seeds.items() if name in sys.modules}
+
+
 def explain_import_difference(number: int) -> str:
     """Return why a loaded module of the author may differ from one imported under the seed ``number``; "" if none may.
 
@@ -284,7 +292,7 @@ def explain_import_difference(number: int) -> str:
     for name, line in _finder.unseeded_lines.items():
         if name in sys.modules:
             return f"{line} draws from the machine when {name} is imported"
-    for name, other in _finder.drawing_seeds.items():
-        if name in sys.modules and other != number:
+    for name, other in list_drawing_modules().items():
+        if other != number:
             return f"{name} draws numbers when it is imported, and was imported under seed {other} in this process"
     return ""

@@ -292,6 +292,16 @@ class SweepInfo:
         return _parse_whole_number(self.spec.get("folds"))
 
     @property
+    def data_seed(self) -> int:
+        """The seed for loading data and importing modules: `training.data_seed` or, without one, the sweep's `seed`."""
+        training = self.spec.get("training")
+        given = training.get("data_seed") if isinstance(training, Mapping) else None
+        seed = _parse_whole_number(given)
+        if seed is None:
+            seed = _parse_whole_number(self.spec.get("seed"))
+        return seed or 0
+
+    @property
     def co2_g_per_kwh(self) -> float | None:
         """Grams of CO2 per kWh according to the sweep file; None if it has no such number."""
         grams = self.resources.get("co2_g_per_kwh")

@@ -205,3 +205,42 @@ def test_a_checkpoint_keeps_what_its_trial_has_read(tmp_path: Path) -> None:
     manifest = checkpoints.Manifest(3, inputs=inputs)
     checkpoints.begin_checkpoint(tmp_path, manifest, lambda folder: None, keep=1)()
     assert checkpoints.read_verified_manifest(tmp_path / "epoch-000003").inputs == inputs
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "training", "reason"),
+    [
+        # only the first repeat of the second sweep has a seed of the first one
+        (
+            "import numpy as np\nNOISE = np.random.normal()",
+            "value = NOISE",
+            "",
+            "draws numbers when it is imported, and did so under the data_seed 0",
+        ),
+        ("", "value = report.training['data_seed']", "training: {{data_seed: {seed}}}", None),
+    ],
+    ids=["drawn at import", "read"],
+)
+def test_a_trial_of_another_data_seed_answers_only_if_nothing_but_its_data_follows_from_it(
+    head: str, body: str, training: str, reason: str | None, tmp_path: Path
+) -> None:
+    module = f"reads_{next(_numbers)}"
+    (tmp_path / f"{module}.py").write_text(TRAINABLE.format(head=head, body=body, attributes=""))
+
+    def trained(name: str, seed: int) -> tuple[set[bool], list[str]]:
+        watcher = Watcher()
+        text = (
+            f"name: {name}\ntrainable: {module}:train\nmetric: {{name: score, goal: minimize}}\n"
+            f"parameters: {{a: {{values: [1, 2]}}}}\nepochs: 1\nmethod: grid\n{training.format(seed=seed)}\n"
+        )
+        text += "" if training else f"seed: {seed}\nrepeats: 2\n"
+        run(tmp_path, text, watcher, memo=True)
+        ends = [event for event in watcher.seen if isinstance(event, TrialEnded)]
+        return {end.memo is not None for end in ends}, watcher.said
+
+    trained("first", 0)
+    assert trained("again", 0)[0] == {True}
+    answered, said = trained("other", 1)
+    assert answered == {False}
+    if reason is not None:
+        assert f"trials of first are not reused: {module} {reason}" in said
