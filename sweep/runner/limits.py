@@ -163,10 +163,17 @@ class Limits:
             self._gpu_s += self._bounds.gpu_s(event)
 
     def _count_epoch(self, event: EpochReported) -> None:
-        """Add an epoch to what is spent, and note its loss if it is the best one that meets the constraints."""
+        """Add an epoch to what is spent, and note its loss if it is the best one that meets the constraints.
+
+        That of an epoch in which the trial diverged does not count, whatever its objective.
+        """
         self._count_spending(event)
         loss = self._objective.loss(event.metrics)
-        if loss is None or self._objective.list_violated(event.metrics):
+        if (
+            loss is None
+            or self._objective.list_violated(event.metrics)
+            or self._objective.explain_divergence(event)
+        ):
             return
         if self._best_report is None or loss < self._best_report[0]:
             self._best_report = loss, event

@@ -242,3 +242,19 @@ budget: {{epochs: {epochs}}}
     assert len(started) <= trials
     ended = [event for event in events if isinstance(event, SessionEnded)]
     assert ended[-1].reason == f"budget of {epochs} epochs"
+
+
+def test_an_epoch_in_which_a_trial_diverged_reaches_no_target() -> None:
+    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
+    text = text.replace("goal: minimize", "goal: minimize, target: 0.5")
+    limits, ledger = Limits(parse_spec(text, "f.yaml")), Ledger()
+    for number in range(2):
+        start = TrialStarted(trial=number, trial_id="", params={}, seed=0, repeat=0, time=0.0)
+        ledger.observe(start)
+    reports = [{"score": 0.1, "loss": float("nan")}, {"score": 0.4, "loss": 1.0}]
+    reached = []
+    for number, metrics in enumerate(reports):
+        report = EpochReported(trial=number, epoch=1, metrics=metrics, time=1.0, time_s=1.0)
+        limits.observe(ledger.observe(report))
+        reached.append(limits.reached)
+    assert reached == [None, "target reached: score 0.4 in trial 1"]
