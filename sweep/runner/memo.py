@@ -217,9 +217,10 @@ class Memo:
                     )
                     continue
                 if not end.facts.reproducible:
-                    text = "its workers train asynchronously, so its results are not reproducible"
+                    why = end.facts.numerics.get("differs", "")
+                    text = "their results are not reproducible" + (f": {why}" if why else "")
                     self._notify_once(
-                        entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}"
+                        entry.sweep, why, f"trials of {entry.sweep} are not reused: {text}"
                     )
                     continue
                 if end.facts.other_code:

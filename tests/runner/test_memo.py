@@ -287,9 +287,9 @@ def test_without_a_fingerprint_of_the_data_nothing_is_answered_and_that_is_said_
 
 
 def test_what_does_not_train_the_same_twice_answers_nothing_and_is_marked(project: Path) -> None:
-    (project / "restless.py").write_text(
-        TRAINABLE.replace(', data="none"', ', data="none", strategy="some", reproducible=False')
-    )
+    why = "net.py:3 draws without a seed"
+    known = f', data="none", strategy="some", reproducible=False, numerics={{"differs": "{why}"}}'
+    (project / "restless.py").write_text(TRAINABLE.replace(', data="none"', known))
     text = FILE.replace("curve:Curve", "restless:Curve")
     outcome = run(project, text)
     assert sweep.load(outcome.folder.path).trials["reproducible"].tolist() == [False] * 3
@@ -297,7 +297,7 @@ def test_what_does_not_train_the_same_twice_answers_nothing_and_is_marked(projec
     run(project, text.replace("curves", "second"), watcher, memo=True)
     assert set(answered(watcher).values()) == {None}
     assert watcher.said == [
-        "trials of curves are not reused: its workers train asynchronously, so its results are not reproducible"
+        f"trials of curves are not reused: their results are not reproducible: {why}"
     ]
 
 
