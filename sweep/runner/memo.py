@@ -347,7 +347,8 @@ class Memo:
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
         """Add the completed and infeasible trials of a sweep to the index, by `_make_memo_key`.
 
-        Trials that ended at the target, copies in a population, and trials of which the log lacks epochs are left out.
+        Trials that ended at the target, copies in a population, trials of which the log lacks epochs, and trials that
+        lack the objective of this sweep are left out.
         ``comparable`` says whether that sweep has the same first objective as this one. If not, trials with the
         learning-rate schedule ``plateau``, which depend on the objective, are left out as well. Raises `StoreError` if
         the log is damaged.
@@ -368,8 +369,9 @@ class Memo:
                 ):
                     entry = entries.pop(trial.number)
                     judged = trial.params.get("lr_schedule") == "plateau"
-                    # false if a repair of the log dropped some epochs
-                    whole = trial.reported == trial.epoch
+                    # false if a repair of the log dropped some epochs, or if the trial has another metric: what a
+                    # function returns is reported under the name that its sweep gives the objective
+                    whole = trial.reported == trial.epoch and self._objective.name in trial.last
                     if whole and isinstance(info.epochs, int) and (comparable or not judged):
                         entry.end = begun
                         entry.length = trial_epochs(trial.params, info.epochs)

@@ -207,6 +207,18 @@ def test_a_checkpoint_keeps_what_its_trial_has_read(tmp_path: Path) -> None:
     assert checkpoints.read_verified_manifest(tmp_path / "epoch-000003").inputs == inputs
 
 
+def test_what_a_function_returned_answers_no_sweep_that_names_it_otherwise(project: Path) -> None:
+    module = f"reads_{next(_numbers)}"
+    code = "def train(hp):\n    return hp.a\n\ntrain.data = 'none'\n"
+    (project / f"{module}.py").write_text(code)
+    text = f"trainable: {module}:train\nmethod: grid\nepochs: 1\nparameters: {{a: {{values: [1, 2]}}}}\n"
+    run(project, f"{text}name: first\nmetric: {{name: score, goal: minimize}}\n")
+    outcome = run(
+        project, f"{text}name: second\nmetric: {{name: error, goal: minimize}}\n", memo=True
+    )
+    assert sweep.load(outcome.folder.path).trials["objective"].tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("head", "body", "training", "reason"),
     [
