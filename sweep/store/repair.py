@@ -70,6 +70,11 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
             parts = [*_split_records(line)]
         except StoreError as error:
             raise StoreError(f"{log}:{number}: {error}") from error
+        # what they have replaced may be a record that nobody misses, but no log is read with them
+        if b"\0" in line and all(event is not None for _, event in parts):
+            losses.append(
+                f"line {number}: {line.count(0)} bytes are NUL, perhaps in place of records"
+            )
         for part, event in parts:
             # first: the ledger still has the epoch before
             gap = _describe_missing_epochs(ledger, event)

@@ -106,7 +106,25 @@ def test_records_that_zeros_have_joined_are_parted(folder: ResultsFolder) -> Non
     folder.log.write_bytes(content)
     done = repair_log(folder)
     assert list(store_log.read(folder.log)) == WHOLE
-    assert done.losses == ("line 5: 50 bytes are no record",)
+    assert done.losses == (
+        "line 3: 100 bytes are NUL, perhaps in place of records",
+        "line 5: 50 bytes are no record",
+    )
+
+
+def test_zeros_in_place_of_a_record_that_nothing_misses_are_removed(folder: ResultsFolder) -> None:
+    records = lines(WHOLE)
+    interrupted = WHOLE.index(ended(1, Status.INTERRUPTED))
+    size = len(records[interrupted])  # with its line feed
+    records[interrupted] = bytes(size)
+    folder.log.write_bytes(b"".join(records))
+    done = repair_log(folder)
+    assert done.losses == (
+        f"line {interrupted + 1}: {size} bytes are NUL, perhaps in place of records",
+    )
+    assert list(store_log.read(folder.log)) == [
+        event for index, event in enumerate(WHOLE) if index != interrupted
+    ]
 
 
 def test_lost_epochs_and_trials_are_told(folder: ResultsFolder) -> None:
