@@ -158,7 +158,7 @@ class RungPrediction:
 class Control:
     """Result of the simplest search: train each configuration for one epoch, and only the best to its end."""
 
-    rank: int  # in the end
+    rank: int  # in the end, among the completed configurations of this search
     score: float
     behind: float  # how much the best score is better
     epochs: int  # cost of this choice: one epoch of each trial, and all epochs of the chosen one
@@ -186,9 +186,11 @@ def measure_search_efficiency(
     has fewer than three completed configurations, or no objective.
     """
     rows = []
+    is_confirmed = False
     for row in ranking.rows:
         if row.sweep != sweep:
             continue
+        is_confirmed |= any(trial.role is Role.CONFIRM for trial in row.trials)
         search_row = _search_trials_only(row)
         if search_row is not None:
             rows.append(search_row)
@@ -197,7 +199,7 @@ def measure_search_efficiency(
         return None
     metric, goal = ranking.objectives[0]
     one = objective(metric, goal)
-    if ranking.confirmed is not None:  # its order is by fresh seeds, not by the search
+    if is_confirmed:  # the ranking's order is by fresh seeds, not by the search
         done = sorted(done, key=lambda row: one.to_loss(row.scores[0].mean))
     epochs = list_early_epochs(max(row.epochs for row in done))
     rows.sort(key=_first_trial)
@@ -375,7 +377,7 @@ def _measure_control(
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:
         return None
-    chosen = known[np.argmin(first[known])]
+    chosen = int(known[np.argmin(first[known])])
     if np.nanmin(first) < first[chosen]:  # of one that did not train to its end
         return None
     trials = [trial for row in rows for trial in row.trials]
@@ -384,4 +386,5 @@ def _measure_control(
     loss = float(losses[chosen])
     best = float(losses[done[0]])
     in_all = sum(trial.epochs for trial in trials)
-    return Control(rows[chosen].rank, one.from_loss(loss), abs(best - loss), spent, in_all)
+    rank = 1 + done.tolist().index(chosen)
+    return Control(rank, one.from_loss(loss), abs(best - loss), spent, in_all)

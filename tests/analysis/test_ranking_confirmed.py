@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.analysis import read_sweep, verdict
+from sweep.analysis import read_sweep, search_efficiency, verdict
 from sweep.analysis.ranking import rank
 from sweep.analysis.sweep_rows import Sweep
 from sweep.events import (
@@ -20,6 +20,7 @@ from sweep.events import (
     TrialStarted,
 )
 from sweep.statistics.verdicts import Verdict
+from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.tables import build_tables, write
@@ -101,3 +102,17 @@ def test_scores_by_which_finalists_were_chosen_are_not_compared_with_another_swe
 ):
     rows = {(row.sweep, row.params["x"]): row for row in rank([confirmed, other]).rows}
     assert rows["other", 6].undecided == "no seed in common with the best"
+
+
+def test_what_a_search_was_worth_does_not_depend_on_fresh_seeds_and_other_sweeps(tmp_path: Path):
+    configurations = {1: (0.7, *[0.9] * 6), 2: (0.8, *[0.6] * 6), 3: (0.75,)}
+    sweep = write_sweep(tmp_path, "a", configurations)
+    other = write_sweep(tmp_path, "b", {5: (0.95,), 6: (0.96,)})
+    read = reading.read_tables(sweep.folder)
+    for ranking in (rank([sweep]), rank([sweep, other])):
+        found = search_efficiency.measure_search_efficiency("a", ranking, read)
+        assert found is not None
+        control = found.control
+        assert control is not None
+        # the search, which trained for one epoch only, chose the best of its own scores
+        assert (control.rank, control.score, control.behind) == (1, 0.8, 0.0)
