@@ -48,6 +48,8 @@ def _describe_gain_over_baseline(found: Confirmation) -> str:
     If the baseline is itself the best, has no fresh seeds yet or failed, the sentence says that. There must be one.
     """
     baseline, best = found.baseline, found.best
+    if baseline is not None and baseline.is_broken:
+        return f"The baseline {baseline.reason}, and cannot be compared."
     if baseline is None or baseline.mean is None:
         return "The baseline has no fresh seeds yet."
     if baseline is best:
@@ -60,9 +62,8 @@ def _describe_gain_over_baseline(found: Confirmation) -> str:
         near = min(others, key=lambda row: abs(row.difference or 0.0))
         behind = _format_difference(near.difference or 0.0, near.low, near.high)
         return f"Nothing that the search found beats the baseline: the nearest is {behind} behind."
-    if baseline.difference is None:
-        return f"The baseline {baseline.reason}, and cannot be compared."
-    gap = f"{_format_difference(baseline.difference, baseline.low, baseline.high)} over {baseline.seeds} fresh seeds"
+    ahead = _format_difference(baseline.difference or 0.0, baseline.low, baseline.high)
+    gap = f"{ahead} over {baseline.seeds} fresh seeds"
     if baseline.verdict == "worse":
         return f"The best configuration beats the baseline by {gap}."
     return f"The best configuration does not beat the baseline: it is ahead by {gap}, which may be luck."

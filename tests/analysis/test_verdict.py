@@ -310,7 +310,8 @@ def confirmation(
         ),
         (
             confirmation(
-                confirmed(1, None), confirmed(2, is_baseline=True, reason=BROKEN, difference=None)
+                confirmed(1, None),
+                confirmed(2, None, is_baseline=True, reason=BROKEN, difference=None),
             ),
             f"The baseline {BROKEN}, and cannot be compared. First is X, but 1 of 2 finalists could be the best; 1 "
             "finalist did not complete with a fresh seed, and the race goes on.",
