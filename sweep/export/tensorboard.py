@@ -28,7 +28,7 @@ from sweep.store.ledger import Change, Ended, Ledger, Reopened, Reported, Starte
 from sweep.store.locks import HAS_LOCKS, lock
 
 PERIOD_S = 2.0
-FORMAT = 3
+FORMAT = 4
 FLUSH_BYTES = 1_000_000  # the interval in bytes of the log at which the events are written out
 _FILE = "events.out.tfevents.{:010d}.sweep"
 _PATTERN = "events.out.tfevents.*.sweep"
@@ -59,9 +59,9 @@ class EventFiles:
         self._events = import_events()
         self._sweep = sweep
         self._target = target
-        space = studies.read_space(sweep)
-        self._domains: Mapping[str, Domain | None] | None = None if space is None else space.varying
         info = sweep.read_info()
+        self._spec: Mapping[str, object] = info.spec
+        self._domains = self._read_domains()
         self._folds = info.folds
         self._trials_each = info.first_repeats * (info.folds or 1)
         self._lock = _lock_target(target)
@@ -86,12 +86,13 @@ class EventFiles:
     def update(self) -> int:
         """Write the events that were added to the log since the last update; return the number of all trials so far.
 
-        If the log was replaced, all event files are written anew; if there is none, nothing is written. Raises
-        `StoreError` if the log is damaged or the disk cannot be written.
+        If the log was replaced, or a person has changed the space, all event files are written anew; if there is no
+        log, nothing is written. Raises `StoreError` if the log is damaged or the disk cannot be written.
         """
         path = self._sweep.log
         if path.exists():
-            if log.was_replaced(path, self._log_bytes, self._mark):
+            is_space_other = self._follow_space()
+            if is_space_other or log.was_replaced(path, self._log_bytes, self._mark):
                 self._start_over()
             for change, end in self._ledger.follow(path, self._log_bytes):
                 self._follow_numbering(change)
@@ -105,6 +106,23 @@ class EventFiles:
             self._save_state()
         return len(self._trials)
 
+    def _read_domains(self) -> Mapping[str, Domain | None] | None:
+        """Return the domains of the parameters that vary, as they are now; None if they are unknown."""
+        space = studies.read_space(self._sweep)
+        return None if space is None else space.varying
+
+    def _follow_space(self) -> bool:
+        """Read the domains again if the sweep file has changed; return whether they are others than before.
+
+        The HParams tab shows only trials with values that its parameters were declared with.
+        """
+        spec = self._sweep.read_info().spec
+        if spec == self._spec:
+            return False
+        before = self._domains
+        self._spec, self._domains = spec, self._read_domains()
+        return self._domains != before
+
     def _restore_state(self) -> None:
         """Restore the state of an earlier process; delete all event files and start over if they do not match it.
 
@@ -117,8 +135,9 @@ class EventFiles:
                 raise ValueError("another format")
             self._log_bytes = int(known["log_bytes"])
             self._mark = str(known["mark"])
-            if log.was_replaced(self._sweep.log, self._log_bytes, self._mark):
-                raise ValueError("another log")
+            is_space_other = known["parameters"] != repr(self._domains)
+            if is_space_other or log.was_replaced(self._sweep.log, self._log_bytes, self._mark):
+                raise ValueError("another log or space")
             self._metrics = known["metrics"]
             for number, (size, end) in known["trials"].items():
                 self._trials[int(number)] = _EventFileState(size, end)
@@ -158,6 +177,7 @@ class EventFiles:
             "log_bytes": self._log_bytes,
             "mark": mark,
             "metrics": self._metrics,
+            "parameters": repr(self._domains),
             "trials": {number: list(asdict(one).values()) for number, one in self._trials.items()},
         }
         with replacing(self._target / "written.json") as path:

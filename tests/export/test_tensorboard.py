@@ -218,6 +218,24 @@ def test_it_does_not_matter_how_often_it_was_brought_up(
     assert (tmp_path / "at once" / "written.json").stat().st_mtime_ns == before
 
 
+def test_a_changed_space_is_declared_anew(hostile: ResultsFolder, tmp_path: Path) -> None:
+    write(hostile, tmp_path / "again")
+    kept = EventFiles(hostile, tmp_path / "kept")
+    kept.update()
+    info = hostile.read_info()
+    parameters = {**info.parameters, "opt": {"values": ["sgd", "adam", "lion"]}}
+    hostile.write_info(info.changed(spec={**info.spec, "parameters": parameters}))
+    kept.update()
+    kept.close()
+    write(hostile, tmp_path / "again")
+    write(hostile, tmp_path / "at once")
+    for name in ("kept", "again"):
+        assert content(tmp_path / name) == content(tmp_path / "at once")
+    experiment, _ = groups(tmp_path / "again")
+    domains = {info.name: info.domain_discrete for info in experiment.hparam_infos}
+    assert [value.string_value for value in domains["opt"].values] == ["sgd", "adam", "lion"]
+
+
 def test_what_a_killed_process_has_half_written_is_written_again(
     hostile: ResultsFolder, tmp_path: Path
 ) -> None:
