@@ -31,6 +31,7 @@ from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
 
 from sweep.events import OutputPrinted, SessionEnded, Status
 from sweep.store.folder import ResultsFolder
+from sweep.text import duration, score
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -53,6 +54,14 @@ def test_the_shelf_filters_and_compares(visit: Visit, project: Path) -> None:
     assert one.page.inner_text("#command") == "python -m sweep compare done killed"
     assert "The best was" in one.page.inner_text("#answer")
     assert one.page.evaluate("plots.length") >= 8
+
+
+def test_durations_and_scores_are_those_of_the_commands(visit: Visit) -> None:
+    one = visit()
+    times = [59.96, 60.0, 119.6, 3599.4, 3599.7, 7199.9, 172799.8, 1e6]
+    assert one.page.evaluate(f"{times}.map(inTime)") == list(map(duration, times))
+    scores = [0.5, 0.98765, -1.5, 123.456, 12345.678, 987654.3, -123456.7, 1e6]
+    assert one.page.evaluate(f"{scores}.map(inScore)") == list(map(score, scores))
 
 
 def test_charts_grow_and_what_was_chosen_stays(visit: Visit, project: Path) -> None:

@@ -45,10 +45,13 @@ function hear(text) {
 
 function inTime(seconds) {
   if (seconds === null || seconds === undefined) return "";
-  if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${String(Math.round(seconds % 60) % 60).padStart(2, "0")} s`;
-  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h ${String(Math.floor((seconds % 3600) / 60)).padStart(2, "0")} min`;
-  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+  const whole = Math.max(0, Math.round(seconds)); // rounded before it is divided: 119.6 s are 2 min 00 s
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${String(whole % 60).padStart(2, "0")} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${String(minutes % 60).padStart(2, "0")} min`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
 // A whole number that counts something: 10,000. As in data.js, which not all pages have.
@@ -65,8 +68,9 @@ function inScore(value) {
   const number = Number(value);
   if (!Number.isFinite(number)) return String(value);
   const size = Math.abs(number);
-  if (size !== 0 && (size < 1e-4 || size >= 1e6)) return number.toExponential(3);
-  return Number.isInteger(number) && size >= 1000 ? String(number) : number.toPrecision(4);
+  if (size >= 9999.5 && size < 1e9) return number.toFixed(0); // four digits would have an exponent, and hide the rest
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return number.toExponential(3);
+  return number.toPrecision(4);
 }
 
 function inMoney(value) {
