@@ -120,8 +120,14 @@ def test_null_is_a_value_wherever_results_are_shown(project: Path) -> None:
     assert sweep.load("nulls").best()["null_params"].tolist() == ['["norm"]', '["norm"]']
     call("report", "nulls")
     page = Path("results/nulls/report.html").read_text(encoding="utf-8")
-    assert '{"name":"norm","labels":["null","layer"],"values":[0,0,1,1,1,1]}' in page
-    assert '{"name":"width","labels":["null","2"],"values":[-1,-1,0,0,1,1]}' in page
+    assert (
+        '{"name":"norm","labels":["null","layer"],"written":["null","layer"],"values":[0,0,1,1,1,1]}'
+        in page
+    )
+    assert (
+        '{"name":"width","labels":["null","2"],"written":["null","2"],"values":[-1,-1,0,0,1,1]}'
+        in page
+    )
 
 
 def test_a_plan_says_what_can_be_told(project: Path) -> None:

@@ -14,9 +14,10 @@ import pytest
 from report_sweeps import BOTH, EVIL, mixed, trial, written
 
 from sweep.errors import InputError
-from sweep.events import Event, NoteWritten, Status, TrialEnded
+from sweep.events import Event, NoteWritten, Status, TrialEnded, Value
 from sweep.render.report import page
 from sweep.render.report.html_page import SCRIPTS, START
+from sweep.runner.additions import read_assignments
 
 VOID = {"meta", "link", "br", "input", "img"}
 # of 6.1.0 as published
@@ -113,6 +114,17 @@ def test_numbers_of_a_configuration_are_not_rounded(tmp_path: Path) -> None:
         events += trial(number, {"lr": value}, [0.5], Status.COMPLETED)
     data = json.loads(Tags(page([written(tmp_path, events)])).inline["script"][0])
     assert data["params"][0]["values"] == exact
+
+
+def test_values_that_are_no_numbers_are_written_as_a_command_takes_them(tmp_path: Path) -> None:
+    given: list[Value] = [None, 1 / 64, "128", "a #b", "none", [8, 16]]
+    events: list[Event] = []
+    for number, value in enumerate(given):
+        events += trial(number, {"width": value}, [0.5], Status.COMPLETED)
+    data = json.loads(Tags(page([written(tmp_path, events)])).inline["script"][0])
+    (param,) = data["params"]
+    told = [f"width={param['written'][code]}" for code in param["values"]]
+    assert [read_assignments([line])["width"] for line in told] == given
 
 
 def test_its_data_is_the_logs(tmp_path: Path) -> None:

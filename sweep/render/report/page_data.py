@@ -25,6 +25,7 @@ from sweep.analysis.sweep_rows import Sweep
 from sweep.events import Status, Value, is_number
 from sweep.render.tables import ranking_grid, remove_empty_columns
 from sweep.space.domains import Domain, Range, is_log, list_choices
+from sweep.spec.validation import flow
 from sweep.text import format_setting
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ def _encode_param(
 ) -> dict[str, object]:
     """Return a parameter for the plots: the number of each trial or, if it is not numeric, labels and their indices.
 
+    ``written`` has the value of each label as a command line takes it, for labels are rounded and have no quotes.
     ``params`` are the parameters of each trial, at least one of which has this one, and ``domain`` is its domain, None
     if unknown. A trial without the parameter has the number None, or the index -1. ``log`` says whether to draw numbers
     on a log scale, ``listed`` whether their domain is a list, tied or unknown.
@@ -232,11 +234,13 @@ def _encode_param(
     labels = list(dict.fromkeys(map(format_setting, [*possible, *values])))
     # in the order of the domain, without choices that no trial has
     labels = [label for label in labels if label in set(map(format_setting, values))]
+    written = {format_setting(value): flow(value) for value in values}
     code = {label: at for at, label in enumerate(labels)}
     codes = []
     for one in params:
         codes.append(code[format_setting(one[name])] if name in one else -1)
-    return {"name": name, "labels": labels, "values": codes}
+    exact_labels = [written[label] for label in labels]
+    return {"name": name, "labels": labels, "written": exact_labels, "values": codes}
 
 
 def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:

@@ -83,5 +83,5 @@ function selectedSettings() {
   if (!report.open || selection.count !== 1) return null;
   const trial = selection.order[0];
   const set = PARAMS.filter((field) => shown(field, trial) !== "not set");
-  return set.map((field) => `${field.name}=${field.labels ? field.labels[field.values[trial]] : field.values[trial]}`);
+  return set.map((field) => `${field.name}=${field.labels ? field.written[field.values[trial]] : field.values[trial]}`);
 }
