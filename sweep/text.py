@@ -151,6 +151,11 @@ def moment(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def in_one_line(text: str) -> str:
+    """Replace each line break and each tab of a text, with the blanks around it, by one blank."""
+    return re.sub(r"\s*[\n\t]\s*", " ", text)
+
+
 def shortened(text: str, length: int = 300) -> str:
     """Shorten a text to at most ``length`` characters; a longer one is cut and ends in ``...``.
 

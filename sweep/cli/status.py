@@ -15,7 +15,7 @@ from sweep.cli import options, submitting
 from sweep.errors import InputError
 from sweep.events import UNFINISHED
 from sweep.keeper.client import stop_keeper
-from sweep.text import counted, duration, money, percent, printable, score
+from sweep.text import counted, duration, in_one_line, money, percent, printable, score
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,7 +153,7 @@ def _describe_steering(summary: SweepSummary, to_come: str) -> list[str]:
     if to_come:
         lines.append(f"to come  {to_come}")
     if summary.note:
-        lines.append(f"note     {summary.note}")
+        lines.append(f"note     {in_one_line(summary.note)}")
     return lines
 
 

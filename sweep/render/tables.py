@@ -27,6 +27,7 @@ from sweep.text import (
     duration,
     format_setting,
     format_settings,
+    in_one_line,
     moment,
     money,
     numbered,
@@ -103,8 +104,8 @@ def _compute_column_width(grid: Grid, column: int) -> int:
 
 
 def _escape_unprintable(grid: Grid) -> Grid:
-    """Return the table with unprintable characters escaped."""
-    rows = [tuple(map(printable, row)) for row in grid.rows]
+    """Return the table with unprintable characters escaped and each cell in one line, as a note may have several."""
+    rows = [tuple(in_one_line(printable(cell)) for cell in row) for row in grid.rows]
     return Grid(tuple(map(printable, grid.columns)), tuple(rows))
 
 

@@ -52,6 +52,13 @@ def scored(*values: float, interval: tuple[float, float] | None = None) -> tuple
     return (Score("acc", "maximize", values, mean, None if len(values) < 2 else 0.0512, interval),)
 
 
+def test_a_cell_with_several_lines_stays_in_its_row() -> None:
+    noted = structs.replace(trial(0), note="too high\n  diverges late\tmaybe")
+    lines = shown(trials_grid([noted, trial(1)], None)).splitlines()
+    assert len(lines) == 3
+    assert "too high diverges late maybe  completed" in lines[1]
+
+
 def test_the_status_says_who_has_stopped_a_trial() -> None:
     pruned = structs.replace(trial(0, Status.PRUNED), status_reason="rank 3 of 3")
     stopped = structs.replace(trial(1, Status.PRUNED), status_reason="stopped on request")

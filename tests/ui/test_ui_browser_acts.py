@@ -603,6 +603,17 @@ def test_what_would_do_nothing_is_not_offered(visit: Visit, project: Path) -> No
     assert one.page.locator("[data-act=retry_trial]").count() == 0
 
 
+def test_a_note_of_several_lines_keeps_its_words_apart_where_it_is_edited(visit: Visit) -> None:
+    held = visit().page.evaluate(
+        r"""() => {
+          const field = { name: "text", label: "Note", kind: "text" };
+          const input = fieldInput(field, filledIn({ command: "note" }, field, {}, { note: "too high\ndiverges" }), {});
+          return input.read();
+        }"""
+    )
+    assert held == "too high diverges"
+
+
 def test_the_ranking_leads_to_each_trial_and_a_selection_moves_nothing(
     visit: Visit, project: Path
 ) -> None:

@@ -235,7 +235,7 @@ async function askFor(act, back, asked = { done: acts.done, mark: acts.mark }) {
 
 // What a field holds at first.
 function filledIn(act, field, lines, mark) {
-  if (act.command === "note") return mark.note;
+  if (act.command === "note") return mark.note.replace(/\s*\n\s*/g, " "); // a field of one line would join its words
   return act.name === "add" && field.kind === "lines" ? lines.filled ?? "" : "";
 }
 
