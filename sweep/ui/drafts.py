@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from sweep.documents.mistakes import Mistake, describe_problems
 from sweep.errors import InputError, RefusedError, UnknownNameError
 from sweep.runner import checking, sweep_files
 from sweep.spec.work import describe_work
-from sweep.store.disk import replacing
+from sweep.store.disk import replacing, storing
 from sweep.text import did_you_mean
 from sweep.ui.completion import Proposal, propose, propose_in
 from sweep.ui.known_trainables import KnownTrainables
@@ -181,8 +182,10 @@ def list_files(folder: Path) -> list[str]:
     found = []
     for path in [*folder.glob("*.y*ml"), *folder.glob(f"{SPACES}/*.y*ml")]:
         file = path.relative_to(folder).as_posix()
-        if is_name(file) and path.is_file() and _is_sweep_file(path):
-            found.append((path.stat().st_mtime, file))
+        # one that cannot be read, as of another user, does not hide the others
+        with suppress(OSError):
+            if is_name(file) and path.is_file() and _is_sweep_file(path):
+                found.append((path.stat().st_mtime, file))
     return [name for _, name in sorted(found, reverse=True)[:MOST_FILES]]
 
 
@@ -198,7 +201,7 @@ def read_file(folder: Path, file: str) -> str:
     """Return the text of a sweep file in a folder.
 
     Raises `UnknownNameError` if there is no such file, and `InputError` if its name is not plain, it leads out of the
-    folder or it is too large. Bytes that are not UTF-8 are replaced.
+    folder or it is too large, and `StoreError` if it cannot be read. Bytes that are not UTF-8 are replaced.
     """
     path = _find_file(folder, file)
     if not path.is_file():
@@ -209,7 +212,8 @@ def read_file(folder: Path, file: str) -> str:
         raise InputError.one(
             file, f"has {path.stat().st_size:,} bytes, expected at most {LARGEST:,}"
         )
-    return path.read_text(encoding="utf-8", errors="replace")
+    with storing(path):
+        return path.read_text(encoding="utf-8", errors="replace")
 
 
 def is_name(file: str) -> bool:
@@ -253,7 +257,8 @@ def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> 
 def has_other_text(folder: Path, file: str, text: str) -> bool:
     """Return whether the file ``file`` exists in a folder and has another text than ``text``.
 
-    Raises `InputError` if ``file`` is no plain name.
+    Raises `InputError` if ``file`` is no plain name, and `StoreError` if the file cannot be read.
     """
     path = _find_file(folder, file)
-    return path.exists() and path.read_bytes() != text.encode()
+    with storing(path):
+        return path.exists() and path.read_bytes() != text.encode()

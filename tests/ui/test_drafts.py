@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from living import FILE
 
-from sweep.errors import InputError, RefusedError, UnknownNameError
+from sweep.errors import InputError, RefusedError, StoreError, UnknownNameError
 from sweep.ui.drafts import (
     EXAMPLE,
     TEMPLATE,
@@ -155,6 +155,16 @@ def test_the_sweep_files_of_the_folder_are_listed_and_opened(tmp_path: Path) -> 
     assert has_other_text(tmp_path, "new.yaml", "other")
     assert not has_other_text(tmp_path, "new.yaml", "name: new.yaml\nparameters:\n")
     assert not has_other_text(tmp_path, "third.yaml", "other")
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that nobody can read")
+def test_a_file_that_cannot_be_read_hides_no_other_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("parameters:\n")
+    (tmp_path / "secret.yaml").symlink_to("/proc/self/mem")
+    (tmp_path / "folder.yaml").mkdir()
+    assert list_files(tmp_path) == ["mine.yaml"]
+    with pytest.raises(StoreError, match=r"folder\.yaml: Is a directory"):
+        has_other_text(tmp_path, "folder.yaml", "parameters:\n")
 
 
 def test_a_new_sweep_begins_with_a_trainable_of_the_folder_and_no_mistake(project: Path) -> None:
