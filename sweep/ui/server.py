@@ -45,6 +45,7 @@ MOST_COMPARED = 20  # maximum number of sweeps that are compared
 # one half of a surrogate pair, which JSON can have alone
 _HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
+PAGES = ("/-/new", "/-/compare")  # pages for people below `/-/`
 READING_POSTS = ("/-/new/check", "/-/new/complete")  # requests that change nothing
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -306,14 +307,11 @@ def _refuse(
 ) -> web.Response:
     """Return the answer to a request that is refused: an error document for a script, a page for a person.
 
-    A page is sent for a GET of an address without ``/-/`` and ``.json``. ``error`` is the error that the document
-    describes; by default, it has the reason of ``refusal``.
+    A page is sent for a GET of one of `PAGES`, or of an address without ``/-/`` and ``.json``. ``error`` is the error
+    that the document describes; by default, it has the reason of ``refusal``.
     """
-    if (
-        request.method in ("GET", "HEAD")
-        and not request.path.endswith(".json")
-        and "/-/" not in request.path
-    ):
+    is_page = request.path in PAGES or not (request.path.endswith(".json") or "/-/" in request.path)
+    if is_page and request.method in ("GET", "HEAD"):
         title = f"{refusal.status} {HTTPStatus(refusal.status).phrase}"
         # 403 is the answer to a request without the cookie
         is_let_in = refusal.status != HTTPStatus.FORBIDDEN

@@ -281,10 +281,15 @@ def test_a_page_that_only_says_something_has_the_styles_and_leads_back(project: 
         assert '<a href="./">sweeps</a>' in text
         for style in re.findall(r'<link rel="stylesheet" href="([^"]+)">', text):
             assert (await client.get(style)).status == 200
+        for path in ("/-/new?from=nothing", "/-/compare?sweep=one&sweep=nothing"):
+            answer = await client.get(path)
+            assert answer.status == 404
+            assert '<a href="../">sweeps</a>' in await answer.text()
         client.session.cookie_jar.clear()
-        text = await (await client.get("/nothing")).text()
-        assert "<h1>403 Forbidden</h1>" in text
-        assert "stylesheet" not in text  # which would be refused as well
+        for path in ("/nothing", "/-/new", "/-/compare?sweep=one&sweep=two"):
+            text = await (await client.get(path)).text()
+            assert "<h1>403 Forbidden</h1>" in text
+            assert "stylesheet" not in text  # which would be refused as well
 
     visit(work)
 
