@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO
 
 _failures: list[OSError] = []  # of standard output
 
@@ -13,23 +15,43 @@ _failures: list[OSError] = []  # of standard output
 class _Recorded(io.TextIOWrapper):
     """A text stream for standard output that keeps the errors of failed writes in `_failures`.
 
+    It also raises them, unless ``spares`` is set.
+
     The streams below it are Python's own: if Ctrl-C came within a raw stream's method that is written in Python, the
     buffer would not know what was written, and would write it once more.
     """
+
+    spares = False
 
     def write(self, text: str, /) -> int:
         try:
             return super().write(text)
         except OSError as error:
             _failures.append(error)
-            raise
+            if not self.spares:
+                raise
+            return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
         except OSError as error:
             _failures.append(error)
-            raise
+            if not self.spares:
+                raise
+
+
+class _Forgiving(io.TextIOWrapper):
+    """A text stream for standard error, of which failed writes cannot be reported anywhere, and are ignored."""
+
+    def write(self, text: str, /) -> int:
+        with suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
 
 
 def failed_by(error: OSError) -> bool:
@@ -61,7 +83,7 @@ def prepare_streams() -> None:
         raw = io.FileIO(number, "w", closefd=False)
         # as in Python: people see each line at once, pipes get blocks
         buffered = number == 1 and not raw.isatty()
-        kind = _Recorded if number == 1 else io.TextIOWrapper
+        kind = _Recorded if number == 1 else _Forgiving
         made = kind(
             io.BufferedWriter(raw),
             encoding=encoding,
@@ -69,6 +91,42 @@ def prepare_streams() -> None:
             line_buffering=not buffered,
         )
         setattr(sys, name, made)
+
+
+@contextmanager
+def sparing_trials(*, apart: bool) -> Iterator[IO[str]]:
+    """Keep trials that print in this process from failing because standard output cannot be written, as after ``head``.
+
+    Yields a stream to standard output for what a session writes there. With ``apart``, that stream alone leads there
+    inside the block, and all that is printed goes to standard error, also by child processes. Nothing is changed before
+    `prepare_streams`.
+    """
+    stream = sys.stdout
+    if not isinstance(stream, _Recorded):
+        yield stream
+        return
+    stream.spares = True
+    try:
+        if not apart:
+            yield stream
+            return
+        stream.flush()
+        kept = os.dup(1)
+        results = _Recorded(
+            io.BufferedWriter(io.FileIO(kept, "w")),
+            encoding=stream.encoding,
+            errors="backslashreplace",
+        )
+        os.dup2(2, 1)
+        try:
+            yield results
+        finally:
+            stream.flush()  # what was printed goes to standard error
+            os.dup2(kept, 1)
+            with suppress(OSError):  # it is kept in `_failures`
+                results.close()
+    finally:
+        stream.spares = False
 
 
 def open_closed_streams() -> None:

@@ -6,8 +6,9 @@ import dataclasses
 import os
 import shlex
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING, TextIO
 
 import click
 
@@ -19,7 +20,7 @@ from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sweep.analysis import Sweep
     from sweep.runner import Options, Outcome, View
@@ -139,7 +140,8 @@ def _run_or_resume(
     if ui:
         page.start_page_beside(results, spec.name, _find_command_process())
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
-    outcome = session.run_sweep(training, text, results, how, make_viewer(spec, how))
+    with viewing(spec, how, as_json=as_json) as make_view:
+        outcome = session.run_sweep(training, text, results, how, make_view)
     conclude(outcome, how, as_json=as_json)
 
 
@@ -293,12 +295,25 @@ def go_on(
     _import_early(reopened.spec, folders, how)
     source = checking.check_trainable(reopened.spec, where, folders, here=how.address is None)
     startup.close()
-    outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
+    with viewing(reopened.spec, how, as_json=as_json) as make_view:
+        outcome = session.resume_sweep(reopened, source, how, make_view)
     conclude(outcome, how, as_json=as_json)
 
 
-def make_viewer(spec: Spec, how: Options) -> MakeView:
-    """Return a function that creates the view of a session from its folder and terminal, by the options ``how``."""
+@contextmanager
+def viewing(spec: Spec, how: Options, *, as_json: bool) -> Iterator[MakeView]:
+    """Yield a function that creates the view of a session from its folder and terminal, by the options ``how``.
+
+    The session runs inside the block. With ``inline``, what its trials print then stays out of the JSON that a program
+    reads from standard output: it goes to standard error.
+    """
+    apart = how.inline and (as_json or how.events)
+    with output.sparing_trials(apart=apart) as results:
+        yield _make_viewer(spec, how, results)
+
+
+def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
+    """Return the function that creates the view of a session; events are written to ``results``."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
         """Create the view: lines of JSON with ``--events``, otherwise the live view.
@@ -310,7 +325,7 @@ def make_viewer(spec: Spec, how: Options) -> MakeView:
         from sweep.render.live import on_terminal
 
         if how.events:
-            return EventLines(Outline.of(spec), sys.stdout, terminal)
+            return EventLines(Outline.of(spec), results, terminal)
         live_view = on_terminal(spec, how)
         for line in how.opening(folder):
             live_view.say(line)

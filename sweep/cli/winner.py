@@ -203,8 +203,8 @@ def retrain(sweep: str, results: Path, how: Options, as_json: bool, **wanted: An
         import_folders=folders,
         working_folder=prepared.sweep.working_folder,
     )
-    view = running.make_viewer(prepared.spec, how)
-    outcome = session.run_sweep(
-        training, prepared.text, folder.path.parent, how, view, prepared.origin
-    )
+    with running.viewing(prepared.spec, how, as_json=as_json) as view:
+        outcome = session.run_sweep(
+            training, prepared.text, folder.path.parent, how, view, prepared.origin
+        )
     running.conclude(outcome, how, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -13,12 +14,15 @@ import pytest
 
 SWEEP = f"{shlex.quote(sys.executable)} -m sweep"
 TRAINABLE = """
+import os
+
 def space(hp):
     return hp.Int("a", 1, 3)
 
 def train(hp, report):
     while report(score=hp.a / (report.epoch + 1) + 0.01 * report.seed, size=len(str(hp.get("kind", "")))):
-        pass
+        print("an epoch", flush=True)
+        os.system("echo of a child")
 """
 FILE = """
 description: "größer, крупнее, 大きい"
@@ -114,7 +118,9 @@ DAILY = (
         for situation in (
             "read-only folder",
             "nobody reads",
+            "nobody reads either",
             "full output",
+            "full errors",
             "closed errors",
             "latin-1",
         )
@@ -168,6 +174,22 @@ def test_a_command_does_its_work_or_says_in_a_line_what_to_do(
         assert (tmp_path / "copy" / "results" / "new" / "sweep.json").exists() == (
             situation != "read-only folder"
         )
+    if command == RUN and situation != "read-only folder":
+        log = (tmp_path / "copy" / "results" / "new" / "log.jsonl").read_text()
+        assert log.count('"status":"completed"') == 6
+
+
+@pytest.mark.parametrize("option", ["--json", "--events"])
+def test_what_trials_print_in_this_process_is_no_part_of_the_json(
+    project: Path, tmp_path: Path, option: str
+) -> None:
+    ran = outcome(project, tmp_path, f"{RUN} {option}", "latin-1")
+    if option == "--json":
+        assert json.loads(ran.stdout)["sweep"] == "new"
+    else:
+        kinds = [json.loads(line)["event"] for line in ran.stdout.splitlines()]
+        assert kinds.count("trial_ended") == 6
+    assert ran.stderr.count("an epoch\n") == ran.stderr.count("of a child\n") == 6
 
 
 @pytest.mark.exhaustive
