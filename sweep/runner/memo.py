@@ -369,10 +369,12 @@ class Memo:
                 ):
                     entry = entries.pop(trial.number)
                     judged = trial.params.get("lr_schedule") == "plateau"
-                    # false if a repair of the log dropped some epochs, or if the trial has another metric: what a
-                    # function returns is reported under the name that its sweep gives the objective
-                    whole = trial.reported == trial.epoch and self._objective.name in trial.last
-                    if whole and isinstance(info.epochs, int) and (comparable or not judged):
+                    # false if a repair of the log dropped some epochs
+                    whole = trial.reported == trial.epoch
+                    # false if the trial has another metric: what a function returns is reported under the name that its
+                    # sweep gives the objective; an infeasible trial may have reported nothing
+                    fits = not trial.reported or self._objective.name in trial.last
+                    if whole and fits and isinstance(info.epochs, int) and (comparable or not judged):
                         entry.end = begun
                         entry.length = trial_epochs(trial.params, info.epochs)
                         self._entries.setdefault(
