@@ -545,8 +545,8 @@ class Standing:
     def _unit_s(self) -> float:
         """Mean seconds of one unit of a trial: of an epoch, or of a hundredth of its minutes if only these end it.
 
-        With both limits, it is that of an epoch, but at most the trial's minutes divided by its epochs. Requires that
-        an epoch was trained.
+        If both epochs and minutes limit a trial, it is the mean time of an epoch, but at most the trial's minutes
+        divided by its epochs. At least one epoch must have been trained.
         """
         epoch_s = fmean(self._epoch_s)
         if self.outline.minutes is None:
@@ -563,11 +563,13 @@ class Standing:
         return self.cost / max(self._cost_s, 1e-9)
 
     def cost_in_all(self, now: float) -> float | None:
-        """Estimate the total cost of the sweep's GPUs; None if no cost was measured yet or nothing limits the sweep.
+        """Estimate what the sweep's GPUs will have cost in all when it ends; None if that cannot be estimated.
 
-        It is the cost so far, plus the mean cost of an epoch times the epochs expected of open and future trials. If
-        the number of trials is unknown, the time left (`left_s`) takes the place of these epochs. The estimate does not
-        exceed the budget in money. If the last session has ended, it is the cost so far, which may be 0.
+        After the end of the last session, this is the cost so far, even if that is 0. Otherwise the cost of what is
+        left is added to the cost so far. If the number of trials is known, what is left are the epochs expected of open
+        and future trials, each at the mean cost of an epoch. If it is unknown, what is left is the time until the end
+        (`left_s`), in which the trials that run now continue at the mean cost of a second of training. A budget in
+        money is the upper limit. None before an epoch with a cost was trained, or if that time is unknown as well.
         """
         if self.over is not None:
             return self.cost
@@ -768,9 +770,10 @@ class Standing:
     def _begin_session(self, event: SessionStarted, before: float | None) -> None:
         """Begin a session, in which no trial runs yet; ``before`` is the time of the last event before it.
 
-        The session before, if any, counts as active time up to then.
+        If there was an earlier session, the time from its start to ``before`` is added to the active time, whether it
+        ended or was killed.
         """
-        # a killed session ended with its last event
+        # The last event before is the end of the earlier session or, if that was killed, the last that it has logged.
         if before is not None and self.session is not None:
             self._earlier_s += max(before - self.session, 0.0)
         self.session = event.time

@@ -109,25 +109,30 @@ class NoticeWatch:
         Of trials that fail with the same type of error, only the first makes a notice. A lost worker makes one if its
         trial has failed for good. The event is observed only when the result is iterated over.
         """
-        ended = self._standing.observe(event)
-        # such as that of the confirmation, which makes its own notice
+        trial = self._standing.observe(event)  # the one that the event has ended or interrupted
         if isinstance(event, SessionStarted):
+            # If the notice of the search's end was kept back, the session that now begins, usually the confirmation,
+            # will make a notice of its own end instead.
             self.withheld = None
         if isinstance(event, SessionEnded):
             yield from self._announce_end(event)
-        if ended is None or not isinstance(event, TrialEnded) or ended.status is not Status.FAILED:
+        if trial is None or not isinstance(event, TrialEnded) or trial.status is not Status.FAILED:
             return
         if event.worker_lost:
-            yield self._make_notice("worker_lost", f"trial {ended.trial}: {ended.reason}")
+            yield self._make_notice("worker_lost", f"trial {trial.trial}: {trial.reason}")
             return
-        # one notice for each kind, because many trials may fail alike
-        kind = get_error_type(ended.reason)
-        if kind not in self._failures:
-            self._failures.add(kind)
-            yield self._make_notice("failed", f"trial {ended.trial} failed: {ended.reason}")
+        # one notice for each type of error, because many trials may fail alike
+        error_type = get_error_type(trial.reason)
+        if error_type not in self._failures:
+            self._failures.add(error_type)
+            yield self._make_notice("failed", f"trial {trial.trial} failed: {trial.reason}")
 
     def _announce_end(self, event: SessionEnded) -> Iterator[Notice]:
-        """Yield the notice that a session has ended; withhold it if it ended at a limit and a confirmation follows."""
+        """Yield the notice that a session has ended.
+
+        If it has ended at a limit and a confirmation follows, keep the notice in `withheld` instead, for the case that
+        the confirmation does not begin.
+        """
         notice = self._describe_end(event)
         # after a search that has tried everything, the confirmation is part of the same session: this is its end, too
         is_at_limit = self._standing.has_finished and event.reason != "finished"

@@ -65,7 +65,11 @@ class Numbering:
         return self.trials_each == 1 and self.earlier is None
 
     def find(self, place: int) -> Slot:
-        """Return the configuration and the trial within it that a place, of this part or an earlier one, stands for."""
+        """Return the configuration and the trial within it that a place stands for.
+
+        A place is the index of a trial in the search, from 0. It may be of this part of the numbering or an earlier
+        one.
+        """
         part = self
         while place < part.first and part.earlier is not None:
             part = part.earlier
@@ -79,9 +83,9 @@ class Numbering:
         return Slot(part.beyond + new - len(part.skipped), within)
 
     def find_first_place(self, configuration: int) -> int:
-        """Return the place of the first trial of a configuration that had not begun before this part.
+        """Return the place (the index in the search) of the first trial of a configuration that begins in this part.
 
-        Raises ValueError if it began in an earlier part.
+        Raises ValueError if the configuration began in an earlier part.
         """
         # its number among the configurations that begin in this part, as in `find`
         if configuration < self.beyond:
@@ -91,14 +95,19 @@ class Numbering:
         return self._first_new + new * self.trials_each
 
     def find_end(self, configurations: int) -> int:
-        """Return the place after the last trial, if the search has ``configurations`` configurations, begun or not."""
+        """Return the place after the search's last trial, if it has ``configurations`` configurations, begun or not.
+
+        A place is the index of a trial in the search, from 0; the number of the trial is greater if there is a
+        baseline. Each configuration that has not begun before this part takes `trials_each` places. If at least
+        ``configurations`` have begun, the result is the first place of this part that is for new configurations.
+        """
         return self._first_new + max(configurations - len(self.begun), 0) * self.trials_each
 
     def is_lacking(self, place: int) -> bool:
-        """Return whether a place is before the first new configuration of this part.
+        """Return whether a place (an index of a trial in the search) is before this part's first new configuration.
 
         A part begins where `repeats` was changed. Its first places are for the trials that configurations of earlier
-        parts lack; True also for all places of earlier parts.
+        parts lack. True also for all places of earlier parts.
         """
         return place < self._first_new
 
@@ -107,7 +116,7 @@ class Numbering:
         return self.begun.get(configuration, self.trials_each)
 
     def number_search(self, place: int) -> int:
-        """Return the number of the search's trial at a place of this part."""
+        """Return the number of the trial at ``place``, its index in the search, which must be of this part."""
         return place + self.shift
 
     def number_baseline(self, within: int) -> int:

@@ -188,7 +188,10 @@ class Position:
     began: Spec | None = None
 
     def observe(self, event: SteeringEvent) -> None:
-        """Update the ledger and the spec with a person's act that was logged. Raises `OutOfOrder` if it cannot be."""
+        """Update the ledger and the spec with what a person has done to the sweep, as the log has it.
+
+        Raises `OutOfOrder` if the event cannot follow the events before it, as when it was observed already.
+        """
         self.present.observe(self.ledger.observe(event))
 
 

@@ -244,16 +244,18 @@ class FollowedSweep:
         read = reading.read_tables(self._folder, ["trial", "epoch", objective])
         # as the log says, because its later events continue from there
         sweep = make_sweep(self._folder, read, as_logged=True)
-        told = read_studied_trials(sweep, read, self._space)
-        self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
+        studied_trials = read_studied_trials(sweep, read, self._space)
+        # what the study tells about each trial, by number
+        self._told: dict[int, StudiedTrial] = {}
+        # The ledger, which takes the later events, starts with the trials in the tables.
         self._ledger = Ledger(keep_epochs=False)
-        self._ledger.trials = {
-            one.trial: _make_state(one, self._told[one.trial]) for one in sweep.trials
-        }
+        for trial, studied in zip(sweep.trials, studied_trials, strict=True):
+            self._told[trial.trial] = studied
+            self._ledger.trials[trial.trial] = _make_state(trial, studied)
         # trials that have changed since they were converted; kept if the log cannot be read for a moment
         self._changed: set[int] = set()
         self._follower: LogReader | None = LogReader(self._folder, read.history.log_bytes)
-        self._frozen: dict[int, FrozenTrial] = {}
+        self._frozen: dict[int, FrozenTrial] = {}  # the trials in Optuna's form, by number
         self._alive = self._folder.is_running()
         self._convert_all()
 
@@ -264,12 +266,15 @@ class FollowedSweep:
         """
         follower = self._follower
         changed = self._changed
-        while (events := follower.more() if follower else None) != []:
-            # the log was replaced, or an event was out of order at the last look
+        while True:
+            # None if the log was replaced, or if an event was out of order at the last call
+            events = follower.more() if follower else None
             if events is None:
                 self._load()
                 return
-            # if an event is out of order, the next look reads everything again
+            if not events:
+                break
+            # Without a follower while these are observed: if one is out of order, the next call reads everything again.
             self._follower = None
             with naming(self._folder.log):
                 for event in events:

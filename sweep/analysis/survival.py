@@ -232,17 +232,20 @@ class Foresight:
         new = self._prospect.waiting_left
         left = []
         # one that began after the rehearsal is expected to train as a new one
-        for trial, (
-            done,
-            _,
-        ) in going.items():
+        for trial, (done, _) in going.items():
             left.append(max(self._ends.get(trial, new) - done, 0.0))
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
     def _rehearse(
         self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]
     ) -> Prospect:
-        """Rehearse the rest of the sweep several times with random losses; return the means of the results."""
+        """Simulate the rest of the sweep under its rule several times; return the means of the results.
+
+        The arguments are those of `prospect`: ``going`` has the pair (epochs trained, epochs to train) of each open
+        trial, ``waiting`` is the number of new trials, and ``lost`` counts the failed trials by their last epoch, the
+        share of which is assumed for new trials as well. Each time, all trials get other values of the objective (their
+        losses), drawn at random; those of real trials keep the order of the observed ones.
+        """
         # It imports NumPy, which a live view does not need at import
         from sweep.schedulers.early_termination import build_scheduler
 
@@ -286,9 +289,10 @@ class Foresight:
         )
 
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
-        """Train a simulated trial; return the last epoch in ``epochs`` that it reports, 0 if ``epochs`` is empty.
+        """Train a simulated trial under a rule; return the last epoch in ``epochs`` that it reports, 0 if it is empty.
 
-        It only reports epochs at which the rule decides, and the last one.
+        The rule, ``scheduler``, may stop it earlier. The trial only reports epochs at which the rule decides, and the
+        last one.
         """
         if not epochs:
             return 0

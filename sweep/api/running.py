@@ -188,20 +188,24 @@ def as_html(lines: Sequence[Text]) -> str:
 
 
 def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
-    """Return a function that creates the view of a session, in the cell or on the terminal.
+    """Return a function that creates the view of a session, in the cell of a notebook or on the terminal.
 
     The view shows ``notes`` and the opening lines of the session when it is created. With the option ``quiet``, it
     shows nothing.
     """
 
     def make_view(folder: ResultsFolder, terminal: TextIO) -> View:
-        """Create the view of the sweep, in the notebook or on the terminal, and show notes and opening lines in it."""
+        """Create the view of the sweep, in the notebook or on the terminal, and show notes and opening lines in it.
+
+        ``terminal``, which every function of this kind is given, has no effect: the view finds its terminal by itself.
+        """
         view: View = on_terminal(spec, how)
-        if not how.quiet and is_here():
+        shows_in_cell = not how.quiet and is_here()  # `is_here`: in a notebook
+        if shows_in_cell:
             # the inner view only follows the events and makes the picture, which the outer one draws
             view = NotebookView(on_terminal(spec, replace(how, quiet=True)), display())
-        for note in (*notes, *how.opening(folder)):
-            view.say(note)
+        for line in (*notes, *how.opening(folder)):
+            view.say(line)  # with `quiet`, the view prints nothing of this
         return view
 
     return make_view

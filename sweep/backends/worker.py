@@ -466,8 +466,10 @@ class Worker:
     def _report_running(self, trial: _Trial, facts: Facts) -> Progress:
         """Return the progress of a trial that has not ended: `Moves`, `SameData` or `Continues`.
 
-        A trial that moves is cleaned up before. `SameData` is that of one with the data that the driver knows,
-        `Order.known_data`.
+        It is `Moves` if another worker must continue the trial (`_Trial.moves`); the trial is then cleaned up here. It
+        is `SameData` if the data that the trial has loaded have the fingerprint that the driver knows
+        (`Order.known_data`), and otherwise `Continues`. The notices that wait for the user are put into the result and
+        removed here.
         """
         epochs = tuple(trial.epochs)
         if trial.moves:
@@ -854,8 +856,8 @@ class Worker:
     def _must_move(self, trial: _Trial, epoch: EpochReported) -> bool:
         """Return whether another worker must continue the trial after its last ``epoch``.
 
-        It must if this node is taken away or if the trial's share of a GPU has changed, and only if its trainable can
-        save.
+        It must if this node is taken away, or if the trial's share of a GPU has changed (unless it has only a few
+        seconds left to train). False in any case if its trainable cannot save.
         """
         if not contract.can_save(self._trainable):
             return False

@@ -177,7 +177,11 @@ def resume(
     detach: bool,
     as_json: bool,
 ) -> None:
-    """Continue a sweep that was interrupted or killed, or extend one."""
+    """Continue a sweep that was interrupted or killed, or extend one.
+
+    The trainable is looked for where the sweep began or, with --here, in the current folder. With the address of a
+    cluster's dashboard (http://...), a submitted sweep is resumed as a job of that cluster.
+    """
     # the address of a dashboard, not of Ray itself
     if how.address is not None and how.address.startswith(("http://", "https://")):
         submitting.resume_submitted_sweep(

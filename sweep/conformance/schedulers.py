@@ -89,6 +89,10 @@ class SchedulerConformance(ABC):
             assert stopping_epochs <= set(replayed.decision_epochs(EPOCHS))
 
     def test_replaying_restores_what_comes_next(self) -> None:
+        """Two schedulers with the same reports must judge these alike, and a new trial after them as well.
+
+        One stands for that of a first session, the other for the one into which the log is replayed to resume.
+        """
         scheduler = self.build()
         resumed = self.build()
         for trial in range(20):
@@ -96,7 +100,9 @@ class SchedulerConformance(ABC):
                 # one value for all epochs of the trial
                 event = report(trial, epoch, random.Random(trial).random())
                 assert scheduler.observe(event) == resumed.observe(event)
-        assert run(scheduler, {99: 0.99}) == run(resumed, {99: 0.99})
+        # what comes next: another trial, number 99, that reports 0.99 in each epoch
+        new_trial = {99: 0.99}
+        assert run(scheduler, new_trial) == run(resumed, new_trial)
 
     def test_a_reason_is_one_line(self) -> None:
         for reason in run(self.build(), {trial: float(trial) for trial in range(20)}).values():

@@ -49,15 +49,12 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     search = Search(tuple(folders))
     path = search.find(module)
     if path is None:
-        # Perhaps a package of the user's with the name of one of sweep's is meant, and sweep's has been found.
-        for folder in search.folders if get_top_package(module) in OURS else ():
-            if (folder / get_top_package(module)).is_dir() and folder != _HOME:
-                raise InputError.one(
-                    "trainable",
-                    *_describe_name_clash(
-                        get_top_package(module), folder / get_top_package(module)
-                    ),
-                )
+        top = get_top_package(module)
+        if top in OURS:
+            # Perhaps a package of the user's with the name of one of sweep's is meant, and sweep's has been found.
+            for folder in search.folders:
+                if (folder / top).is_dir() and folder != _HOME:
+                    raise InputError.one("trainable", *_describe_name_clash(top, folder / top))
         raise InputError.one(
             "trainable",
             f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages",
@@ -166,34 +163,36 @@ class _Closure:
         self._trees: dict[str, ast.Module] = {}
         self._owners: dict[str, InstalledDistribution] = {}
         self._absent: set[str] = set()
+        # what cannot be followed, in words; a dict serves as a set that keeps the order
         self._unknown: dict[str, None] = {}
         ours = _HOME / "sweep" / "__init__.py"
-        sweeps = search.locate_top("sweep")
-        # workers search these folders first
-        hides = sweeps and sweeps.entry in search.folders and sweeps.file
-        if hides and hides.resolve() != ours.resolve():
-            raise InputError.one("trainable", *_describe_name_clash("sweep", hides))
+        found = search.locate_top("sweep")
+        # Workers search these folders first, so that another package `sweep` in one of them would hide this one.
+        if (
+            found is not None
+            and found.entry in search.folders
+            and found.file is not None
+            and found.file.resolve() != ours.resolve()
+        ):
+            raise InputError.one("trainable", *_describe_name_clash("sweep", found.file))
 
     def inspect_module(self, trainable: str, module: str, path: Path) -> Source:
         """Return the source of ``trainable``, which the module ``module`` with the file ``path`` defines."""
         self._files[module] = path
-        return self.follow_queue(
-            trainable, [module, *filter(self._add, _list_parent_packages(module))]
-        )
+        queue = [module]
+        for package in _list_parent_packages(module):  # importing the module imports these, too
+            if self._add(package):
+                queue.append(package)
+        return self.follow_queue(trainable, queue)
 
     def collect_definitions(self, trainable: str, pieces: Definitions) -> Source:
         """Return the source of a trainable that is in no module: its definitions, and all that they import."""
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
+        imported = dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE)))  # each once
         # `HERE` itself is not in the queue, because it has no file to read.
-        source = self.follow_queue(
-            trainable,
-            [
-                *filter(
-                    self._add, dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE)))
-                )
-            ],
-        )
+        queue = [name for name in imported if self._add(name)]
+        source = self.follow_queue(trainable, queue)
         return replace(
             source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen
         )
@@ -271,15 +270,18 @@ class _Closure:
         for name in list_imports(tree, module, is_package=path.stem == "__init__"):
             # Parent packages of sweep's modules are skipped: only the modules named, and sweep's version, affect
             # training.
-            yield from () if get_top_package(name) == "sweep" else _list_parent_packages(name)
+            if get_top_package(name) != "sweep":
+                yield from _list_parent_packages(name)
             yield name
 
     def _add(self, name: str) -> bool:
         """Add a module, or the distribution that has installed it; return whether its imports must be followed.
 
-        Editable installations and sweep's own modules are added as modules. A top-level package that does not exist is
-        noted in `_absent`. Nothing is added for the standard library and for the package ``sweep`` itself. Raises
-        InputError if a user's package has the name of one of sweep's, so that one of them hides the other.
+        Modules that no distribution has installed, those of editable installations and sweep's own are added by their
+        files, and their imports must be followed. Of any other module, the distribution is added. A top-level package
+        that does not exist is noted in `_absent`. Nothing is added for the standard library, for the package ``sweep``
+        itself, and for a name that is no module with a file. Raises InputError if a user's package has the name of one
+        of sweep's, so that one of them hides the other.
         """
         top = get_top_package(name)
         # Of sweep, its modules that are imported count, but not the package itself: its version is enough.
@@ -290,23 +292,19 @@ class _Closure:
             self._absent.add(top)
             return False
         path = self._search.find(name)
-        if path is None:  # a folder, or a name defined in a module
+        if path is None:
+            # Usually a folder without ``__init__``, whose modules are found by themselves, or a name that a module
+            # defines. Two other cases count:
             if name == top and not place.folders:
                 self._unknown[f"{name} is imported, and lies in no file"] = None
-            # Sweep has such a module, but a package of the same name was found first.
-            if (
-                top in OURS
-                and name != top
-                and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file()
-            ):
-                raise InputError.one(
-                    "trainable",
-                    *_describe_name_clash(top, place.folders[0] if place.folders else place.file),
-                )
+            if name != top and _is_file_of_ours(name):
+                # Sweep has such a module, but another package of the same name, which lacks it, was found first.
+                hiding = place.folders[0] if place.folders else place.file
+                raise InputError.one("trainable", *_describe_name_clash(top, hiding))
             return False
         if place.entry is None:  # found by an import hook, as of an editable installation
             owner = None
-        else:
+        else:  # it lies in a folder on the import path, where a distribution may have installed it
             owner = self._distributions.find_owner(place.entry, path)
         # Code that can change without a new version counts by its content.
         if owner is None or owner.is_editable or top in OURS:
@@ -314,6 +312,12 @@ class _Closure:
             return True
         self._owners[owner.name] = owner
         return False
+
+
+def _is_file_of_ours(module: str) -> bool:
+    """Return whether one of sweep's own packages (`OURS`) has a file for the module with this full name."""
+    parts = module.split(".")
+    return parts[0] in OURS and _HOME.joinpath(*parts).with_suffix(".py").is_file()
 
 
 def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:

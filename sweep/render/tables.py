@@ -88,6 +88,7 @@ def remove_empty_columns(grid: Grid) -> Grid:
 
 
 def _has_text(grid: Grid, column: int) -> bool:
+    """Return whether any cell of a column, apart from its name, has text."""
     return any(row[column] for row in grid.rows)
 
 
@@ -100,6 +101,7 @@ def _is_numeric(grid: Grid, column: int) -> bool:
 
 
 def _compute_column_width(grid: Grid, column: int) -> int:
+    """Return the width in characters of a column's longest cell or, if that is longer, of its name."""
     return max(cell_len(row[column]) for row in (grid.columns, *grid.rows))
 
 
@@ -214,6 +216,7 @@ def _collect_mark_columns(
 
 
 def _format_star(trials: Sequence[Trial]) -> str:
+    """Return "*" if a person has given one of the trials a star, otherwise ""."""
     has_star = any(trial.starred for trial in trials)
     return "*" if has_star else ""
 
@@ -224,6 +227,7 @@ def _format_adder(trials: Sequence[Trial]) -> str:
 
 
 def _format_notes(trials: Sequence[Trial], *, whole: bool) -> str:
+    """Return the notes on trials, joined, shortened to `NOTE_LENGTH` unless ``whole`` is set; "" without notes."""
     notes = "; ".join(trial.note for trial in trials if trial.note)
     return notes if whole else shortened(notes, NOTE_LENGTH)
 
@@ -245,6 +249,7 @@ def _get_score(row: RankedConfiguration, at: int) -> Score | None:
 
 
 def _format_trial_numbers(row: RankedConfiguration) -> str:
+    """Return the numbers of a configuration's trials, with ranges, as in 1,3-5."""
     return numbered((trial.trial for trial in row.trials), ",", "-")
 
 
@@ -272,6 +277,7 @@ def _collect_verdict_columns(
 
 
 def _format_p_value(row: RankedConfiguration) -> str:
+    """Return the adjusted p-value of a configuration; "" if it has none."""
     if row.p_adjusted is None:
         return ""
     return f"{row.p_adjusted:.2g}"
@@ -326,10 +332,12 @@ def sweeps_grid(listed: Iterable[SweepSummary]) -> Grid:
 
 
 def _format_moment(time: float | None) -> str:
+    """Return a time, in seconds since 1970, as text; "" for None."""
     return "" if time is None else moment(time)
 
 
 def _format_duration(seconds: float | None) -> str:
+    """Return a duration as text; "" for None."""
     if seconds is None:
         return ""
     return duration(seconds)
@@ -423,6 +431,7 @@ def _format_mean(one: Score | None) -> str:
 
 
 def _format_interval(one: Score | None) -> str:
+    """Return the interval of a score, within the values that the metric can have; "" if there is none."""
     if one is None or one.interval is None:
         return ""
     low, high = limit_interval(one.metric, one.values, one.interval)
@@ -526,7 +535,11 @@ def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
 
 
 def space_lines(ranking: Ranking) -> Iterator[str]:
-    """Yield a warning on how to read `efficiency_lines` if the sweep's space was changed; nothing otherwise."""
+    """Yield a warning about the lines of `efficiency_lines` if the space of a sweep was changed; nothing otherwise.
+
+    These lines compare the search with random orders of its configurations. The warning says that this does not show
+    what a random search would have found, because the configurations are from different spaces.
+    """
     if ranking.other_space:
         yield (
             "the space was changed: the random orders mix configurations of different spaces, and do not show what a "
@@ -559,6 +572,7 @@ def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
 
 
 def _name_rung(one: RungRanks) -> str:
+    """Return "epoch 3" for a rung, or "10 % of the budget" if trials are limited by minutes."""
     if one.share is None:
         return f"epoch {one.epoch}"
     return f"{100 * one.share:.3g} % of the budget"
@@ -674,13 +688,17 @@ def _describe_extreme(extreme: Extreme, replay: Replay, metric: str) -> str:
 
 
 def _format_spread(spread: Spread) -> str:
-    """Format the median and the middle 95 %: ``120 (100 to 140)``."""
+    """Format the median and the middle 95 %, as in ``120 (100 to 140)``; the median alone if both bounds are equal.
+
+    An infinite number becomes "all".
+    """
     if spread.low == spread.high:
         return _format_count(spread.median)
     return f"{_format_count(spread.median)} ({_format_count(spread.low)} to {_format_count(spread.high)})"
 
 
 def _format_count(value: float) -> str:
+    """Format a whole number without decimals, another one like a score, and an infinite one as "all"."""
     if math.isinf(value):
         return "all"  # nothing that is kept can be compared
     if value == int(value or 0) and abs(value) < 1e9:

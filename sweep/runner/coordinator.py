@@ -189,7 +189,6 @@ class Coordinator:
     @property
     def exhausted(self) -> bool:
         """Whether the searcher has said that it has no further configuration, now or later; limits do not matter."""
-        # whether the searcher ran out of trials, regardless of any cap
         return self._upcoming.exhausted
 
     @property
@@ -215,15 +214,20 @@ class Coordinator:
     def left(self) -> int | None:
         """Number of trials of the search and the baseline that are still to start or to resume; None if unknown.
 
-        Paused trials are included. Once `stop_when.gain` has ended the search, only trials that start or resume
-        nevertheless count; then, an added configuration that waits counts once, however many trials it is to have.
+        Paused trials are included. Once `stop_when.gain` has ended the search, the searcher's own configurations do not
+        start any more. Then these remain: configurations that a person has added, each of which counts once, however
+        many trials it is to have; trials that resume; and trials that earlier configurations lack, because `repeats`
+        was raised.
         """
-        total = self._present.all_trials
+        to_resume = len(self._to_resume)
         if self.enough:
-            return len(self._ledger.queue) + len(self._to_resume) + self._count_lacking()
+            return len(self._ledger.queue) + self._count_lacking() + to_resume
+        # Without that end, the number of all trials includes what was added and what is lacking.
+        total = self._present.all_trials
         if total is None:
             return None
-        return max(total - len(self._ledger.trials), 0) + len(self._to_resume)
+        to_start = max(total - len(self._ledger.trials), 0)
+        return to_start + to_resume
 
     @property
     def running(self) -> int:
@@ -413,7 +417,7 @@ class Coordinator:
         return self._auxiliary.start_search_trial(place, params, parent)
 
     def _choose_place(self, worker: str) -> tuple[int, Params] | None:
-        """Return the number within the search and the parameters of the next trial; None if there is none to start.
+        """Return the place (index in the search) and the parameters of the next trial; None if there is none to start.
 
         After `stop_when.gain` has ended the search, only added configurations and repeats that are still missing start.
         """
@@ -429,15 +433,21 @@ class Coordinator:
 
     def _count_lacking(self) -> int:
         """Return how many trials of earlier configurations still have to start because `repeats` was raised."""
+        # All that were lacking when it was raised, less those that have started since.
         count = len(self._numbering.lacking)
         for trial in self._ledger.trials.values():
-            # places before `first` are of earlier parts of the numbering, for which `is_lacking` is always true
-            if trial.place is not None and trial.place >= self._numbering.first:
-                count -= self._numbering.is_lacking(trial.place)
+            # Trials with a place before `first` had started by then.
+            if trial.place is None or trial.place < self._numbering.first:
+                continue
+            if self._numbering.is_lacking(trial.place):
+                count -= 1
         return count
 
     def _find_end_of_places(self) -> int | None:
-        """Return the first trial number of the search beyond the limit on configurations; None if there is no limit."""
+        """Return the first trial of the search beyond the limit on configurations; None if there is no limit.
+
+        The trial is given by its place: its index in the search, from 0, without the baseline's trials.
+        """
         if self._limits.cap is None:
             return None
         return self._numbering.find_end(self._limits.cap)
@@ -969,14 +979,17 @@ class Coordinator:
     def _use_earlier_result(self, trial: OpenTrial, answer: Answer) -> bool:
         """Copy an earlier result's checkpoint to a trial and log its epochs, up to where the trial stops or pauses.
 
-        If the result is whole, also log the trial's end. Return False if the result is not used: it is not whole and
-        its checkpoint cannot be copied, or the sweep stops here, as when the log cannot be written.
+        What follows from these epochs is logged too. At a pause, the trial is interrupted and queued. At a due end (it
+        is pruned, diverged or at the target, or lacks a required metric), it ends. With a whole result, it ends as
+        completed. Otherwise it stays open, to be trained on from the checkpoint. In all these cases, return True.
+        Return False if the result is not used: it is not whole and its checkpoint cannot be copied, or the sweep stops
+        here, as when the log cannot be written.
         """
         if self._hooks.memo:
             kept = self._hooks.memo.hand_over(answer, trial.started.trial)
         else:
             kept = None
-        if not (kept or answer.whole):
+        if not (kept or answer.whole):  # the rest could not be trained without the checkpoint
             return False
         epochs, failure = self._terms.fresh(trial, answer.epochs, answer.facts)
         if not self._log_result(trial, epochs, failure):
@@ -1136,7 +1149,7 @@ class Coordinator:
     def _update_after_epoch(
         self, change: Reported, verdict: str | None, *, in_search: bool
     ) -> None:
-        """Update an open trial with an epoch that it has reported.
+        """Update an open trial with an epoch that it has reported, in this session or in one that is replayed.
 
         ``verdict`` is why the scheduler prunes the trial, None if it does not. Only with ``in_search`` may the target
         end it.
@@ -1145,11 +1158,16 @@ class Coordinator:
         trial = self._open[state.number]
         trial.note_epoch()
         trial.early_end = self._terms.find_early_end(report, verdict, in_search=in_search)
-        # an epoch that follows an interruption resumes the trial in the log
+        # In the log, an epoch after an interruption or a pause says that the trial was resumed. If a worker trains it,
+        # its stage is TRAINING already. Otherwise (the log is replayed, or the epoch is from an earlier result), it is
+        # an open trial that has no worker.
         if trial.stage is Stage.INTERRUPTED:
             trial.stage = Stage.WAITING
         self._pauses.record(state.number, paused=False)
-        if not self._is_replayed:  # epochs of this session are timed as they are trained
+        # While the log of earlier sessions is replayed, the timeouts get the time of each epoch here. In this session,
+        # they measure the time of running trials themselves (`begun` and `take`).
+        is_of_earlier_session = not self._is_replayed
+        if is_of_earlier_session:
             self._timeouts.recall(state.number, report.time_s)
 
     def _update_open_trials(self, change: Change) -> None:

@@ -510,8 +510,8 @@ def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
 def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) -> Searcher:
     """Return the searcher that a sweep file asks for, which has learned nothing yet; see `build_searcher`.
 
-    A searcher of the user's own is searched in ``folders``. ``repeats`` is ignored for a population. Raises
-    `InputError` if it cannot be built.
+    A searcher of the user's own is imported, from ``folders`` before the installed modules; raises `InputError` if it
+    cannot be imported or built. ``repeats`` is ignored for a population.
     """
     if spec.population is not None:
         first = complete_starting_points(spec.space, spec.start_with, spec.seed)
@@ -531,9 +531,11 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) 
 
 
 def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
-    """Return the scheduler of the stopping rule in a sweep file. Raises `InputError` if it cannot be built.
+    """Return a new scheduler for the stopping rule in a checked sweep file, which has observed nothing yet.
 
-    A scheduler of the user's own is searched in ``folders``.
+    A scheduler of the user's own is imported, from ``folders`` before the installed modules; raises `InputError` if it
+    cannot be imported or built. Raises ValueError for a rule that compares a single objective, if the sweep file has
+    several and was not checked.
     """
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):

@@ -66,28 +66,39 @@ def detectable(
         confirming: number of finalists and seeds that the budget of a confirmation allows, if known. With ``confirm``,
             the differences are those that fresh seeds of the finalists can show.
     """
-    seeds = spec.trials_each
-    count = configurations or 2
-    if len(spec.metrics) < 2:
-        needed = LEAST
-    else:  # each pair is compared by a p-value of its own, which is adjusted for the number of pairs
-        needed = count_seeds_needed(count * (count - 1) // 2)
-    # then only finalists are compared, by a test of the race
-    if spec.confirm is not None and count > 1:
-        configurations = count = min(spec.confirm.finalists, count)
-        seeds = spec.confirm.seeds
-        needed = FIRST_SEEDS
+    searched = configurations or 2
+    # How many configurations are compared, and by how many seeds each. `compared` is the number by which differences
+    # are computed, `reported` the one in the result, which stays as given if it is only assumed.
+    reported: int | None
+    if spec.confirm is None or searched < 2:
+        # all configurations of the search, by its own seeds
+        compared = searched
+        reported = configurations
+        seeds = spec.trials_each
+        if len(spec.metrics) < 2:
+            needed = LEAST
+        else:  # each pair is compared by a p-value of its own, which is adjusted for the number of pairs
+            needed = count_seeds_needed(compared * (compared - 1) // 2)
+    else:
+        # only finalists, by fresh seeds in a race: as many of both as the budget allows, if that is known
         if confirming is not None:
-            configurations = confirming.finalists
+            compared = confirming.finalists
             seeds = confirming.seeds
-            count = configurations
+        else:
+            compared = min(spec.confirm.finalists, searched)
+            seeds = spec.confirm.seeds
+        reported = compared
+        needed = FIRST_SEEDS
+    # The difference that seeds show
     by_seeds = None
-    if known is not None and known.spread is not None and seeds >= needed and count > 1:
+    if known is not None and known.spread is not None and seeds >= needed and compared > 1:
         compute_difference = (
             compute_detectable_difference if spec.confirm is None else _compute_race_difference
         )
-        by_seeds = compute_difference(known.spread, seeds, count)
-    examples = needed_examples = None
+        by_seeds = compute_difference(known.spread, seeds, compared)
+    # The difference that the validation examples show and, if it is larger, how many of them the seeds call for
+    examples = None
+    examples_needed = None
     if spec.metrics:
         metric = spec.metrics[0].name
     else:
@@ -98,16 +109,16 @@ def detectable(
             metric, known.level, known.examples, known.loss_deviation
         )
         if examples and by_seeds and by_seeds < examples.difference:
-            needed_examples = ranking.count_needed_examples(by_seeds, examples.deviation)
+            examples_needed = ranking.count_needed_examples(by_seeds, examples.deviation)
     return Detectable(
-        configurations,
-        seeds,
-        needed,
-        spec.confirm is not None,
-        by_seeds,
-        examples,
-        needed_examples,
-        known,
+        configurations=reported,
+        seeds=seeds,
+        needed=needed,
+        confirmed=spec.confirm is not None,
+        by_seeds=by_seeds,
+        examples=examples,
+        examples_needed=examples_needed,
+        known=known,
     )
 
 

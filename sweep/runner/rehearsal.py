@@ -47,7 +47,11 @@ IMPORTANCE = 0.6
 
 
 def agreement(epoch: int, epochs: int) -> float:
-    """Return the usual rank correlation, from 0 to 1, between losses after ``epoch``, from 1, and after ``epochs``."""
+    """Return the rank correlation that is assumed between the losses after ``epoch`` epochs and the final ones.
+
+    ``epoch`` counts from 1, and ``epochs`` is the number after which training ends. The result, from 0 to 1, follows
+    from a fixed formula (see `EARLY_DISAGREEMENT`), which looks at no losses. It is 1 after the last epoch.
+    """
     return 1.0 - min(EARLY_DISAGREEMENT * (epochs / epoch - 1.0), 1.0)
 
 

@@ -80,6 +80,7 @@ def winner(folder: ResultsFolder) -> int:
 
     Raises:
         InputError: if none of them kept a checkpoint, no trial has completed, or there is no single best configuration.
+        StoreError: if the log is missing or damaged, or the object store with the checkpoints is not available.
     """
     completed = find_best_configuration(folder)
     for one in completed:
@@ -93,6 +94,7 @@ def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
 
     Raises:
         InputError: if no trial has completed, or there is no single best configuration, as with several objectives.
+        StoreError: if the log is missing or damaged.
     """
     found = ranking.rank([analysis.read_sweep(folder)])
     if not found.best:

@@ -88,7 +88,11 @@ class OpenTrial:
 
     @property
     def has_worker(self) -> bool:
-        """Whether a worker has the trial, or is being started for it."""
+        """Whether a worker has the trial, or is being started for it.
+
+        True also for a trial that its worker has handed back to be trained in another process (`Stage.OUTGROWN`), until
+        that worker is gone.
+        """
         return self.stage in (Stage.TRAINING, Stage.OUTGROWN)
 
     @property
@@ -579,11 +583,15 @@ class Upcoming:
         self._held.pop(worker, None)
 
     def find_next(self) -> tuple[int, Params] | None:
-        """Return (number, parameters) of the first trial that has not started; None if there is none to start now."""
+        """Return (number within the search, parameters) of the first trial that has not started.
+
+        The searcher is asked for the parameters if it was not asked before. None if there is no such trial to start
+        now: the limit on trials is reached, or the searcher has none now (then `exhausted` may be set).
+        """
         return next(self._iterate_waiting(), None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
-        """Return (number, parameters) of the next trial for a worker; None if there is none to start now.
+        """Return (number within the search, parameters) of the next trial for a worker; None if none can start now.
 
         It is the first one, or one whose compiled structure suits the worker better, as the class describes. Added
         configurations come first, whatever their structure.
@@ -612,7 +620,7 @@ class Upcoming:
         return unheld or first
 
     def _iterate_waiting(self) -> Iterator[tuple[int, Params]]:
-        """Yield (number, parameters) of the trials that have not started, in order.
+        """Yield (number within the search, parameters) of the trials that have not started, in order.
 
         Ends at the limit on trials, `LOOK_AHEAD` numbers beyond the first one, or if the searcher has no further trial
         now.

@@ -113,6 +113,7 @@ class AshaScheduler(_Stopping[Asha]):
         self._stopped: set[int] = set()
 
     def observe(self, event: Event) -> str | None:
+        """Return why a trial stops at the rung that it has reached by this event; None if it continues."""
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
         loss = self._objective.constrained_loss(event.metrics)
@@ -150,6 +151,7 @@ class _Rung:
         self.scores = RankHeaps(lambda count: math.floor((count - 1) * self._quantile) + 1)
 
     def cutoff(self) -> float | None:
+        """Return the quantile of the scores; None if there are none."""
         low = self.scores.largest_below
         high = self.scores.smallest_above
         if low is None or high is None:  # a single score counts as below, and is the cutoff
@@ -165,6 +167,7 @@ class _Rung:
 # half a millisecond each, and rehearsals ask repeatedly for the same trials
 @lru_cache(maxsize=4096)
 def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
+    """Draw the index of a bracket with the probabilities ``shares``; the number of the trial is the seed."""
     return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
 
 
@@ -207,12 +210,15 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         self._best: dict[int, float] = {}
 
     def observe(self, event: Event) -> str | None:
+        """Return why a trial stops at the bracket that it has reached by this event; None if it continues."""
         if not isinstance(event, EpochReported):
             return None
         loss = self._objective.constrained_loss(event.metrics)
         if loss is None:
             return None
-        best = self._best[event.trial] = min(loss, self._best.get(event.trial, loss))
+        best = min(loss, self._best.get(event.trial, loss))
+        self._best[event.trial] = best
+        # the losses of trials that have reached the bracket at this epoch; None if there is no bracket
         reached = self._reached.get(event.epoch)
         if reached is None:
             return None
@@ -245,11 +251,13 @@ class MedianScheduler(_Stopping[Median]):
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
         judged = early_terminate.compute_decision_epochs(rule, epochs)
+        # The running means of all trials at each decision epoch. From the first one on, each epoch but the last is one.
         self._means = {epoch: RankHeaps(_count_below_median) for epoch in judged}
         self._runs: dict[int, _TrialState] = {}
         self._stopped: set[int] = set()
 
     def observe(self, event: Event) -> str | None:
+        """Return why a trial stops after the epoch that it has reported; None if it continues."""
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
         loss = self._objective.constrained_loss(event.metrics)
@@ -257,22 +265,26 @@ class MedianScheduler(_Stopping[Median]):
             return None
         run = self._runs.setdefault(event.trial, _TrialState(loss))
         run.best = min(run.best, loss)
-        others = self._means.get(event.epoch)
-        if others is None:
-            return None
-        if len(others) >= self._rule.min_trials:
-            median = _compute_median(others)
+        # The trial's own mean is not among them yet.
+        means_of_others = self._means.get(event.epoch)
+        if means_of_others is None:
+            return None  # nothing is decided at this epoch, and its loss does not enter the trial's mean
+        if len(means_of_others) >= self._rule.min_trials:
+            median = _compute_median(means_of_others)
         else:
             median = None
-        # after the median was computed, which must not include the trial's own mean
-        self._advance(run, event.epoch, loss)
+        self._update_mean(run, event.epoch, loss)  # after the median, which must not include it
         if median is None or run.best <= median:
             return None
         self._stopped.add(event.trial)
         return describe_reason(self._rule.type, self._objective, run.best, event.epoch, median)
 
-    def _advance(self, run: _TrialState, epoch: int, loss: float) -> None:
-        if run.count:  # its mean stayed the same at epochs without an objective
+    def _update_mean(self, run: _TrialState, epoch: int, loss: float) -> None:
+        """Include the loss of a decision epoch in the mean of the trial ``run``, and add its mean there to `_means`.
+
+        At decision epochs since its last one, at which the trial had no objective, its mean of then is added.
+        """
+        if run.count:
             # the rule decides at every epoch from the first one on, so there are means for all of these
             for missed in range(run.last + 1, epoch):
                 self._means[missed].add(run.mean)
@@ -283,10 +295,12 @@ class MedianScheduler(_Stopping[Median]):
 
 
 def _count_below_median(count: int) -> int:
+    """Return how many of ``count`` numbers lie below their median, without the middle one, for `RankHeaps`."""
     return count // 2
 
 
 def _compute_median(means: RankHeaps) -> float | None:
+    """Return the median of the numbers in ``means``, which are divided at it; None if there are none."""
     if means.largest_below is None or means.smallest_above is None or len(means) % 2:
         return means.smallest_above
     return (means.largest_below + means.smallest_above) / 2

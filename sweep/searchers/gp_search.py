@@ -140,10 +140,7 @@ class GaussianProcessSearcher:
         self.results: list[RungResult] = []
         """All results from which the model learns, in the order in which they came."""
         # fitted on this many results; reset with the rungs
-        self._fit: tuple[int, list[KernelParameters]] = (
-            0,
-            [],
-        )
+        self._fit: tuple[int, list[KernelParameters]] = (0, [])
 
     def learn(self, past: Iterable[TrialState]) -> int:
         records = list(past)
@@ -165,6 +162,10 @@ class GaussianProcessSearcher:
         self._choose_rungs()
 
     def _learn_past(self, past: Iterable[TrialState]) -> int:
+        """Add those trials of earlier sweeps that fit the present space, and return their number.
+
+        A trial that has ended with metrics (`JUDGED`) is left out if it has no finite loss.
+        """
         before = len(self._known)
         for record in past:
             params = self._space.adopt(record.params)
@@ -249,11 +250,13 @@ class GaussianProcessSearcher:
         return len(self.results) < self._starts or not self._encoding.size
 
     def _generate_design_draws(self, number: int) -> Iterator[Draw]:
+        """Yield the point of the initial design for trial ``number``; nothing if the design has no such point."""
         params = self._design.suggest(number)
         if params is not None:
             yield lambda parameter: params[parameter.name]
 
     def _generate_model_draws(self, number: int) -> Iterator[Draw]:
+        """Return draws of the configurations that the model finds for trial ``number``, the most promising first."""
         with _LIBRARIES.limit(limits=1, user_api="blas"):
             rows = self._search_candidates(number)
         return map(self._encoding.decode, rows)
@@ -293,6 +296,7 @@ class GaussianProcessSearcher:
         return rows[np.argsort(-values, kind="stable")]
 
     def _build_model(self) -> CurveModel:
+        """Return a model of all results; its kernels are fitted again only if enough results are new."""
         features = np.array(self._features)
         # rounded down, so that many suggestions share a fit, and a resumed sweep fits to the same results
         count = len(self.results)
@@ -330,6 +334,7 @@ class GaussianProcessSearcher:
         return list(pending.values())
 
     def _add_trial(self, params: Params, record: TrialState) -> None:
+        """Add a trial with the configuration ``params`` in the present space, and the results that it has so far."""
         self._known.append(_KnownTrial(record))
         self._features.append(self._encoding.features(self._encoding.encode(params)[None])[0])
         self._add_results(len(self._known) - 1)
@@ -406,17 +411,23 @@ class GaussianProcessSearcher:
         loss; a failed one without ``impute`` has no result there.
         """
         record = self._known[place].record
-        if record.status in WHOLE or record.epoch >= rung:
-            return self._get_last_result(place, rung)
+        # A trial that was trained to its end has a result at each rung, also at `END`, which is beyond any epoch.
+        is_whole = record.status in WHOLE
+        has_reached_rung = record.epoch >= rung
+        if is_whole or has_reached_rung:
+            return self._get_last_result_up_to(place, rung)
+        # Otherwise the model would learn nothing from a trial that was pruned before the first rung.
         if record.status is Status.PRUNED and rung == self._rungs[0]:
-            return self._get_last_result(place, rung)
-        is_silent = record.status is Status.FAILED and self._objective.impute is None
-        if record.status not in LOST or is_silent:
+            return self._get_last_result_up_to(place, rung)
+        if record.status not in LOST:  # it was pruned, or it may still reach the rung
             return None
+        if record.status is Status.FAILED and self._objective.impute is None:
+            return None  # an error says nothing about the configuration
         imputed = self._objective.impute_loss(record.epochs.values())
-        return RungResult(place, rung, math.inf if imputed is None else imputed, 0.0)
+        loss = math.inf if imputed is None else imputed
+        return RungResult(place, rung, loss, violation=0.0)
 
-    def _get_last_result(self, place: int, rung: Rung) -> RungResult | None:
+    def _get_last_result_up_to(self, place: int, rung: Rung) -> RungResult | None:
         """Return a result at a rung with the last finite loss up to it, of the trial at index ``place`` of `_known`.
 
         Without a finite loss, return None if the trial may continue, and a result with an infinite loss if it has
@@ -426,11 +437,10 @@ class GaussianProcessSearcher:
         for epoch in sorted(record.epochs, reverse=True):
             if epoch > rung:
                 continue
-            loss = self._objective.loss(record.epochs[epoch])
+            metrics = record.epochs[epoch]
+            loss = self._objective.loss(metrics)
             if loss is not None:
-                return RungResult(
-                    place, rung, loss, self._objective.measure_violation(record.epochs[epoch])
-                )
+                return RungResult(place, rung, loss, self._objective.measure_violation(metrics))
         if record.status in UNFINISHED:
             return None
-        return RungResult(place, rung, math.inf, 0.0)
+        return RungResult(place, rung, math.inf, violation=0.0)

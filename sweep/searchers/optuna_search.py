@@ -177,20 +177,23 @@ class TPESampler(samplers.TPESampler):
     def _compute_acquisition_func(
         self, samples: dict[str, Any], mpe_below: Any, mpe_above: Any
     ) -> Any:
+        """Return the value of each sample, as Optuna does, with the author's beliefs as a further factor.
+
+        ``samples`` has the samples' numbers by parameter.
+        """
         found = super()._compute_acquisition_func(samples, mpe_below, mpe_above)
-        for name, numbers in samples.items() if self._believed else ():
+        for name, numbers in samples.items():
             parameter = self._believed.get(name)
-            if parameter is not None and parameter.belief is not None:
-                domain = parameter.domain
-                distribution = make_distribution(parameter.domain)
-                values = []
-                for number in numbers.tolist():
-                    values.append(_decode_value(domain, distribution, number))
-                logs = []
-                for value in values:
-                    logs.append(parameter.belief.log_density(domain, value))
-                # TPE's function is a logarithm, so the factor becomes a summand, and its exponent a multiplier
-                found = found + BETA / max(self._trials, 1) * np.array(logs)
+            if parameter is None or parameter.belief is None:
+                continue
+            domain = parameter.domain
+            distribution = make_distribution(domain)
+            logs = []
+            for number in numbers.tolist():
+                value = _decode_value(domain, distribution, number)
+                logs.append(parameter.belief.log_density(domain, value))
+            # TPE's function is a logarithm, so the factor becomes a summand, and its exponent a multiplier
+            found = found + BETA / max(self._trials, 1) * np.array(logs)
         return found
 
 
@@ -294,6 +297,10 @@ class OptunaSearcher:
         return self._learn_past(records)
 
     def _learn_past(self, past: Iterable[Record]) -> int:
+        """Add those trials of other sweeps that fit the present space, and return their number.
+
+        One that has ended with metrics (`JUDGED`) is left out if a final value of an objective is absent or not finite.
+        """
         before = len(self._known)
         for record in past:
             params = self._space.adopt(record.params)
@@ -356,13 +363,15 @@ class OptunaSearcher:
             self._add(point, record)
 
     def _add(self, point: _AskedPoint, record: Record) -> None:
+        """Add a trial with the parameters ``point``; the next `_update_study` writes it to the study."""
         self._known.append((point, record))
         self._mark_changed(len(self._known) - 1)
 
     def _mark_changed(self, number: int) -> None:
-        """Mark the trial with number ``number`` in the study, to be updated at the next suggestion.
+        """Record that a trial has changed, so that the next `_update_study` writes it to the study.
 
-        If its loss widens the range of the losses, also mark all trials whose values depend on that range.
+        ``number`` is its number in the study. If its loss widens the range of the losses, all trials whose values
+        depend on that range are recorded as well.
         """
         self._stale.add(number)
         record = self._known[number][1]
@@ -374,6 +383,11 @@ class OptunaSearcher:
             self._stale |= self._bad
 
     def _generate_sampler_draws(self, number: int) -> Generator[Draw]:
+        """Yield the sampler's draws for the sweep's trial ``number``, each a new one, up to `_SAMPLER_ATTEMPTS`.
+
+        Each draw needs a new trial in the study, which is removed before the next draw and when the generator is
+        closed.
+        """
         study = self._update_study(number)
         notes = self._storage.notes
         for _ in range(_SAMPLER_ATTEMPTS):
@@ -386,7 +400,11 @@ class OptunaSearcher:
                 self._storage.notes = notes
 
     def _update_study(self, number: int) -> optuna.Study:
-        """Update the marked trials in the study, and return the study with a sampler for trial ``number``."""
+        """Bring all trials of the study up to date, and return it with a new sampler for the sweep's trial ``number``.
+
+        Only trials that were added or have changed since the last call, which `_mark_changed` records, are written to
+        the study. The sampler's seed depends only on that of the searcher and on ``number``.
+        """
         penalties = [of_one.penalty for of_one in self._ranges]
         for place in sorted(self._stale):  # in order, because the storage appends new ones
             told, is_bad = self._make_study_trial(*self._known[place], penalties)
@@ -475,6 +493,10 @@ class OptunaSearcher:
         return told, state is TrialState.COMPLETE and not is_own
 
     def _choose_outcome(self, record: Record, penalties: list[float]) -> Outcome:
+        """Return Optuna's state, values and metrics by epoch for a trial, by the rules in the class's docstring.
+
+        ``penalties`` has a value for each objective, for trials without one.
+        """
         if record.paused or record.status is Status.PRUNED:  # a paused trial may never be resumed
             return TrialState.PRUNED, None, record.epochs
         match record.status:
@@ -504,8 +526,12 @@ class OptunaSearcher:
         return TrialState.COMPLETE, values, {}
 
     def _make_finished_outcome(self, record: Record, values: list[float]) -> Outcome:
+        """Return the outcome of a trial that was trained to its end with ``values``, the last ones of all objectives.
+
+        If it violates constraints, the outcome is worse than that of any trial that meets them.
+        """
         first = self._objectives[0]
-        violation = self._objectives[0].measure_violation(record.last)
+        violation = first.measure_violation(record.last)
         if not violation:
             return TrialState.COMPLETE, values, record.epochs
         # pruned at epoch 0, it ranks below all that were pruned later
@@ -549,6 +575,7 @@ class _AskedPoint:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def add(self, parameter: Parameter, value: Value) -> None:
+        """Add the value of a parameter, with Optuna's distribution for it."""
         self.distributions[parameter.name] = make_distribution(parameter.domain)
         self.params[parameter.name] = encode_value(parameter.domain, value)
 

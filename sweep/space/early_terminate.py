@@ -165,10 +165,12 @@ class Asha(Rule):
     brackets: int = _make_key_field(1, "Bracket b, from 0, does without the first b rungs.", 1, 100)
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
-        rungs = _list_rungs(self.min_iter, self.eta, min(epochs - 1, self.max_iter or epochs))
-        return tuple(
-            _select_epochs(map(math.ceil, rungs[b:]), epochs) for b in range(self.brackets)
-        )
+        last = min(epochs - 1, self.max_iter or epochs)
+        rungs = _list_rungs(self.min_iter, self.eta, last)
+        brackets = []
+        for bracket in range(self.brackets):  # bracket b has all rungs but the first b
+            brackets.append(_select_epochs(map(math.ceil, rungs[bracket:]), epochs))
+        return tuple(brackets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,12 +297,18 @@ class Hyperband(Rule):
     strict: bool = _make_key_field(False, "Stop more trials, as in the original paper.")
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        """Return one bracket with the epochs at which a trial may stop, ascending.
+
+        What W&B calls a bracket is one of these epochs. All trials can stop at each of them, so that here they are a
+        single bracket. If ``max_iter`` and ``s`` are given, ``min_iter`` is ignored.
+        """
         if self.max_iter is not None and self.s is not None:
-            candidates = []
+            candidates = []  # in descending order, perhaps several times the same; `_select_epochs` sorts that out
             for k in range(1, self.s + 1):
                 candidates.append(int(self.max_iter / self.eta**k))
         elif self.min_iter is not None:
-            candidates = list(map(int, _list_rungs(self.min_iter, self.eta, epochs)))
+            rungs = _list_rungs(self.min_iter, self.eta, epochs)
+            candidates = [int(rung) for rung in rungs]
         else:  # `check` has refused such a rule
             raise ValueError(f"not a rule: {self}")
         return (_select_epochs(candidates, epochs),)
@@ -424,4 +432,5 @@ def _list_rungs(first: float, eta: float, limit: int) -> list[float]:
 
 
 def _select_epochs(candidates: Iterable[int], epochs: int) -> tuple[int, ...]:
+    """Return those of ``candidates`` that are epochs before the last of ``epochs``, ascending, each once."""
     return tuple(sorted({epoch for epoch in candidates if 1 <= epoch < epochs}))

@@ -272,7 +272,11 @@ class Resources(Block):
         return 1.0 if self.gpus == "auto" else self.gpus
 
     def devices(self, simulated_gpus: int | None) -> Devices:
-        """Return the CPUs and GPUs of each worker; CPU devices stand in for GPUs unless ``simulated_gpus`` is None."""
+        """Return the CPUs and GPUs of each worker, marked as simulated unless ``simulated_gpus`` is None.
+
+        Logical CPU devices stand in for the GPUs of a worker that is marked so. Each worker has as many of them as it
+        would have GPUs: the number ``simulated_gpus`` is not used, and a worker without GPUs is never marked.
+        """
         gpus = self.most_gpus
         return Devices(self.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
 

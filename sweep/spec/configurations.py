@@ -549,10 +549,10 @@ def _add_value(
 
 
 def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
-    """Return the kind of a parameter's values if ``value`` is of another kind; None if it fits.
+    """Return in words what kind of value a parameter expects if ``value`` is of another kind; None if it fits.
 
-    None, and any value of a parameter that is tied or null, fits. For the parameter ``epochs``, only a whole number
-    from 1 fits.
+    For the parameter ``epochs``, only a whole number from 1 fits. For any other parameter, the value None fits. A
+    parameter that is tied to others, or that has null among its values, takes any value.
     """
     domain = parameter.domain
     if parameter.name == "epochs":
@@ -563,6 +563,7 @@ def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
     # Whole and other numbers are of one kind, so 0.0 stands for all values of a range.
     examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else list_choices(domain) or ()
     kinds = {name_kind(example) for example in examples}
+    # Without kinds, it is tied to others, whose result may be of any kind. "nothing" is the kind of null.
     if value is None or not kinds or name_kind(value) in kinds or "nothing" in kinds:
         return None
     return " or ".join(sorted(kinds))

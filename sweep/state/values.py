@@ -249,6 +249,10 @@ class Digester:
         return self._digest_object(value)
 
     def _digest_container(self, value: Any, identity: object) -> object:
+        """Return the digest of a mapping, set, list or the like: of its parts or, if they are too many, of all at once.
+
+        ``identity`` is the object by which it is compared if it has too many parts and cannot be pickled.
+        """
         if isinstance(value, Mapping):
             items = list(value.items())
             # too many for one digest each, so all are pickled at once
@@ -266,6 +270,7 @@ class Digester:
         return type(value).__name__, tuple(map(self.digest, parts))
 
     def _digest_object(self, value: Any) -> object:
+        """Return the digest of a function, generator or other object, by its parts, its attributes or its identity."""
         if isinstance(value, _WRAPPERS):
             parts = tuple(map(self.digest, _get_parts(value)))
             return (
@@ -288,6 +293,10 @@ class Digester:
         return self._digest_pickle(value, value)
 
     def _digest_array(self, value: Any) -> object:
+        """Return the digest of an array or a variable: of its type, shape and content.
+
+        A large one is compared by identity and a sample of its content.
+        """
         array = np.asarray(value)
         self.nbytes += array.nbytes
         if array.dtype.hasobject:
@@ -340,6 +349,7 @@ def get_attributes(value: Any) -> dict[str, object]:
 
 
 def _list_slots(kind: type) -> list[str]:
+    """Return the names in the ``__slots__`` of a class and its bases; [] unless the author's code defines the class."""
     # a module without a file, such as a notebook, counts as code from a string, which is not the author's
     if not is_author_file(
         getattr(sys.modules.get(kind.__module__), "__file__", None) or "<string>"
@@ -430,6 +440,7 @@ def _get_function_attributes(value: Any) -> dict[str, object] | None:
 
 
 def _get_cell_content(cell: types.CellType) -> object:
+    """Return the content of a closure's cell; None if it has none yet."""
     try:
         return cell.cell_contents
     except ValueError:  # it has no value yet
@@ -475,7 +486,8 @@ class Snapshot:
 
     def __init__(self, value: object, *, variables: Container[int] | None = None) -> None:
         self._variables = variables
-        self.too_large = self.has_cache = False
+        self.too_large = False
+        self.has_cache = False
         self._nbytes = 0
         # by id; holding the objects keeps their ids from being used again
         self._seen: dict[int, object] = {}
@@ -503,7 +515,11 @@ class Snapshot:
             restorer()
 
     def list_objects(self) -> Iterator[object]:
-        """Yield the value itself and all objects within it, except plain ones such as numbers and texts."""
+        """Yield the value itself and the objects that were within it when the snapshot was taken.
+
+        Plain objects such as numbers and texts are left out. If `too_large` is True, the objects beyond the snapshot's
+        limit may be missing.
+        """
         yield from self._seen.values()
 
     def _record(self, value: Any) -> Iterable[object]:
@@ -548,6 +564,10 @@ class Snapshot:
     def _record_array(
         self, value: object, content: np.ndarray[Any, Any], put: Callable[[Any], object]
     ) -> None:
+        """Store a copy of ``content``, the array of ``value``, to restore it by ``put`` if it has changed.
+
+        If the limit on copied bytes is exceeded, nothing is stored, and `too_large` is set.
+        """
         self._nbytes += content.nbytes
         if self._nbytes > COPIED_BYTES:
             self.too_large = True
@@ -561,6 +581,7 @@ class Snapshot:
         self._restorers.append(restore)
 
     def _record_wrapper(self, value: Any) -> list[object]:
+        """Store how to restore a function, a cached function or another wrapper; return the objects within it."""
         if isinstance(value, types.FunctionType):
             return self._record_function(value)
         held = _get_parts(value)
@@ -570,6 +591,10 @@ class Snapshot:
         return held
 
     def _record_function(self, function: types.FunctionType) -> list[object]:
+        """Store how to restore defaults, closure and attributes of the author's function; return the objects within it.
+
+        Nothing is stored or returned for functions of others.
+        """
         if not is_author_file(function.__code__.co_filename):
             return []
         defaults = function.__defaults__
@@ -588,6 +613,7 @@ class Snapshot:
         return [*(defaults or ()), function.__kwdefaults__, *contents, *own.values()]
 
     def _record_container(self, value: Any) -> list[object]:
+        """Store how to restore the parts of a container in place, and return them; of a mapping, keys and values."""
         if isinstance(value, MutableMapping):
             items = dict(value.items())
             self._restorers.append(lambda: _put_mapping(value, items))
@@ -605,12 +631,14 @@ def _is_namespace(value: object) -> bool:
 
 
 def _are_same_objects(present: Iterable[object], parts: Iterable[object]) -> bool:
+    """Return whether two iterables have the very same objects in the same order."""
     one = list(present)
     other = list(parts)
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def _put_mapping(value: MutableMapping[Any, Any], items: dict[Any, Any]) -> None:
+    """Make a mapping have exactly ``items``, in their order; entries that are the same are not written again."""
     for name in [name for name in value if name not in items]:
         del value[name]
     for name, one in items.items():
@@ -622,6 +650,7 @@ def _put_mapping(value: MutableMapping[Any, Any], items: dict[Any, Any]) -> None
 
 
 def _put_parts(value: Any, parts: list[Any]) -> None:
+    """Make a set, list, deque or array have exactly ``parts``, if it does not have them already."""
     present = list(value)
     if isinstance(value, MutableSet):
         if {*map(id, present)} != {*map(id, parts)}:
@@ -639,6 +668,7 @@ def _put_parts(value: Any, parts: list[Any]) -> None:
 
 
 def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
+    """Make an object have exactly ``attributes``; all others are deleted."""
     own = getattr(value, "__dict__", None)
     slots = _list_slots(type(value))
     for name in slots:

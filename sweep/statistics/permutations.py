@@ -38,14 +38,19 @@ class SignTest:
 
 
 def check_differences(differences: npt.ArrayLike) -> SignTest:
-    """Test whether paired differences, of shape (seeds, comparisons), are centered at zero.
+    """Test for each comparison whether its paired differences are centered at zero; return one p-value for each.
 
-    A missing seed has difference 0; NaN is not allowed. The statistic is the absolute sum of the differences, divided
-    by the root of their sum of squares; the sum of squares does not depend on the signs. If there are too many patterns
-    of signs, a random sample of fixed seed is used.
+    ``differences`` has shape (seeds, comparisons). Each comparison is tested alone, two-sided, and its p-value is not
+    adjusted for their number. A missing seed must have the difference 0. NaN must not occur: it is not checked, and
+    makes a p-value too small. If there are too many patterns of signs to try all of them, a random sample of fixed seed
+    is tried, and the result has the error of the p-values by that (`SignTest.error`).
+
+    The statistic is the absolute sum of a comparison's differences. It is divided by the root of their sum of squares,
+    which is the same for all patterns of signs, so that this changes no p-value.
     """
     patterns, table = _prepare_patterns(differences, MOST_WORK)
     observed = _compute_observed_sums(table)
+    # in each comparison, the number of patterns with a statistic at least as large as the observed one
     count = np.zeros(len(observed))
     for sums in patterns.times(table):
         count += (sums >= observed).sum(axis=0)

@@ -34,8 +34,9 @@ class RaceState:
     """The state of a race after some of its seeds; smaller losses are better."""
 
     leader: int
-    behind: tuple[float, ...]  # for each, its mean minus the leader's
-    half: tuple[float, ...]  # half the width of the interval of that difference
+    behind: tuple[float, ...]  # for each configuration, its mean minus the leader's
+    # for each, half the width of the interval of that difference; infinite if nothing can be told yet
+    half: tuple[float, ...]
     out: tuple[int, ...]  # those that are clearly worse than the leader
 
 
@@ -54,32 +55,36 @@ def look_at_race(
     """
     import numpy as np
 
-    # only the quantiles, because scipy.stats takes a second to import
-    from scipy.special import (
-        chdtri,
-        stdtrit,
-    )
+    # only the quantiles (of chi-square and of Student's t), because scipy.stats takes a second to import
+    from scipy.special import chdtri, stdtrit
 
     table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64)
-    left, done = table.shape
+    left, done = table.shape  # configurations that are left, and seeds so far
     means = table.mean(axis=1)
     leader = int(means.argmin())
     behind = means - means[leader]
+    rounding = _ROUNDING * float(np.abs(means).max())
+    # A configuration drops out if it is further behind than half the width of its interval.
     half = np.full(left, math.inf)
     freedom = (left - 1) * (done - 1)
     if freedom and done >= FIRST_SEEDS:
+        # The variance of the difference of two configurations in one seed, from all of them: what is left of a loss
+        # after the means of its configuration and its seed, and twice that, because a difference has two losses.
         residuals = table - means[:, None] - table.mean(axis=0) + table.mean()
-        pooled = 2 * float((residuals**2).sum()) / freedom
+        pooled_variance = 2 * float((residuals**2).sum()) / freedom
+        # The same for each configuration from its differences to the leader alone. It counts only where it is clearly
+        # larger, so this is its lower bound with the confidence `CLEARLY`: few seeds may show a large one by chance.
         gaps = table - table[leader]
-        # a lower bound of each variance: few seeds may by chance show a large one
-        own = gaps.var(axis=1, ddof=1) * (done - 1) / chdtri(done - 1, 1 - CLEARLY)
-        errors = np.sqrt(np.maximum(pooled, own) / done)
+        own_variances = gaps.var(axis=1, ddof=1) * (done - 1) / chdtri(done - 1, 1 - CLEARLY)
+        # standard errors of the mean differences
+        errors = np.sqrt(np.maximum(pooled_variance, own_variances) / done)
         level = compute_race_level(left, seeds)
         half = float(stdtrit(freedom, 1 - level / 2)) * errors
+        # If all differences are equal, the spread is 0, which may be by chance. Then nothing can be told, unless the
+        # leader was ahead in enough seeds.
         if not (equal_tells or can_tell_without_spread(left, done)):
-            half[errors <= _ROUNDING * np.abs(means).max()] = math.inf
-    is_out = behind > half + _ROUNDING * float(np.abs(means).max())
-    out = tuple(map(int, np.flatnonzero(is_out)))
+            half[errors <= rounding] = math.inf
+    out = tuple(map(int, np.flatnonzero(behind > half + rounding)))
     return RaceState(leader, tuple(map(float, behind)), tuple(map(float, half)), out)
 
 
@@ -95,6 +100,7 @@ def can_tell_without_spread(left: int, done: int) -> bool:
 
 
 def _count_pairs(left: int) -> float:
+    """Return the number of pairs of ``left`` configurations; 1 for a single one."""
     return max(left * (left - 1) / 2, 1)
 
 

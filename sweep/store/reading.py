@@ -57,16 +57,12 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
             behind = count_bytes_behind(history, folder.log)
         if history is not None and behind == 0:
             return _read_stored(files, folder, history, metrics)
-        if (
-            history is not None
-            and behind
-            and (history.version, history.layout) == (VERSION, LAYOUT)
-        ):
-            # rows are merged by trial; None and [] stay what they are
-            needed = metrics and (
-                "trial",
-                *metrics,
-            )
+        if history is not None and behind and _is_of_this_version(history):
+            # Rows are merged by trial, so its column is needed too, unless no columns ([]) or all (None) are read.
+            if metrics:
+                needed: Sequence[str] | None = ("trial", *metrics)
+            else:
+                needed = metrics
             found = update_tables(folder, _read_stored(files, folder, history, needed), needed)
             if found is not None:
                 return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
@@ -83,6 +79,7 @@ def _read_stored(
     """Read both tables from open files (trials, metrics), and return them with their ``history``.
 
     ``metrics`` lists the columns of the metrics table to read, of which missing ones are skipped; None reads all.
+    Raises `StoreError` if the disk fails. Arrow's own errors, as for damaged files, pass unchanged.
     """
     with storing(folder.trials):
         names = None
@@ -151,6 +148,11 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
             names.append(name)
     has_nulls = any(column.null_count for column in files[0].read(columns=names).columns)
     return None if has_nulls else history
+
+
+def _is_of_this_version(history: History) -> bool:
+    """Return whether this version of sweep has made the tables, and thus would make the same columns."""
+    return (history.version, history.layout) == (VERSION, LAYOUT)
 
 
 def count_bytes_behind(history: History, path: Path) -> int | None:
@@ -461,9 +463,11 @@ class TableWriter(Follower):
 
     def __init__(self, folder: ResultsFolder, *, first_s: float = FIRST_S) -> None:
         self._folder = folder
-        # stored, and builder for the rest
+        # What `_open_stored` returns: the tables in the files, and a builder for what the log has beyond them. The
+        # tables are None if the builder reads the whole log. None until the files are opened.
         self._parts: tuple[Tables | None, TableBuilder] | None = None
-        self._written = -1  # bytes of the log that the files cover
+        # bytes of the log that the files cover; -1 if there are no usable files, so that any log has more
+        self._written = -1
         super().__init__("tables", first_s)
 
     def update(self) -> None:
@@ -471,18 +475,29 @@ class TableWriter(Follower):
 
         Raises `StoreError`, as for a damaged log.
         """
-        stored, builder = self._parts = self._parts or self._open_stored()
+        if self._parts is None:
+            self._parts = self._open_stored()
+        stored, builder = self._parts
+        # the new tables, or None if the stored ones cannot be updated
+        tables: Tables | None = None
         try:
-            if builder.follow(self._folder.log) == self._written:
+            end = builder.follow(self._folder.log)
+            if end == self._written:  # the log has nothing that the files lack
                 return
-            tables = builder.tables() if stored is None else _merge_tables(stored, builder)
-        except StoreError:  # an ended trial continues, or the log is damaged
-            if stored is None:  # so the whole log was read, and is damaged
+            if stored is None:
+                tables = builder.tables()
+            else:
+                tables = _merge_tables(stored, builder)  # None if a column has other values now
+        except StoreError:
+            # If the builder was reading the whole log, this is damaged. Otherwise, a trial that had ended in the
+            # stored tables may continue: then reading the whole log helps, and if it is damaged, that says how.
+            if stored is None:
                 raise
-            tables = None
-        if tables is None:  # requires the whole log, see `update_tables`
-            self._parts = None, TableBuilder.of(self._folder)
-            return self.update()  # once: there are no stored tables this time
+        if tables is None:
+            self._parts = (None, TableBuilder.of(self._folder))
+            # Not again and again: without stored tables, the next call returns, writes or raises.
+            self.update()
+            return
         write(self._folder, tables)
         self._written = tables.history.log_bytes
 
@@ -493,29 +508,22 @@ class TableWriter(Follower):
     def _open_stored(self) -> tuple[Tables | None, TableBuilder]:
         """Return the stored tables, and a builder for the trials that had not ended in them.
 
-        If the files are missing or unusable, return None and a builder for the whole log. Raises `StoreError` if
-        sweep.json cannot be read.
+        If the files are missing or unusable, return None and a builder for the whole log. Sets `_written`. Raises
+        `StoreError` if sweep.json cannot be read.
         """
         folder = self._folder
         self._written = -1
         with ExitStack() as stack:
             files = _open_tables(folder, stack)
-            history = _read_history(files, folder)
-            # Another version may have made other columns.
-            is_current = history is not None and (history.version, history.layout) == (
-                VERSION,
-                LAYOUT,
-            )
+            history = _read_history(files, folder)  # None if there are no usable files
             if (
                 history is not None
-                and is_current
-                and count_bytes_behind(history, folder.log) is not None
+                and _is_of_this_version(history)
+                and count_bytes_behind(history, folder.log) is not None  # else it is of another log
             ):
                 with suppress(StoreError, ValueError):  # damaged files: read the log instead
-                    found = (
-                        _read_stored(files, folder, history, None),
-                        _resume_builder(folder, history),
-                    )
+                    stored = _read_stored(files, folder, history, None)
+                    builder = _resume_builder(folder, history)
                     self._written = history.log_bytes
-                    return found
+                    return stored, builder
         return None, TableBuilder.of(folder)

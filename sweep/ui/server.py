@@ -408,9 +408,12 @@ async def _show_sweep(request: web.Request) -> web.Response:
     except UnknownNameError:
         if name != request.app[PAGE].expected:
             raise
-        text, forward = "The sweep has not begun yet ...", f"./{request.rel_url.raw_path[1:]}"
+        text = "The sweep has not begun yet ..."
+        # This page again, by a relative address, which also works behind a proxy that adds a path. The path is "/" and
+        # the sweep's name alone (see the route), so "./" is the folder of this page.
+        this_page = f"./{request.rel_url.raw_path.removeprefix('/')}"
         return _make_html_answer(
-            shells.draw_message(name, text, root=_find_root(request), forward=forward, after_s=1)
+            shells.draw_message(name, text, root=_find_root(request), forward=this_page, after_s=1)
         )
     state = "running" if folder.runs_here else ""  # all that can be said before the log is read
     return _draw_page(request, "sweep", name, sweep=name, state=state)
@@ -431,9 +434,9 @@ async def _send_status(request: web.Request) -> web.Response:
 
 
 async def _send_report(request: web.Request) -> web.Response:
-    """Send the latest report of a sweep, waiting for the first one.
+    """Send the latest report of a sweep as JSON, as `encode_report` makes it, waiting for the first one.
 
-    Raises `StoreError` if there is none because the sweep cannot be read.
+    Raises `UnknownNameError` if there is no such sweep, and `StoreError` if it has no report because it cannot be read.
     """
     watch = _find_watch(request)
     async with watch.keep_up_to_date():
@@ -447,7 +450,10 @@ async def _send_report(request: web.Request) -> web.Response:
 
 
 async def _save_report(request: web.Request) -> web.Response:
-    """Send the report of a sweep, as one HTML page, as a file to download."""
+    """Send the report of a sweep, as one HTML page, as a file to download.
+
+    Raises `UnknownNameError` if there is no such sweep, and `StoreError` if it cannot be read.
+    """
     from sweep.render.report import page
 
     folder = _open_folder(request, request.match_info["name"])
@@ -463,7 +469,10 @@ async def _save_report(request: web.Request) -> web.Response:
 
 
 async def _send_output(request: web.Request) -> web.Response:
-    """Send the ends of the output files of a sweep as JSON, as `_read_outputs` returns them."""
+    """Send the ends of the output files of a sweep as JSON, as `_read_outputs` returns them.
+
+    Raises `UnknownNameError` if there is no such sweep.
+    """
     folder = _open_folder(request, request.match_info["name"])
     return _make_json_answer(await request.app[PAGE].reading.run(_read_outputs, folder))
 
@@ -528,13 +537,17 @@ def _list_compared(request: web.Request) -> list[ResultsFolder]:
 
 
 async def _show_comparison(request: web.Request) -> web.Response:
-    """Show the page that compares the sweeps in the queries ``sweep``."""
+    """Show the page that compares the sweeps in the queries ``sweep``; raises what `_list_compared` raises."""
     names = [folder.name for folder in _list_compared(request)]
     return _draw_page(request, "compare", " · ".join(names))
 
 
 async def _send_comparison(request: web.Request) -> web.Response:
-    """Send the report on the sweeps in the queries ``sweep``."""
+    """Send the report on the sweeps that the queries ``sweep`` name, as JSON with ``line``, ``html`` and ``data``.
+
+    Raises `InputError` unless they name 2 to 20 different sweeps with the same objectives, `UnknownNameError` if there
+    is no such sweep, and `StoreError` if a sweep cannot be read.
+    """
     content = await request.app[PAGE].reading.run(make_comparison, _list_compared(request))
     return web.Response(body=content, content_type="application/json")
 

@@ -100,7 +100,11 @@ class BatchSplit(Examples):
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return how many batches of ``large`` and of ``small`` examples the data set's first batch is cut into."""
+        """Return into how many batches the first batch of the data set is cut by each of two batch sizes.
+
+        The first number is for batches of ``large`` examples, the second for batches of ``small`` examples instead. The
+        last batch may be smaller than the others, and counts as one. The numbers are equal if both sizes cut alike.
+        """
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def list_chunk_kinds(self) -> list[Chunk]:
@@ -228,6 +232,7 @@ class BatchReader:
 
 
 def _create_pool(dataset: keras.utils.PyDataset) -> Executor:
+    """Return a new pool of threads or, if the data set asks for it, of processes that each have a copy of it."""
     if not dataset.use_multiprocessing:
         return ThreadPoolExecutor(dataset.workers, "batches")
     # a fork of a process that runs TensorFlow may hang
@@ -240,14 +245,17 @@ _stored_datasets: list[_RepeatableDataset] = []
 
 
 def _store_dataset(dataset: keras.utils.PyDataset) -> None:
+    """Store the data set in this process of a pool, for `_read_stored_batch`."""
     _stored_datasets[:] = [_RepeatableDataset(dataset)]
 
 
 def _read_stored_batch(seed: int | None, pass_number: int, place: int) -> Any:
+    """Return the batch with the index ``place`` in a pass, from the data set of this process (see `advance_to`)."""
     return _stored_datasets[0].advance_to(seed, pass_number)[place]
 
 
 def _convert_batch(batch: Any) -> Any:
+    """Return a batch as a tuple (x,), (x, y) or (x, y, sample_weight) of copied arrays; raise DataError for others."""
     examples = sources.normalize_examples(tuple(batch) if isinstance(batch, list) else batch)
     if type(examples) is not tuple:
         raise DataError(

@@ -136,14 +136,20 @@ def make_weights_by_step(
     """Create the weights of a model that only its own `train_step` creates, by tracing that step; freeze its layers.
 
     Nothing is computed. A model that is not compiled is compiled for the trace with a temporary optimizer and metrics,
-    whose variables are removed from ``record``, and counts as not compiled afterwards. Does nothing, not even freeze
-    layers, if the author has a `train_step`, if the model has its own `compile` and is not compiled, or on parameter
-    servers, because `build_program` refuses these. Raises Refused for a model that its own step cannot train, and
-    ValueError for a wrong ``frozen_layers``.
+    whose variables are removed from ``record``, and counts as not compiled afterwards. Raises Refused for a model that
+    its own step cannot train, and ValueError for a wrong ``frozen_layers``.
+
+    Nothing is done, not even layers are frozen, in three cases, each of which `build_program` refuses later: the author
+    has a `train_step`, the model has its own `compile` and is not compiled, or the trial trains on parameter servers.
     """
-    uncompiled = refusals.list_overridden_methods(model, "compile") and not model.compiled
-    if uncompiled or own_methods.overrides_train_step(author) or in_scope_of_servers():
-        return  # `build_program` refuses these
+    has_own_compile = bool(refusals.list_overridden_methods(model, "compile"))
+    is_refused_later = (
+        (has_own_compile and not model.compiled)
+        or own_methods.overrides_train_step(author)
+        or in_scope_of_servers()
+    )
+    if is_refused_later:
+        return
     from trainables.loop import first_trace
 
     replicas = tf.distribute.get_strategy().num_replicas_in_sync

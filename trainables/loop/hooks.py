@@ -130,10 +130,10 @@ class AuthorHooks:
         reads: Reads,
         own: frozenset[str],
     ) -> None:
-        """Find the hooks that the author has overridden.
+        """Find the hooks that the author has overridden; none is called yet.
 
-        Hyperparameters that the hooks read are added to ``reads``. ``own`` names the attributes that this package sets
-        on the trainable, which are not checked for changes.
+        When a hook is called, the hyperparameters that it reads are added to ``reads``. ``own`` names the attributes
+        that this package sets on the trainable, which are not checked for changes.
         """
         self._author = author
         self._model = model
@@ -217,6 +217,7 @@ def copy_memory(memory: Any) -> dict[str, Any]:
 
 
 def _is_plain_value(value: object) -> bool:
+    """Return whether a value is a number, a text, a bool, None, or a list of such values, which may be lists too."""
     if isinstance(value, list):
         return all(map(_is_plain_value, value))
     return value is None or type(value) in (bool, int, float, str)

@@ -363,9 +363,10 @@ class ServedProgram(Program):
     ) -> tuple[np.ndarray[Any, Any], int]:
         """Run ``step`` on the workers for each (batch, learning rate, number), and wait for all of them.
 
-        Return the sum of the vectors that ``step`` returns (see `_pack_results`) and the number of examples in the
-        batches that were run. Without batches, the sum is one 0. No more batches are scheduled once one that was not
-        finite is noticed.
+        The number is that of the update in the trial or, in evaluation, that of the batch. Together with ``seed``, the
+        same for all batches, it determines the step's random draws. Return the sum of the vectors that ``step`` returns
+        (see `_pack_results`) and the number of examples in the batches that were run. Without batches, the sum is one
+        0. No more batches are scheduled once the result of one is noticed that was not finite.
         """
         total: np.ndarray[Any, Any] = np.zeros(1)
         waiting: deque[tuple[Any, int]] = deque()
@@ -615,6 +616,7 @@ class ServedProgram(Program):
         return tf.concat([tf.stack(first), *(tf.reshape(value, [-1]) for value in counted)], 0)
 
     def _names(self) -> list[str]:
+        """Return the names of the losses, in the order in which `_pack_results` has them."""
         return list(self._step.zeros(training=True))
 
 

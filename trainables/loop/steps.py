@@ -200,17 +200,20 @@ class Step(ABC):
         """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=training))
-        loss = keras_private.compute_loss(
+        # The model's losses are wrapped (`global_losses.replace_losses`). While this computes the total, each of them
+        # also stores its own part in `cut.losses`, which has 0 for a row that stands in for an empty slice.
+        total = keras_private.compute_loss(
             self.model, x, y, predicted, sample_weight, training=training
         )
-        named: Shares = {}
-        if len(cut.losses) > 1:
-            named = {}
-            for name, share in cut.losses.items():
-                named[f"{name}_loss"] = share
+        # Of a batch in several slices, this slice contributes by its share of the examples.
         if cut.parts == 1:
-            return predicted, {"loss": tf.cast(loss, tf.float32), **named}
-        return predicted, {"loss": cut.share_of(loss), **named}
+            contributions = {"loss": tf.cast(total, tf.float32)}
+        else:
+            contributions = {"loss": cut.share_of(total)}
+        if len(cut.losses) > 1:  # a single loss would be the total once more
+            for name, share in cut.losses.items():
+                contributions[f"{name}_loss"] = share
+        return predicted, contributions
 
     def evaluate_compiled(self, cut: Slice, example: Example) -> Shares:
         """Evaluate a slice: update the compiled metrics, and return its contributions to the compiled losses.
@@ -453,6 +456,7 @@ class InputRecorder:
 
 
 def _is_of_known_shape(leaf: Any) -> bool:
+    """Return whether ``leaf`` is a tensor with axes, of which only the first may have an unknown size."""
     return (
         isinstance(leaf, tf.Tensor) and bool(leaf.shape.rank) and leaf.shape[1:].is_fully_defined()
     )
@@ -491,6 +495,7 @@ def wrap_step(
 
 
 def _name_of_step(*, training: bool) -> str:
+    """Return the name of the model's method that trains or, if ``training`` is False, evaluates."""
     return "train_step" if training else "test_step"
 
 
@@ -568,6 +573,7 @@ def _flatten_named_values(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _is_author_loss(loss: keras.losses.Loss) -> bool:
+    """Return whether the class of a loss is not one of Keras's."""
     return not type(loss).__module__.startswith("keras.")
 
 

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from trainables.recipe.averaging import Average
 
 CALLS = 2**10
-"""Distance between the first draws of two successive turns, in calls of `Draws`."""
+"""Distance between the first draws of two successive turns of a batch, in calls of `Draws`."""
 TINY = 1e-12
 
 Forward: TypeAlias = Callable[..., tuple[list[list[Any]], dict[str, tf.Tensor]]]
-"""Function that computes a turn on each replica; see `Graph.forward`."""
+"""Function that computes a turn (updates that are applied together) on each replica; see `Graph.forward`."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ class Graph:
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Train on one batch, the examples ``rows``; return its losses and whether all numbers are finite.
 
-        All turns of the batch are computed and applied, one after the other. The losses are means over the batch by
-        name, with the sum of those that are minimised as ``loss``, and values of the author's batch hook. If the model
-        trains itself, they are what its step returns. ``rate`` is the learning rate, ``seed`` and ``number`` (of the
-        batch) determine random draws, and ``forward`` replaces the method `forward`, for XLA. With loss scaling, a turn
-        whose gradients are not finite is undone and counts as finite if its loss is; without it, a turn with numbers
-        that are not finite is applied.
+        All turns of the batch (groups of updates that are applied together) are computed and applied, one after the
+        other. The losses are means over the batch by name, with the sum of those that are minimised as ``loss``, and
+        values of the author's batch hook. If the model trains itself, they are what its step returns. ``rate`` is the
+        learning rate, ``seed`` and ``number`` (of the batch) determine random draws, and ``forward`` replaces the
+        method `forward`, for XLA. With loss scaling, a turn whose gradients are not finite is undone and counts as
+        finite if its loss is; without it, a turn with numbers that are not finite is applied.
         """
         batch_arguments = tensors, rows, seed, number
         if not self.step.turns:
@@ -184,8 +184,9 @@ class Graph:
     ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
         """Return, on each replica, the whole batch's gradients for each update of a turn, and the batch's mean losses.
 
-        ``compute`` is `forward` for a turn, and ``arguments`` are its arguments. Gradients are without the loss scale.
-        Both results are summed over replicas in one reduction, because each takes a millisecond between processes.
+        A turn is a group of updates that are applied together; ``compute`` is `forward` for a turn, and ``arguments``
+        are its arguments. Gradients are without the loss scale. Both results are summed over replicas in one reduction,
+        because each takes a millisecond between processes.
         """
         parts, values = compute(*arguments)
         flat, totals = self._sum_and_unscale(
@@ -209,10 +210,11 @@ class Graph:
     ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
         """Return, on each replica, the gradients for each update of a turn, and the turn's losses by name.
 
-        Both are sums over the replica's slices, and gradients still have the loss scale. ``place`` is the number of the
-        turn, from 0. ``again`` marks the second pass of sharpness-aware minimization, which does not update the
-        metrics. Weights that a loss does not depend on are left out of its gradients, see `changed`; raises Refused if
-        a loss depends on none and the step forbids that. A sparse gradient is a tuple of values, indices and shape.
+        A turn is a group of updates that are applied together; ``place`` is its number in the batch, from 0. Both
+        results are sums over the replica's slices, and gradients still have the loss scale. ``again`` marks the second
+        pass of sharpness-aware minimization, which does not update the metrics. Weights that a loss does not depend on
+        are left out of its gradients, see `changed`; raises Refused if a loss depends on none and the step forbids
+        that. A sparse gradient is a tuple of values, indices and shape.
         """
         turn = self.step.turns[place]
         weights = [update.variables for update in turn]
@@ -266,6 +268,7 @@ class Graph:
         return [_drop_none(part) for part in sums], values
 
     def _add_all(self, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+        """Return the sums of the gradients in two lists, pair by pair, as `_add` makes them."""
         sums = []
         for of_old, of_new in zip(old, new, strict=True):
             sums.append(self._add(of_old, of_new))
@@ -351,10 +354,12 @@ class Graph:
         return summed, others
 
     def _climb(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
-        """Move the weights by ``sam_rho`` along the gradients of a turn; closing the returned stack restores them.
+        """Move weights along their gradients, towards a higher loss; closing the returned stack restores them.
 
-        ``gradients`` has those of each update of the turn. This is the first step of sharpness-aware minimization, see
-        `climbing`.
+        ``turn`` has updates that are applied together, and ``gradients`` the gradients of each of them. Each update's
+        own weights are moved a distance of ``sam_rho`` along the gradients of that update. What a forward pass changes
+        (moving statistics, metrics and the states of random draws) is restored as well. This is the first step of
+        sharpness-aware minimization, see `climbing`.
         """
         stack = ExitStack()
         others = [*self.state, *self.counters, *self.seed_states]
@@ -422,6 +427,7 @@ class Graph:
         return values, all_finite([values.get("loss", tf.constant(0.0))])
 
     def _train_by_model(self, cut: Slice, example: Example) -> dict[str, tf.Tensor]:
+        """Make one update by the model's own `train_step`, and return the values that it returns, by name."""
         return self.step.evaluate(cut, example, training=True)
 
     def losses(
@@ -651,12 +657,14 @@ class Graph:
             self._assign_rate(update.optimizer, rate * tf.convert_to_tensor(update.rate))
 
     def _assign_rate(self, optimizer: Any, rate: tf.Tensor) -> None:
+        """Set the learning rate of ``optimizer`` to ``rate``, unless it has a schedule."""
         current = get_rate_variable(optimizer)
         if current is not None:  # an author's optimizer may have a schedule of its own
             current.assign(rate)
 
 
 def _drop_none(gradients: Sequence[Any]) -> list[Any]:
+    """Return the gradients that are not None, in their order."""
     return [gradient for gradient in gradients if gradient is not None]
 
 
@@ -714,6 +722,7 @@ def climbing(
 
 
 def _convert_to_slices(gradient: Any) -> Any:
+    """Return a sparse gradient, a tuple (values, indices, shape), as `tf.IndexedSlices`; any other one unchanged."""
     if isinstance(gradient, tuple):
         return tf.IndexedSlices(*gradient)
     return gradient

@@ -347,15 +347,23 @@ def run_data(author: Author, hp: Hyperparameters, seed: int) -> DataParts:
     """Run the author's `data` under ``seed`` and return its parts; random generators are restored afterwards.
 
     The part for test data is None if there is none. All calls of `data` go through this function, so that it returns
-    the same data in every process.
+    the same data in every process. While `data` runs, `keras.utils.clear_session` resets only the names of layers, and
+    `hp.live` returns plain numbers.
     Raises: DataError: if it does not return training and validation data.
     """
-    with seeding_all_generators(seed), keras_private.clearing_names_alone(), hp.without_live():
-        data: Any = author.data(hp)
-    return DataParts(*sources.split_returned(data))
+    with (
+        seeding_all_generators(seed),
+        # otherwise a call of `clear_session` in `data` would discard what the trial has set up already
+        keras_private.clearing_names_alone(),
+        # the data are loaded once, so they cannot follow a number that changes during the trial
+        hp.without_live(),
+    ):
+        returned: Any = author.data(hp)
+    return DataParts(*sources.split_returned(returned))
 
 
 def _require_arrays(data: Examples) -> ArraySplit:
+    """Return ``data``, which must be arrays; raise TypeError for any other kind, which has no folds."""
     if not isinstance(data, ArraySplit):
         raise TypeError("folds are cut from arrays")
     return data
@@ -449,6 +457,7 @@ def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_copies(value: Any, name: str) -> Any:
+    """Return ``value`` with the layers in it replaced by copies named after ``name``; itself if it contains none."""
     if isinstance(value, keras.Layer | keras.utils.FeatureSpace):
         return _copy_of_layer(value, name)
     if type(value) not in (dict, list, tuple):

@@ -158,6 +158,7 @@ def list_arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _get_parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a class or function by name; empty if Python does not know them."""
     try:
         return inspect.signature(kind).parameters
     except (TypeError, ValueError):  # Python does not know the arguments of some callables
@@ -197,6 +198,7 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
 def _read_arguments(
     hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()
 ) -> dict[str, Any]:
+    """Return the hyperparameters that are arguments of ``kind``, by name, except those named in ``but``."""
     arguments = {}
     for arg in list_arguments(kind):
         if arg not in but and arg in hp:
@@ -221,6 +223,10 @@ def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> A
 
 
 def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call ``kind`` with ``arguments``, and a learning rate if it takes one; return the result.
+
+    Raises ValueError, which names the optimizer and the arguments, if ``kind`` refuses them.
+    """
     if "learning_rate" in _get_parameters(kind):
         rate = {"learning_rate": 1.0}  # the loop sets it before each update
     else:
@@ -251,10 +257,10 @@ def exclude_from_decay(
 
 
 def disable_averaging(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """Turn off an optimizer's own averaging of weights and return its momentum; None if it does not average.
+    """Turn off the averaging of weights in an optimizer and its parts; return its momentum, None if none averages.
 
-    Parts of the optimizer are included. The loop averages instead. Keras averages in the same way, but evaluates with
-    the averages only after `fit` has ended.
+    If parts average with different momenta, the largest is returned, and the loop, which averages instead, uses it for
+    all weights. Keras averages in the same way, but evaluates with the averages only after `fit` has ended.
     """
     momentum = groups.get_averaging_momentum(optimizer)
     for part in groups.list_parts(optimizer):

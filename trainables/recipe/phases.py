@@ -33,9 +33,10 @@ class Span:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def length(self, epochs: int) -> int:
-        """Return the number of the phase's epochs in a trial of ``epochs`` epochs.
+        """Return how many epochs the phase has, if the trial has ``epochs`` epochs.
 
-        It may be more than the trial has left if the phase has an end.
+        A phase with an end of its own (`last`) is counted up to that end, even if the trial ends before. Any other
+        phase is counted up to the end of the trial.
         """
         return (epochs if self.last is None else self.last) - self.first
 
@@ -114,6 +115,7 @@ def check_changes(span: Span, hp: Hyperparameters, *, hooked: bool) -> None:
 
 
 def _check_epochs(epochs: Any, number: int) -> int:
+    """Return ``epochs``, of the phase with the index ``number``; raise Refused unless it is a whole number from 0."""
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
         raise Refused(f"phase {number + 1} has {epochs!r} epochs, expected a whole number from 0")
     return epochs

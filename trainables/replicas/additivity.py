@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -120,7 +120,10 @@ def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) 
         return
     for mode in modes:
         test = _ModeTest(tried, mode, first_examples)
+        # Each comparison also resets the variables that the mode writes to their initial values.
         test.compare(first_examples)
+        # The second one takes examples from all over the data, since the first ones may be alike, as in sorted data.
+        # `bold`: TensorFlow may fail with settings that no trial has asked for, which is then no reason to refuse.
         with test.all_turned_on():
             test.compare(spread_examples, bold=True)
 
@@ -129,18 +132,25 @@ class _ModeTest:
     """Tests one mode, which is traced once for parts of any size."""
 
     def __init__(self, tried: ProgramUnderTest, mode: Mode, examples: Any) -> None:
-        self._tried, self._mode = tried, mode
-        self._run, graph, half = _trace_in_float32(tried, mode, examples)
-        written = tried.state.find_written(graph)
-        counters = {id(v.value) for v in tried.counters}  # compared as metrics, not as variables
-        self._raws = {id(held.raw) for held in written.values()}
+        """Trace ``mode`` with ``examples``, find the variables that it writes, and choose the tolerance."""
+        self._tried = tried
+        self._mode = mode
+        self._run, graph, uses_half_precision = _trace_in_float32(tried, mode, examples)
+        written_by_path = tried.state.find_written(graph)
+        # ids of all variables that the mode writes, which are reset after each computation
+        self._raws = {id(variable.raw) for variable in written_by_path.values()}
+        # Those of them that are compared. What counts metrics is left out, because the metrics themselves are compared.
+        ids_of_counters = {id(counter.value) for counter in tried.counters}
         self._written = {
-            path: held for path, held in written.items() if id(held.raw) not in counters
+            path: variable
+            for path, variable in written_by_path.items()
+            if id(variable.raw) not in ids_of_counters
         }
-        rounds = uses_tf32(tried.replicas)
-        if half:
+        # The less precise the numbers are, the more a sum differs if it is computed in another order.
+        rounds_to_tf32 = uses_tf32(tried.replicas)
+        if uses_half_precision:
             self._relative = RELATIVE_OF_HALF
-        elif rounds:
+        elif rounds_to_tf32:
             self._relative = RELATIVE_OF_TF32
         else:
             self._relative = RELATIVE
@@ -160,22 +170,23 @@ class _ModeTest:
             raise
         for edges in _choose_cuts(size, self._tried.parts):
             parts = self._compute_results(examples, size, edges)
-            for differs in (
+            for find_differing in (
                 self._find_differing_state,
                 self._find_differing_values,
                 self._find_differing_metrics,
             ):
-                if differing := differs(whole, parts, size):
-                    # What differs with slightly changed weights as well may differ by rounding, which is allowed.
-                    differing_by_noise = differs(
-                        whole, self._compute_with_noise(examples, size), size
-                    )
-                    for what, reason in differing.items():
-                        if what not in differing_by_noise:
-                            layer = _find_differing_layer(
-                                self._tried, self._mode, examples, size, edges, self._relative
-                            )
-                            raise Refused(layer or reason)
+                differing = find_differing(whole, parts, size)
+                if not differing:
+                    continue
+                # What differs with slightly changed weights as well may differ by rounding, which is allowed.
+                with_noise = self._compute_with_noise(examples, size)
+                differing_by_noise = find_differing(whole, with_noise, size)
+                for what, reason in differing.items():
+                    if what not in differing_by_noise:
+                        layer = _find_differing_layer(
+                            self._tried, self._mode, examples, size, edges, self._relative
+                        )
+                        raise Refused(layer or reason)
 
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
@@ -212,14 +223,16 @@ class _ModeTest:
         initial values afterwards.
         """
         replicas = self._tried.replicas.number
-        # At once: all replicas compute all examples, because each must compute something, and those of one count.
-        calls: list[Rows] = [[(0, size, size)] + [(0, size, 0)] * (replicas - 1)]
-        if edges is not None:
+        # for each call of the traced function, the rows of each replica
+        calls: list[Rows] = []
+        if edges is None:
+            # At once: all replicas compute all examples, because each must compute something, and those of one count.
+            calls.append([(0, size, size)] + [(0, size, 0)] * (replicas - 1))
+        else:
             part_rows = []
             for start, stop in itertools.pairwise(edges):
                 part_rows.append((*fill_bounds(start, stop, size), stop - start))
-            calls = []
-            for i in range(0, len(part_rows), replicas):
+            for i in range(0, len(part_rows), replicas):  # one part for each replica
                 calls.append(part_rows[i : i + replicas])
         totals: Values = dict.fromkeys(self._mode.totals, 1.0)
         try:
@@ -238,6 +251,10 @@ class _ModeTest:
     def _sum_over_parts(
         self, examples: Any, size: int, calls: list[Rows], totals: Values
     ) -> tuple[Values, Values]:
+        """Call the traced function once for each of ``calls``; return (mean values, counts for `Mode.totals`).
+
+        Both are sums over all calls, by name. ``totals`` has the divisors of the losses that need them.
+        """
         shares: dict[str, Any] = {}
         counts: dict[str, Any] = {}
         for rows in calls:
@@ -255,6 +272,7 @@ class _ModeTest:
         return shares, counts
 
     def _reset_state(self) -> None:
+        """Set all variables that the mode writes to their initial values."""
         self._tried.state.reset(self._raws)
 
     # ---- differences
@@ -262,6 +280,10 @@ class _ModeTest:
     def _find_differing_values(
         self, whole: ExampleResults, parts: ExampleResults, size: int
     ) -> dict[str, str]:
+        """Return a message for each mean value, such as a loss, that differs by more than the tolerance, by name.
+
+        ``size`` is the number of examples, for the messages. A value that is not finite for all at once is left out.
+        """
         differing: dict[str, str] = {}
         largest = max(
             (abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0
@@ -285,6 +307,10 @@ class _ModeTest:
     def _find_differing_state(
         self, whole: ExampleResults, parts: ExampleResults, size: int
     ) -> dict[str, str]:
+        """Return a message for each variable that differs by more than the tolerance on any replica, by path.
+
+        ``size`` is the number of examples, for the messages. A variable that is not finite for all at once is left out.
+        """
         differing: dict[str, str] = {}
         for path, held in self._written.items():
             before = held.initial[0]
@@ -312,6 +338,10 @@ class _ModeTest:
     def _find_differing_metrics(
         self, whole: ExampleResults, parts: ExampleResults, size: int
     ) -> dict[str, str]:
+        """Return a message for each metric that differs by more than the tolerance, by name.
+
+        ``size`` is the number of examples, for the messages. A number that is not finite for all at once is left out.
+        """
         differing: dict[str, str] = {}
         for name, value in whole.metrics.items():
             one = np.ravel(np.asarray(value, np.float64))
@@ -329,6 +359,7 @@ class _ModeTest:
         return differing
 
     def _describe_owner(self, variable: StateVariable, path: str) -> str:
+        """Return the name of a variable in messages: its path and, if a layer has it, that layer."""
         for layer in reversed(self._tried.layers):  # inner layers first
             for one in (*layer.variables, *vars(layer).values()):
                 if not hasattr(one, "assign") or variable.raw is not getattr(one, "value", one):
@@ -359,6 +390,7 @@ class _ModeTest:
 
 
 def _count_examples(examples: Any) -> int:
+    """Return the number of examples, which is the length of each array in ``examples``."""
     return len(tf.nest.flatten(examples)[0])
 
 
@@ -399,6 +431,7 @@ def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tup
 
 
 def _is_mixed(layer: keras.layers.Layer) -> bool:
+    """Return whether a layer computes in half precision and keeps its variables in float32."""
     policy = layer.dtype_policy
     return (
         type(policy) is keras.DTypePolicy
@@ -409,6 +442,7 @@ def _is_mixed(layer: keras.layers.Layer) -> bool:
 
 @contextmanager
 def _computing_in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
+    """Make ``layers`` compute in float32 inside the block."""
     before = [layer.dtype_policy for layer in layers]
     try:
         for layer in layers:
@@ -426,37 +460,53 @@ def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any
     count, and the totals by name. It returns the sums over replicas of the parts' contributions to mean values, and of
     the counts for `mode.totals`. As in training, sizes are unknown when it is traced.
     """
-    number = tf.TensorSpec([], tf.int32)
-    numbers = tf.TensorSpec([None], tf.int32)
+    one_number = tf.TensorSpec([], tf.int32)
+    number_of_each_replica = tf.TensorSpec([None], tf.int32)
     signature = [
         get_batch_specs(examples),
-        number,
-        *[numbers] * 3,
+        one_number,
+        *[number_of_each_replica] * 3,
         {name: tf.TensorSpec([], tf.float32) for name in mode.totals},
     ]
+    # The same numbers in each call, so that the examples get the same random draws at once and in parts.
+    seed, update = 0, 0
 
-    def found(given: Any, size: Any, starts: Any, stops: Any, counts: Any, totals: Any) -> Any:
-        def on_each(given: Any) -> Any:
-            _, place = get_replica_index()
+    def compute_parts(
+        given: Any, size: Any, starts: Any, stops: Any, counts: Any, totals: Any
+    ) -> Any:
+        def compute_on_replica(given: Any) -> Any:
+            _, replica = get_replica_index()
+            count = counts[replica]
+            # The part of this replica. If none of its rows count, they stand in for an empty part (`real` is False).
             cut = Slice(
-                size, starts[place], stops[place], tried.parts, counts[place] > 0, counts[place]
+                size,
+                starts[replica],
+                stops[replica],
+                parts=tried.parts,
+                real=count > 0,
+                own=count,
             )
             cut.totals = {name: totals[name] for name in mode.totals} or None
-            cut.draw(tf.constant(0), tf.constant(0), mode.calls)
+            cut.draw(tf.constant(seed), tf.constant(update), mode.calls)
             with slices.entering(cut):
                 shares = dict(mode.compute(given, tf.range(size), cut))
-            # a metric tracked by a layer counts all rows that it gets
+            # A metric that a layer tracks counts all rows that the layer gets, also those that stand in. Its variables
+            # have a value of their own on each replica ("on_read"), which is set back to 0 where no row counts.
             for variable in tried.counters:
                 if variable.synchronization == "on_read":
                     variable.assign(variable * tf.cast(cut.real, variable.dtype))
             return shares, {name: cut.counts.get(name, tf.constant(0.0)) for name in mode.totals}
 
-        shares, counted = tried.replicas.run(on_each, given)
+        shares, counted = tried.replicas.run(compute_on_replica, given)
         return tried.replicas.sum_values(shares), tried.replicas.sum_values(counted)
 
-    settles = _use_moving_statistics(tried.layers) if tried.micro_batches > 1 else nullcontext()
-    with settles:
-        run = tf.function(found, input_signature=signature, autograph=False)
+    # With micro-batches, batch normalization takes its statistics from each of them, as is known and accepted. That
+    # difference would hide all others, so the test uses the moving statistics.
+    statistics: AbstractContextManager[None] = nullcontext()
+    if tried.micro_batches > 1:
+        statistics = _use_moving_statistics(tried.layers)
+    with statistics:
+        run = tf.function(compute_parts, input_signature=signature, autograph=False)
         return run, run.get_concrete_function().graph
 
 
@@ -477,6 +527,7 @@ def _use_moving_statistics(layers: Sequence[keras.layers.Layer]) -> Iterator[Non
 def _get_moving_statistics(
     layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return a layer's moving mean and variance in place of those of ``inputs``; ``mask`` has no effect."""
     return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(
         layer.moving_variance.value, inputs.dtype
     )

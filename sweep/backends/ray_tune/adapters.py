@@ -525,7 +525,11 @@ class Publisher(Callback):
             self._publish(dashboard.SUCCEEDED)
 
     def _publish(self, status: str, why: str = "") -> None:
-        """Write the sweep's figures to Ray's metrics and, with ``status`` and its reason ``why``, to its page."""
+        """Write the sweep's figures to Ray's metrics, and to the sweep's page in Ray's dashboard if there is one.
+
+        The page also gets ``status`` and its reason ``why``. With a status other than `dashboard.RUNNING`, the
+        estimated time left is written to neither.
+        """
         sweep_status = self._sweep_status()
         if status != dashboard.RUNNING:  # nothing is left to wait for
             sweep_status = replace(sweep_status, left_s=None)

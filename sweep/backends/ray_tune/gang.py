@@ -380,7 +380,11 @@ class Gang:
         return answers, lost
 
     def _find_cause(self, error: str) -> str:
-        """Return in words why a peer was lost; ``error`` is Ray's message."""
+        """Return in words why a peer was lost; ``error`` is Ray's message about that.
+
+        If the message does not say that a node or a rank was lost or that memory ran low, the answer is what the lost
+        process itself wrote when it died. The file with that is deleted, so that a second call does not find it.
+        """
         return worker_exits.explain_loss(self._job, self._trial, error)
 
     @contextmanager

@@ -67,7 +67,10 @@ class Jobs:
             logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def sweeps(self) -> list[SweepJob]:
-        """Return all jobs that run or have run sweeps, sorted by the time of their start; those without one first."""
+        """Return all jobs that run or have run sweeps, sorted by the time of their start; those without one first.
+
+        Raises `InputError` if the dashboard does not answer or refuses the request.
+        """
         with self._asking():
             found = [one for one in self._client.list_jobs() if "sweep" in (one.metadata or {})]
         return sorted(
@@ -77,7 +80,7 @@ class Jobs:
     def find(self, sweep: str) -> SweepJob:
         """Return the latest job of a sweep: of this user's, or of another user's sweep if written as ``user/sweep``.
 
-        Raises UnknownNameError if there is none.
+        Raises UnknownNameError if there is none, and `InputError` if the dashboard does not answer.
         """
         all_of_them = self.sweeps()
         address = sweep if "/" in sweep else f"{dashboard.get_user()}/{sweep}"
@@ -108,6 +111,7 @@ class Jobs:
         Raises:
             RefusedError: if the sweep's latest job is not over, or the results have a sweep of that name by another
                 user.
+            InputError: if the dashboard does not answer or refuses the job.
         """
         user = about.get("user") or dashboard.get_user()
         there = self.sweeps()
@@ -161,12 +165,18 @@ class Jobs:
             time.sleep(_POLL_S)
 
     def logs(self, job: str) -> str:
-        """Return what the job with this id has printed so far."""
+        """Return what the job with this id has printed so far.
+
+        Raises `InputError` if the dashboard does not answer or refuses the request, as for an unknown id.
+        """
         with self._asking():
             return str(self._client.get_job_logs(job))
 
     def follow(self, job: str) -> Generator[str, None, None]:
-        """Yield what the job with this id prints, piece by piece, from its beginning until the job ends."""
+        """Yield what the job with this id prints, piece by piece, from its beginning until the job ends.
+
+        Raises `InputError`, also after pieces were yielded, if the dashboard does not answer or refuses the request.
+        """
         lines = self._client.tail_job_logs(job)
 
         async def read() -> str | None:
@@ -182,7 +192,10 @@ class Jobs:
                 yield text
 
     def wait(self, job: str) -> SweepJob:
-        """Wait until the job with this id is over, however long that takes, and return it."""
+        """Wait until the job with this id is over, however long that takes, and return it.
+
+        Raises `InputError` as soon as the dashboard does not answer or refuses a request.
+        """
         while True:
             with self._asking():
                 found = _make_job(self._client.get_job_info(job))
@@ -191,7 +204,10 @@ class Jobs:
             time.sleep(_POLL_S)
 
     def stop(self, job: str) -> SweepJob:
-        """Stop the job with this id, wait until it is over and return it; Ray kills one that takes 300 s."""
+        """Stop the job with this id, wait until it is over and return it; Ray kills one that takes 300 s.
+
+        Raises `InputError` if the dashboard does not answer or refuses a request.
+        """
         with self._asking():
             self._client.stop_job(job)
         return self.wait(job)

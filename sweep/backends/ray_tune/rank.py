@@ -232,9 +232,11 @@ class TrialRank:
         return found
 
     def _end_frozen_rank_0(self, call: int) -> None:
-        """Wait `FROZEN_S` seconds, and kill rank 0 if it has made no call after the call with the number ``call``.
+        """Wait `FROZEN_S` seconds, and kill rank 0 if it has made no further call to all ranks in the meantime.
 
-        Normally it ends its peers, and this process, before that.
+        Runs in a thread of this peer after its call with the number ``call`` has failed. Normally, rank 0 notices the
+        failure and ends its peers, this process among them, before the time is over. Only calls that all ranks make
+        together count (`join`, `begin` and `epoch`), not `heartbeat` or `restore`.
         """
         time.sleep(FROZEN_S)
         if self._calls == call:

@@ -54,10 +54,11 @@ class TrialWorker(tune.Trainable):
         return tune.PlacementGroupFactory(bundles)
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare the process and store the first orders, ``config["orders"]``, without beginning their trials.
+        """Prepare the process, begin the session and store the first orders, without beginning their trials.
 
-        ``config`` is a result of `DriverSearcher.suggest`. The working folder becomes again the one from which Tune was
-        started, because Tune has changed to a folder of the trial.
+        ``config`` is a result of `DriverSearcher.suggest`, which has the orders as ``config["orders"]``. Beginning the
+        session creates the workers, and records from now on what this process prints and how it ends. The working
+        folder becomes again the one from which Tune was started, because Tune has changed to a folder of the trial.
         """
         job: Job = config["job"]
         orders: Sequence[Order] = config["orders"]

@@ -276,11 +276,18 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
 
 
 def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
-    """Return the timeline of all sweeps: spans of trials by lane, in seconds since the start of their sweep.
+    """Return the timeline of all sweeps: when which trial ran in which lane, in seconds since the start of its sweep.
 
-    ``lanes`` has the names of the lanes. ``open`` lists the indices of the spans whose trial is still running. ``ends``
-    has 0 and the end of each sweep that has spans. Pauses and the start time, in seconds since 1970, are given only for
-    a single sweep.
+    The keys of the result are:
+
+    - ``lanes``: the names of the lanes of all sweeps.
+    - ``spans``: the times in which trials ran, as four lists of equal length. ``row`` is the index of the trial among
+      the trials of all sweeps, ``lane`` the index of the lane; ``begin`` and ``end`` are times.
+    - ``open``: the indices of the spans whose trial is still running.
+    - ``pauses``: (begin, end) of each pause of the sweep; empty for several sweeps.
+    - ``ends``: first 0, then the end of each sweep that has spans. A live page replaces the first one by the present
+      time, and draws up to the greatest.
+    - ``start``: the start of the sweep, in seconds since 1970; None for several sweeps.
     """
     lanes: list[str] = []
     spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
