@@ -300,7 +300,7 @@ class Hyperband(Rule):
         """Return one bracket with the epochs at which a trial may stop, ascending.
 
         What W&B calls a bracket is one of these epochs. All trials can stop at each of them, so that here they are a
-        single bracket.
+        single bracket. If ``max_iter`` and ``s`` are given, ``min_iter`` is ignored.
         """
         if self.max_iter is not None and self.s is not None:
             candidates = []  # in descending order, perhaps several times the same; `_select_epochs` sorts that out
@@ -325,7 +325,7 @@ class Hyperband(Rule):
             if getattr(self, key) is not None:
                 given.append(key)
         by_first = self.min_iter is not None and self.max_iter is None
-        by_last = self.max_iter is not None and self.s is not None and self.min_iter is None
+        by_last = self.max_iter is not None and self.s is not None
         if not by_first and not by_last:
             raise Misfit(
                 f"{' and '.join(given) or 'neither'} given, expected min_iter alone, or max_iter and s"
