@@ -187,14 +187,17 @@ def _find_search_path_entry(path: Path, search_path: tuple[str, ...]) -> Path | 
     """Return the innermost folder of the search path that contains a file; None if none does."""
     entries = []
     for entry in map(_make_absolute, search_path):
-        if path.is_relative_to(entry):
+        if entry is not None and path.is_relative_to(entry):
             entries.append(entry)
     return max(entries, key=lambda entry: len(entry.parts), default=None)
 
 
-def _make_absolute(entry: str) -> Path:
-    """Return an entry of the search path as an absolute path; "" is the working folder."""
-    return Path(entry or ".").absolute()
+def _make_absolute(entry: str) -> Path | None:
+    """Return an entry of the search path as an absolute path; "" is the working folder, None if that was deleted."""
+    try:
+        return Path(entry or ".").absolute()
+    except FileNotFoundError:
+        return None
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -256,3 +257,5 @@ def test_a_trial_of_another_data_seed_answers_only_if_nothing_but_its_data_follo
     assert answered == {False}
     if reason is not None:
         assert f"trials of first are not reused: {module} {reason}" in said
+    # this process goes on with other sweeps, whose results would follow from what it drew
+    del sys.modules[module]

@@ -158,7 +158,9 @@ def test_several_optimizers_clipped_together() -> None:
 
     train(trainable, trial)
     none = dict.fromkeys(DECAYED)
-    assert_same(trainable, by_hand(trainable, trial, {}, make, decay={**none, "": None}))
+    expected = by_hand(trainable, trial, {}, make, decay={**none, "": None})
+    # Adam divides by the root of squares, which enlarges the rounding of small gradients; it differs between CPUs
+    assert_same(trainable, expected, tolerance=3e-6)
     assert len(session_of(trainable).trial.program.model.optimizer.parts) == 4
 
 
