@@ -52,8 +52,8 @@ def _name_session(job: Job) -> str:
 def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files, folders and variables that this process has read for trials so far.
 
-    The author's modules that drew numbers at their import are named as well. The files of the trainable's own modules
-    and what was read to load the data are left out. ``declared`` are the paths that the trainable names in
+    Modules of the trainable that drew numbers at their import are named as well. The files of the trainable's own
+    modules and what was read to load the data are left out. ``declared`` are the paths that the trainable names in
     ``depends_on``, or None. Declared files that were not read are added with their present fingerprints. The reasons
     why reads are unknown are left out unless ``declared`` is None, because the author vouches for these paths.
     """
@@ -80,7 +80,10 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
         files=files,
         folders={_make_relative(path, folders): value for path, value in reads.folders.items()},
         environment=dict(reads.environment),
-        drawn=imports.list_drawing_modules(),
+        # others may belong to an earlier sweep of this process
+        drawn={
+            name: seed for name, seed in imports.list_drawing_modules().items() if name in job.code
+        },
         unknown=unknown,
     )
 

@@ -374,7 +374,12 @@ class Memo:
                     # false if the trial has another metric: what a function returns is reported under the name that its
                     # sweep gives the objective; an infeasible trial may have reported nothing
                     fits = not trial.reported or self._objective.name in trial.last
-                    if whole and fits and isinstance(info.epochs, int) and (comparable or not judged):
+                    if (
+                        whole
+                        and fits
+                        and isinstance(info.epochs, int)
+                        and (comparable or not judged)
+                    ):
                         entry.end = begun
                         entry.length = trial_epochs(trial.params, info.epochs)
                         self._entries.setdefault(
