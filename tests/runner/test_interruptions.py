@@ -59,7 +59,7 @@ NONE = {  # nothing is left
     "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",
     "making the folder": "store/folder.py:ResultsFolder.write_info",
-    "making the view": "cli/running.py:make_viewer.<locals>.view",
+    "making the view": "cli/running.py:_make_viewer.<locals>.view",
     "connecting": "runner/features.py:open_backend",
     "the searcher": "runner/methods.py:searcher",
     "opening the log": "store/log.py:Log.__init__",

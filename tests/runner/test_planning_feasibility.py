@@ -51,12 +51,13 @@ def test_workers_of_what_has_the_methods_are_not(tmp_path: Path) -> None:
 @pytest.mark.keras
 @pytest.mark.slow
 def test_tpus_are_refused_with_what_this_tensorflow_lacks(tmp_path: Path) -> None:
-    (line,) = refused(
-        tmp_path, "Plain", "dropout: {values: [0.1, 0.2]}", more="training: {strategy: tpu}\n"
-    )
+    (tmp_path / "m.py").write_text(MODULE)
+    spec = parse_spec(FILE.format(name="Ranked", more="training: {strategy: tpu}"), "s.yaml")
+    with pytest.raises(InputError) as caught:
+        checking.check_source(spec, "s.yaml", inspect("m:Ranked", [tmp_path]))
     kernels = r"has no TPU kernels \(_ConfigureDistributedTPU, _TPUCompileMlir, TPUExecute\)"
     found = rf"training.strategy: tpu, but this TensorFlow \(2[\d.]+\) {kernels} and there is no libtpu; install a "
-    assert re.search(found, line), line
+    assert re.search(found, str(caught.value)), caught.value
 
 
 BOUNDED = """
