@@ -15,20 +15,20 @@ _failures: list[OSError] = []  # of standard output
 class _Recorded(io.TextIOWrapper):
     """A text stream for standard output that keeps the errors of failed writes in `_failures`.
 
-    It also raises them, unless ``spares`` is set.
+    It also raises them, unless ``ignores_errors`` is set.
 
     The streams below it are Python's own: if Ctrl-C came within a raw stream's method that is written in Python, the
     buffer would not know what was written, and would write it once more.
     """
 
-    spares = False
+    ignores_errors = False
 
     def write(self, text: str, /) -> int:
         try:
             return super().write(text)
         except OSError as error:
             _failures.append(error)
-            if not self.spares:
+            if not self.ignores_errors:
                 raise
             return len(text)
 
@@ -37,12 +37,12 @@ class _Recorded(io.TextIOWrapper):
             super().flush()
         except OSError as error:
             _failures.append(error)
-            if not self.spares:
+            if not self.ignores_errors:
                 raise
 
 
-class _Forgiving(io.TextIOWrapper):
-    """A text stream for standard error, of which failed writes cannot be reported anywhere, and are ignored."""
+class _IgnoringErrors(io.TextIOWrapper):
+    """A text stream for standard error that ignores failed writes, because there is no place to report them."""
 
     def write(self, text: str, /) -> int:
         with suppress(OSError):
@@ -83,7 +83,7 @@ def prepare_streams() -> None:
         raw = io.FileIO(number, "w", closefd=False)
         # as in Python: people see each line at once, pipes get blocks
         buffered = number == 1 and not raw.isatty()
-        kind = _Recorded if number == 1 else _Forgiving
+        kind = _Recorded if number == 1 else _IgnoringErrors
         made = kind(
             io.BufferedWriter(raw),
             encoding=encoding,
@@ -94,20 +94,20 @@ def prepare_streams() -> None:
 
 
 @contextmanager
-def sparing_trials(*, apart: bool) -> Iterator[IO[str]]:
-    """Keep trials that print in this process from failing because standard output cannot be written, as after ``head``.
+def ignoring_write_errors(*, redirects: bool) -> Iterator[IO[str]]:
+    """Ignore failed writes to standard output inside the block, so that trials in this process can print in any case.
 
-    Yields a stream to standard output for what a session writes there. With ``apart``, that stream alone leads there
-    inside the block, and all that is printed goes to standard error, also by child processes. Nothing is changed before
-    `prepare_streams`.
+    They fail if the reader has closed its end, as ``head`` does, or if the disk is full. Yields a stream to standard
+    output for the results of the session. With ``redirects``, only this stream writes there inside the block; what this
+    process and its child processes print goes to standard error. Nothing is changed before `prepare_streams`.
     """
     stream = sys.stdout
     if not isinstance(stream, _Recorded):
         yield stream
         return
-    stream.spares = True
+    stream.ignores_errors = True
     try:
-        if not apart:
+        if not redirects:
             yield stream
             return
         stream.flush()
@@ -126,7 +126,7 @@ def sparing_trials(*, apart: bool) -> Iterator[IO[str]]:
             with suppress(OSError):  # it is kept in `_failures`
                 results.close()
     finally:
-        stream.spares = False
+        stream.ignores_errors = False
 
 
 def open_closed_streams() -> None:

@@ -175,7 +175,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
 
 
-def is_slip(name: str, meant: str) -> bool:
+def is_typo(name: str, meant: str) -> bool:
     """Return whether ``name`` may be ``meant`` with one letter wrong, missing or too much, or two letters swapped."""
     start = _count_same_letters(name, meant)
     one, other = name[start:], meant[start:]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.text import figure, format_setting, is_slip, score
+from sweep.text import figure, format_setting, is_typo, score
 
 SIZES = st.floats(min_value=1e-4, max_value=999_999_999, allow_nan=False)
 
@@ -37,12 +37,12 @@ def test_four_digits(value: float, short: str, aligned: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["dropuot", "dropot", "dropoutt", "dropoux", "dropout"])
-def test_a_slip_is_one_letter_or_two_that_are_swapped(name: str) -> None:
-    assert is_slip(name, "dropout")
+def test_a_typo_is_one_letter_or_two_that_are_swapped(name: str) -> None:
+    assert is_typo(name, "dropout")
 
 
 @pytest.mark.parametrize(
     ("name", "other"), [("batch_time", "batch_size"), ("latency", "latent"), ("val_loss", "loss")]
 )
-def test_other_words_are_no_slips(name: str, other: str) -> None:
-    assert not is_slip(name, other)
+def test_other_words_are_no_typos(name: str, other: str) -> None:
+    assert not is_typo(name, other)

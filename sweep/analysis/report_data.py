@@ -489,6 +489,7 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
 
     running = folder.is_running()
     with storing(folder.spec):
+        # only shown: what is no UTF-8 must not keep the rest from being read
         sweep_file = folder.spec.read_bytes().decode(errors="replace")
     read = reading.read_tables(folder)
     sweep = make_sweep(folder, read, name)

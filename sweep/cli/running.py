@@ -311,8 +311,8 @@ def viewing(spec: Spec, how: Options, *, as_json: bool) -> Iterator[MakeView]:
     The session runs inside the block. With ``inline``, what its trials print then stays out of the JSON that a program
     reads from standard output: it goes to standard error.
     """
-    apart = how.inline and (as_json or how.events)
-    with output.sparing_trials(apart=apart) as results:
+    redirects = how.inline and (as_json or how.events)
+    with output.ignoring_write_errors(redirects=redirects) as results:
         yield _make_viewer(spec, how, results)
 
 

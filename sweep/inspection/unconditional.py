@@ -6,12 +6,16 @@ Only statements outside of branches and ``try`` count, and none after a branch t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sweep.hyperparameters import Hyperparameters
 from sweep.inspection.dependencies import resolve_relative_import
 from sweep.inspection.hyperparameter_reads import Function, list_positional
+
+MethodOrder: TypeAlias = list[tuple[str, ast.ClassDef | None]]
+"""Classes with their modules, in the order in which Python looks for a method; None for a class that is not known."""
 
 _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without relevant methods
 
@@ -74,40 +78,52 @@ def find_method(
 
 
 def _list_method_order(
-    module: str, name: str, trees: Mapping[str, ast.Module]
-) -> list[tuple[str, ast.ClassDef | None]]:
-    """Return a class and its bases with their modules, in the order in which Python looks for a method.
-
-    The class is None where a base is not in ``trees`` or is no class. A base that several classes share comes after all
-    of them.
-    """
-    found = _list_with_bases(module, name, trees, ())
-    order: list[tuple[str, ast.ClassDef | None]] = []
-    for place, node in reversed(found):  # so that the last occurrence of a shared base counts
-        if node is None or (place, node) not in order:
-            order.append((place, node))
-    order.reverse()
-    return order
-
-
-def _list_with_bases(
     module: str,
     name: str,
     trees: Mapping[str, ast.Module],
-    derived: tuple[ast.ClassDef, ...],
-) -> list[tuple[str, ast.ClassDef | None]]:
-    """Return a class and its bases depth first, shared ones several times.
+    derived: tuple[ast.ClassDef, ...] = (),
+) -> MethodOrder:
+    """Return a class and its bases with their modules, in the order in which Python looks for a method.
 
-    ``derived`` are the classes that led to it; the class is None if it is one of them.
+    The class is None where a base is not in ``trees``, is no class, or is one of ``derived``, the classes that led to
+    it. It is also None from where several bases are merged, one of which is or has such a class: that class may derive
+    from any of the others, which then come after it. Bases in `_PLAIN` are left out.
     """
     module, node = _resolve_name(module, name, trees, set())
     if not isinstance(node, ast.ClassDef) or node in derived:
         return [(module, None)]
-    found: list[tuple[str, ast.ClassDef | None]] = [(module, node)]
+    orders = []
     for base in node.bases:
         place, its = _find_base_class(module, base, trees)
-        found += _list_with_bases(place, its, trees, (*derived, node))
-    return found
+        if its not in _PLAIN:
+            orders.append(_list_method_order(place, its, trees, (*derived, node)))
+    is_unknown = any(base is None for order in orders for _, base in order)
+    if len(orders) > 1 and is_unknown:
+        return [(module, node), ("", None)]
+    orders.append([order[0] for order in orders])
+    return [(module, node), *_merge_orders(orders)]
+
+
+def _merge_orders(orders: Sequence[MethodOrder]) -> MethodOrder:
+    """Merge the method orders of the bases of a class, of which the last is that of the bases themselves.
+
+    The first class that no order has behind another one comes next: Python's C3 linearization (Barrett et al., OOPSLA
+    1996). Where there is none, Python refuses the class, and the result ends with None.
+    """
+    merged: MethodOrder = []
+    remaining = [list(order) for order in orders if order]
+    while remaining:
+        heads = [order[0] for order in remaining]
+        behind = [one for order in remaining for one in order[1:]]
+        following = next((head for head in heads if head not in behind), None)
+        if following is None:
+            return [*merged, ("", None)]
+        merged.append(following)
+        for order in remaining:
+            if order[0] == following:
+                del order[0]
+        remaining = [order for order in remaining if order]
+    return merged
 
 
 def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:

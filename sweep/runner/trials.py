@@ -298,7 +298,7 @@ class Terms:
         return EarlyEnd(Status.PRUNED, verdict)
 
     def decide_about_target(self, trial: OpenTrial) -> None:
-        """Decide by the present target whether an open trial of the search has reached it, and update its `early_end`.
+        """Set the `early_end` of an open trial of the search by whether it has reached the present target.
 
         An end at an earlier target is removed if the present one is not reached. A trial that diverged or is pruned
         keeps that end.

@@ -113,7 +113,7 @@ class AshaScheduler(_Stopping[Asha]):
         self._stopped: set[int] = set()
 
     def observe(self, event: Event) -> str | None:
-        """Return why a trial stops at the rung that it has reached by this event; None if it continues."""
+        """Return why a trial stops, if it does at the rung to which this event belongs; None if it goes on."""
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
         loss = self._objective.constrained_loss(event.metrics)
@@ -167,7 +167,7 @@ class _Rung:
 # half a millisecond each, and rehearsals ask repeatedly for the same trials
 @lru_cache(maxsize=4096)
 def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
-    """Draw the index of a bracket with the probabilities ``shares``; the number of the trial is the seed."""
+    """Return a random index of a bracket, of which ``shares`` has the probabilities; the trial's number is the seed."""
     return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
 
 

@@ -31,7 +31,7 @@ from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.feasible_points import find_feasible_point
 from sweep.spec.validation import Document, KeyPath, describe_value, flow, name_kind
-from sweep.text import did_you_mean, is_slip, join_words, nearest
+from sweep.text import did_you_mean, is_typo, join_words, nearest
 
 TRIED = 100
 """Number of random points at which expressions are evaluated to check the types of their results."""
@@ -67,7 +67,7 @@ def read_constraints(
         unknown = sorted(constraint.names - set(names))
         # A proper subset: the constraint names a parameter as well.
         is_misspelt = any(
-            is_slip(name, near)
+            is_typo(name, near)
             for name in unknown
             if name not in objectives and (near := nearest(name, names)) is not None
         )

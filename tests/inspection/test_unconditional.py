@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweep.inspection import inspect
-from sweep.inspection.unconditional import is_function, list_lacking_methods
+from sweep.inspection.unconditional import find_method, is_function, list_lacking_methods
 
 OTHER = "class Far:\n    def join(self): ...\n    leave = join\nclass Bare:\n    pass\ndef train(hp): ...\n"
 NAMES = ("join", "leave")
@@ -157,6 +160,45 @@ class T(One, Two):
 def test_a_base_that_two_bases_share_comes_after_both_as_in_python(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(SHARED_BASE)
     assert {place.name for place in inspect("m:T", [tmp_path]).list_certain_reads()} == {"new"}
+
+
+def test_a_base_that_an_unknown_one_may_derive_from_is_not_sure_to_come_first(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "m.py").write_text(
+        SHARED_BASE.replace(
+            "class Two(Base):", "from unknown import Two as Other\n\nclass Two(Other):"
+        )
+    )
+    assert inspect("m:T", [tmp_path]).list_certain_reads() == ()
+
+
+# the bases of each class, as indices of earlier classes, and whether the class defines the method
+HIERARCHIES = st.lists(
+    st.tuples(st.lists(st.integers(0, 6), max_size=3, unique=True), st.booleans()), max_size=7
+)
+
+
+@given(HIERARCHIES)
+def test_methods_are_found_in_the_order_of_python(classes: list[tuple[list[int], bool]]) -> None:
+    names: dict[str, Any] = {}
+    text = ""
+    for number, (bases, defines) in enumerate(classes):
+        earlier = ", ".join(f"C{base}" for base in bases if base < number)
+        body = "def method(self): ..." if defines else "pass"
+        one = f"class C{number}({earlier}):\n    {body}\n"
+        try:
+            exec(one, names)
+        except TypeError:  # Python finds no order of these bases
+            return
+        text += one
+    trees = {"m": ast.parse(text)}
+    for number in range(len(classes)):
+        order = names[f"C{number}"].__mro__
+        owner = next((one.__name__ for one in order if "method" in vars(one)), None)
+        _, found = find_method(f"m:C{number}", "method", trees)
+        definitions = [node for node in trees["m"].body if found in getattr(node, "body", ())]
+        assert [getattr(node, "name", "") for node in definitions] == ([owner] if owner else [])
 
 
 def test_classes_that_are_bases_of_each_other_have_no_method(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from trainables.recipe.averaging import Average
 
 CALLS = 2**10
-"""Distance between the first draws of two successive turns of a batch, in calls of `Draws`."""
+"""How many random draws a turn may make: the draws of the next turn of a batch are numbered from so many further on."""
 TINY = 1e-12
 
 Forward: TypeAlias = Callable[..., tuple[list[list[Any]], dict[str, tf.Tensor]]]
