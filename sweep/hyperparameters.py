@@ -247,13 +247,16 @@ def _describe_range(
 
     A logarithmic range without a step also has a ``distribution``. All values of the list are equally likely; with
     ``sampling="log"``, each is ``step`` times the one before. Raises ValueError if ``sampling`` is neither None,
-    "linear" nor "log", or if the values would never exceed ``high``. ``name`` is for the messages.
+    "linear" nor "log", if ``high`` is below ``low``, or if the values would never exceed ``high``. ``name`` is for the
+    messages.
     """
     low = _convert_scalar(low)
     high = _convert_scalar(high)
     step = _convert_scalar(step)
     if sampling not in (None, "linear", "log"):
         raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
+    if high < low:
+        raise ValueError(f"parameter {name!r} has max_value {high}, expected at least {low}")
     # steps of 1 leave out no whole number, unless they are factors
     if step is None or (whole and step == 1 and sampling != "log"):
         if sampling == "log":

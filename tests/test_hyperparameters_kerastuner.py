@@ -111,6 +111,8 @@ def test_whole_numbers_may_be_floats_as_in_kerastuner() -> None:
     assert [one.keys for one in found] == [{"min": 100, "max": 1000}, {"values": [32, 48, 64]}]
     with pytest.raises(ValueError, match=r"'depth' has max_value 2\.5, expected a whole number"):
         hp.Int("depth", 1, 2.5)
+    with pytest.raises(ValueError, match="'units' has max_value 8, expected at least 16"):
+        hp.Int("units", 16, 8)
 
 
 def test_conditions_are_noted() -> None:
