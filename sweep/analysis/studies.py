@@ -193,7 +193,6 @@ class FollowedSweep:
         self.name = name or folder.name
         self.objectives = objectives(folder)
         self._folder = folder
-        self._space = read_space(folder)
         self._say = say
         self._said = ""
         self._lock = threading.Lock()
@@ -240,6 +239,9 @@ class FollowedSweep:
         """Discard all trials, read the sweep from its tables, and follow the log from where the tables end."""
         from sweep.store import reading
 
+        # The space before the tables, so that a change in between is found by the next call.
+        self._spec = self._folder.read_info().spec
+        self._space = read_space(self._folder)
         objective = f"metric.{self.objectives[0][0]}"
         read = reading.read_tables(self._folder, ["trial", "epoch", objective])
         # as the log says, because its later events continue from there
@@ -262,7 +264,7 @@ class FollowedSweep:
     def _follow(self) -> None:
         """Read the new events of the log and convert the trials that have changed.
 
-        If the log was replaced, read the whole sweep again.
+        If the log was replaced, or the sweep file was changed, read the whole sweep again.
         """
         follower = self._follower
         changed = self._changed
@@ -280,6 +282,9 @@ class FollowedSweep:
                 for event in events:
                     self._observe(event, changed)
             self._follower = follower
+        if self._folder.read_info().spec != self._spec:
+            self._load()
+            return
         alive = self._folder.is_running()
         if alive != self._alive:
             self._alive = alive

@@ -256,6 +256,16 @@ def test_each_look_shows_what_a_fresh_reading_would(sweep_of) -> None:
     ]
 
 
+def test_a_parameter_that_a_running_sweep_gets_is_shown(sweep_of) -> None:
+    folder = with_spec(sweep_of([], ended=None))
+    append(folder, started(0, lr=1e-3, opt=None, twice=2e-3, epochs=3))
+    sweep = look(folder)
+    assert sweep.trials()[0].params == {"lr": 1e-3, "opt": None}
+    with_spec(folder, FILE.replace("parameters:", "parameters:\n  decay: {min: 0.0, max: 1.0}"))
+    append(folder, started(1, lr=1e-2, opt=None, decay=0.5, twice=2e-2, epochs=3))
+    assert sweep.trials()[1].params == {"lr": 1e-2, "opt": None, "decay": 0.5}
+
+
 def test_it_sees_whether_somebody_drives_the_sweep(sweep_of) -> None:
     folder = sweep_of([({"x": 0.1}, Status.RUNNING, [{"acc": 0.5}])], ended=None)
     sweep = look(folder)
