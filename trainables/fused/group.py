@@ -125,6 +125,10 @@ class SuspendableSession(Trainable, Protocol):
     """The methods of a session that a group needs: to train one trial at a time, and to switch between trials."""
 
     @property
+    def depends_on(self) -> object:
+        """The author's ``depends_on``; None if not set."""
+
+    @property
     def trial(self) -> ReadyTrial:
         """The present trial."""
 
@@ -152,6 +156,11 @@ class Member:
     state: Arrays = field(default_factory=dict, repr=False)
     # its live numbers, by the ids of their variables
     numbers: Mapping[int, float] = field(default_factory=dict, repr=False)
+
+    @property
+    def depends_on(self) -> object:
+        """The author's ``depends_on``: files that a trial depends on besides its code and its data; None if not set."""
+        return self.group.depends_on
 
     def begin(self, assignment: Assignment) -> None:
         """Begin a trial; raises Apart if it cannot be trained together with the others.
@@ -257,6 +266,11 @@ class FusedGroup:
         self._begun: list[Member] = []
         self._places: _StackPlaces | None = None
         self._trained_s = 0.0  # time for which trials were trained together
+
+    @property
+    def depends_on(self) -> object:
+        """The author's ``depends_on``; None if not set."""
+        return self._session.depends_on
 
     def member(self) -> Trainable:
         """Return a trainable for one more trial, which joins the group when it begins."""

@@ -19,6 +19,7 @@ from sampling import chosen
 from small import Small, assignment, go_on, metrics
 from zoo_together import Trained, assert_same
 
+from sweep.backends.inputs import get_declared_paths
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Stopped
 from trainables.fused.group import FusedGroup, Member
 from trainables.session import TrialSession
@@ -222,6 +223,15 @@ def test_a_group_is_open_once_it_has_trained_as_long_as_a_trace_takes() -> None:
     assert group.is_open
     stack.trace_s, stack.streams = 99.0, 2
     assert group.is_open
+
+
+def test_a_member_tells_what_its_trainable_depends_on() -> None:
+    class Dependent(Dropped):
+        depends_on = ("tables",)
+
+    member = TrialSession(Dependent()).group().member()
+    assert get_declared_paths(member) == ("tables",)
+    assert get_declared_paths(TrialSession(Dropped()).group().member()) is None
 
 
 def test_who_is_left_goes_on_in_a_smaller_stack_or_alone() -> None:
