@@ -454,6 +454,13 @@ class Walk:
         share = self.share and self.share.without_micro_batches()
         return Walk(self.data, self.batch_size, self.seed, self.per_epoch, share).epoch(number)
 
+    def find_place_in_pass(self, epoch: int) -> int:
+        """Return how many batches of its pass lie before ``epoch`` (from 1).
+
+        Epochs with the same result are cut into the same numbers of chunks, batches and examples.
+        """
+        return self.first_update(epoch) % self.per_pass
+
     def count_passes(self, epochs: int) -> float:
         """Return how many passes over the data ``epochs`` epochs make; a fraction if epochs are not whole passes."""
         return epochs * self.per_epoch / self.per_pass

@@ -314,12 +314,15 @@ class FusedGroup:
     def is_open(self) -> bool:
         """Whether further trials may begin while others are training.
 
-        New trials read other batches than running ones, so the examples must stay on the device. They also need a stack
-        of several streams. If there is none, one must be traced, which is only allowed if the trials have trained
-        together for longer than the longest trace of a stack has taken.
+        New trials read other batches than running ones, so the examples must stay on the device, and each epoch must
+        begin with a pass, or batches would be of other sizes. New trials also need a stack of several streams. If there
+        is none, one must be traced, which is only allowed if the trials have trained together for longer than the
+        longest trace of a stack has taken.
         """
-        if not all(stays_on_device(member.trial) for member in self._begun):
-            return False
+        for member in self._begun:
+            walk = member.trial.walk
+            if not stays_on_device(member.trial) or walk.per_epoch % walk.per_pass:
+                return False
         if self._begun:
             stacks = getattr(self._begun[0].trial.program, "stacks", ())
         else:
@@ -357,14 +360,14 @@ class FusedGroup:
         group. Raises Apart, before any training, if the trials cannot be trained together, or are faster one after the
         other.
 
+        Members whose next epoch begins elsewhere in a pass than that of the first, which ``steps_per_epoch`` may cause,
+        are not trained, and get Apart.
+
         A single member is trained as if there were no group, until ``report`` returns False or the trial ends. If it
         has trained its last epoch, no exception is returned for it.
         """
-        members = []
-        for member in reports:
-            if isinstance(member, Member):
-                members.append(member)
-        raised: dict[Trainable, Exception] = {}
+        members = [member for member in reports if isinstance(member, Member)]
+        raised = self._remove_misplaced(members)
         if len(members) == 1:
             self._train_alone(members[0], reports[members[0]], raised)
             return raised
@@ -394,6 +397,21 @@ class FusedGroup:
         self._places.members[place] = None
         if not any(self._places.members):
             self._places = None
+
+    def _remove_misplaced(self, members: list[Member]) -> dict[Trainable, Exception]:
+        """Remove, also from ``members``, those that are elsewhere in a pass over the data than the first one.
+
+        Return Apart for each of them. They would have other batches if epochs are not whole passes (steps_per_epoch):
+        a pass may then end, with a smaller batch, within an epoch.
+        """
+        raised = dict[Trainable, Exception]()
+        places = [one.trial.walk.find_place_in_pass(one.trial.epoch + 1) for one in members]
+        for member, place in zip([*members], places, strict=True):
+            if place != places[0]:
+                raised[member] = Apart("its next epoch begins elsewhere in a pass over the data")
+                members.remove(member)
+                self.leave(member)
+        return raised
 
     def _state(self, member: Member) -> Arrays:
         if self._places is None:

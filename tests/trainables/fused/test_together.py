@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import keras
@@ -223,6 +224,31 @@ def test_a_group_is_open_once_it_has_trained_as_long_as_a_trace_takes() -> None:
     assert group.is_open
     stack.trace_s, stack.streams = 99.0, 2
     assert group.is_open
+
+
+def test_trials_at_other_places_in_a_pass_are_not_trained_together() -> None:
+    # A pass has five batches, the last of which is smaller: the first epoch does not reach it, the second one does.
+    assignments = [given(number, steps_per_epoch=3) for number in range(3)]
+    group, members = begun(assignments[:2])
+    first, _ = train(group, members, until=1)
+    for stack in members[0].trial.program.stacks:
+        stack.trace_s = 0.001
+    assert not group.is_open
+    late = group.member()
+    late.begin(assignments[2])
+    epochs: list[dict[str, float]] = []
+    reports = {
+        member: lambda epoch: epochs.append(dict(epoch.metrics)) is not None
+        for member in (*members, late)
+    }
+    raised = group.train(reports)
+    assert [type(raised.get(member)) for member in (*members, late)] == [NoneType, NoneType, Apart]
+    for (member, own), expected, second in zip(
+        first.items(), alone(assignments[:2]), epochs, strict=True
+    ):
+        assert member.trial.epoch == 2
+        for mine, theirs in zip([*own, second], expected.metrics, strict=False):
+            assert mine == pytest.approx(theirs, abs=2e-6, rel=2e-6)
 
 
 def test_a_member_tells_what_its_trainable_depends_on() -> None:
