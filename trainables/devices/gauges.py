@@ -6,7 +6,8 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import tensorflow as tf
@@ -79,11 +80,8 @@ class Meters:
         (joules) and ``gpu_power_w`` (watts) are sums over all GPUs, multiplied by the trial's share. What no GPU
         reports is left out; energy and power are left out if any GPU reports neither.
         """
-        if self._thread is None:
+        if not self.stop():
             return {}
-        self._stop.set()
-        self._thread.join()
-        self._thread = None
         self.sample()  # covers the time since the thread's last sample, which may be all of a short epoch
         active = [value for reader in self._readers if (value := reader.active()) is not None]
         columns = {
@@ -92,6 +90,15 @@ class Meters:
             **self._energy(),
         }
         return {name: value for name, value in columns.items() if value is not None}
+
+    def stop(self) -> bool:
+        """Stop the thread; return whether there was one."""
+        if self._thread is None:
+            return False
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        return True
 
     def sample(self) -> None:
         """Take one sample of all GPUs: their utilization, and their power if they have no energy counter."""
@@ -172,6 +179,15 @@ class Gauges:
             for device in self._placement.devices:
                 tf.config.experimental.reset_memory_stats(device.upper())
             self._meters.begin()
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Stop measuring after the block, also an epoch that `end` was not called for because it failed or diverged."""
+        try:
+            yield
+        finally:
+            if self._meters:
+                self._meters.stop()
 
     def end(self, trials: int = 1) -> dict[str, float]:
         """Return the columns of the epoch since `begin`.

@@ -11,6 +11,7 @@ import math
 import time
 import timeit
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -374,13 +375,16 @@ class FusedGroup:
         self.check_gain(members)
         goes_on = True
         while goes_on:
-            for member, epoch in zip(members, self._train_epoch(members), strict=True):
-                try:
-                    goes_on &= reports[member](epoch())
-                    if member.trial.finished:
-                        raise Stopped(member.trial.stopped)  # stored like an error, see below
-                except Exception as error:  # ends this trial alone
-                    raised[member] = error
+            with ExitStack() as stack:
+                for member in members:
+                    stack.enter_context(member.trial.gauges.ending())
+                for member, epoch in zip(members, self._train_epoch(members), strict=True):
+                    try:
+                        goes_on &= reports[member](epoch())
+                        if member.trial.finished:
+                            raise Stopped(member.trial.stopped)  # stored like an error, see below
+                    except Exception as error:  # ends this trial alone
+                        raised[member] = error
             goes_on &= not raised
         for member in members:
             # a finished trial may still be saved

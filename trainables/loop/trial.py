@@ -250,6 +250,11 @@ class ReadyTrial:
         Counts the epoch and its time, even if it has diverged. Raises Diverged if a loss, a gradient or a weight is not
         finite, and Refused if a hook or callback makes a change that is not allowed.
         """
+        with self.gauges.ending():
+            return self._train_and_conclude()
+
+    def _train_and_conclude(self) -> EpochReported:
+        """Do what `train_epoch` does; the caller must stop the gauges."""
         began = time.perf_counter()
         epoch = self.epoch + 1
         steered = bool(self.hooks or self.callbacks)

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+from small import Small, assignment, go_on
 
+from sweep.contract import Diverged
 from trainables.devices.gauges import Meters
 from trainables.devices.nvml import NvmlReader
+from trainables.session import TrialSession
 
 pytestmark = pytest.mark.keras
 
@@ -78,6 +84,27 @@ def test_each_epoch_begins_anew() -> None:
     for joules in (10.0, 1.0):
         meters.begin()
         assert meters.end()["energy_j"] == joules
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_diverged_epoch_leaves_no_thread(together: bool) -> None:
+    session = TrialSession(Small())
+    trial: Any
+    train: Any
+    if together:
+        group = session.group()
+        members = [group.member() for _ in range(2)]
+        for member in members:
+            member.begin(assignment(learning_rate=1e30))
+        trial, train = members[0].trial, partial(group.train, dict.fromkeys(members, bool))
+    else:
+        session.begin(assignment(learning_rate=1e30))
+        trial, train = session.trial, partial(go_on, session)
+    trial.gauges._meters = meters = Meters([Fake()], every_s=0.01)
+    with nullcontext() if together else pytest.raises(Diverged):
+        train()
+    assert trial.epoch == 1
+    assert not meters.stop(), "the thread samples the GPUs for ever"
 
 
 class FailingLibrary(ModuleType):
