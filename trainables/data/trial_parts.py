@@ -377,8 +377,11 @@ def _as_labels(targets: Any) -> Any:
 def _multiply_weights(by_label: Any, own_weights: Any) -> Any:
     if not own_weights:  # the data has no sample weights: the tuple `*own_weights` is empty
         return by_label
-    # Targets of shape (rows, 1) with weights of shape (rows,) would be broadcast to (rows, rows). Examples of a stream
-    # have no axis of rows.
-    if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(own_weights[0]), 1):
-        by_label = by_label[:, 0]
-    return by_label * own_weights[0]
+    (own,) = own_weights
+    # Numbers of shape (rows, 1), such as a Series, would be broadcast with those of shape (rows,) to (rows, rows).
+    # Examples of a stream have no axis of rows.
+    if np.shape(by_label) == (*np.shape(own), 1):
+        by_label = by_label[..., 0]
+    elif np.shape(own) == (*np.shape(by_label), 1):
+        own = own[..., 0]
+    return by_label * own

@@ -285,12 +285,13 @@ def test_a_label_without_weight_counts_one(
 
 
 @pytest.mark.parametrize("shape", [(6,), (6, 1)])
+@pytest.mark.parametrize("shape_of_weights", [(6,), (6, 1)])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_they_multiply_the_weights_of_the_examples(
-    shape: tuple[int, ...], *, streamed: bool
+    shape: tuple[int, ...], shape_of_weights: tuple[int, ...], *, streamed: bool
 ) -> None:
     given = np.arange(6, dtype=np.float32)
-    parts: Any = (ROWS, LABELS.reshape(shape), given)
+    parts: Any = (ROWS, LABELS.reshape(shape), given.reshape(shape_of_weights))
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices(parts))
         found = np.array(
