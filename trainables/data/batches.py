@@ -30,12 +30,15 @@ from trainables.data.sources import DataError, mix_seeds, permutation
 from trainables.devices.replicas import Replicas
 from trainables.numbers.seeds import seeding_python_and_numpy
 
+BEGIN = 1
+"""Mixed into the seed of a pass for what ``on_epoch_begin`` draws."""
+
 
 class BatchSplit(Examples):
     """A data set made of the batches of a `PyDataset`; the order of each pass is drawn from (seed, pass).
 
-    All batches are read once when it is created, to count the examples. If ``on_epoch_end`` changes the data set, each
-    pass reads a copy of the original one, on which ``on_epoch_end`` was called once for each earlier pass, with
+    All batches are read once when it is created, to count the examples. If ``on_epoch_begin`` or ``on_epoch_end``
+    changes the data set, each pass reads a copy of the original one, on which they were called as in `Model.fit` with
     `random` and `np.random` seeded from (seed, pass). So a pass does not depend on the passes that were read before it.
     Raises: DataError: if there are no batches, infinitely many, or batch 0 differs when it is read again.
     """
@@ -143,9 +146,10 @@ class BatchSplit(Examples):
     ) -> Iterator[Chunk]:
         """Yield the batches of pass ``number`` (from 1) without the first ``skipped`` ones, each as one chunk.
 
-        Without ``seed``, batches have their original order, and `on_epoch_end` is not called. With a seed and shuffling
-        off, the order is the original one as well, but `on_epoch_end` is called. ``batch_size`` does not cut batches.
-        Every process reads whole batches. With a ``share``, only this part of each batch is put on the devices.
+        Without ``seed``, batches have their original order, and neither `on_epoch_begin` nor `on_epoch_end` is called.
+        With a seed and shuffling off, the order is the original one as well, but they are called. ``batch_size`` does
+        not cut batches. Every process reads whole batches. With a ``share``, only this part of each batch is put on the
+        devices.
         Raises: DataError: if a batch cannot be trained on.
         """
         which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
@@ -165,35 +169,44 @@ class BatchSplit(Examples):
 class _RepeatableDataset:
     """A `PyDataset` that can be brought into the state of any pass.
 
-    To do so, ``on_epoch_end`` is called again on a copy of it.
+    To do so, ``on_epoch_begin`` and ``on_epoch_end`` are called again on a copy of it.
     """
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
-        self.changes_itself = type(dataset).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
+        plain = keras.utils.PyDataset
+        self.changes_itself = any(
+            getattr(type(dataset), name) is not getattr(plain, name)
+            for name in ("on_epoch_begin", "on_epoch_end")
+        )
         self.given = dataset
         self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
 
     def advance_to(self, seed: int | None, number: int) -> keras.utils.PyDataset:
-        """Return the data set in the state of pass ``number`` (from 1), after ``on_epoch_end`` of all passes before it.
+        """Return the data set in the state of pass ``number`` (from 1), which has begun after all passes before it.
 
-        Each of these calls draws from `random` and `np.random` seeded by (seed, pass). The result is a copy that a
-        later call may advance. If ``seed`` is None or there is no ``on_epoch_end``, return the original data set.
+        As in `Model.fit`, ``on_epoch_begin`` is called as each pass begins, and ``on_epoch_end`` as each one before it
+        ends. These calls draw from `random` and `np.random` seeded by (seed, pass). The result is a copy that a later
+        call may advance. If ``seed`` is None or there is neither method, return the original data set.
         """
         if seed is None or not self.changes_itself:
             return self.given
-        dataset, (its_seed, done) = self._present
-        if its_seed != seed or done > number - 1:  # it cannot go back
+        dataset, (its_seed, begun) = self._present
+        if its_seed != seed or begun > number:  # it cannot go back
             dataset = copy.deepcopy(self.given)
-            done = 0
+            begun = 0
         # if a call raises an error, the copy is in no state that is known
         self._present = (
             self.given,
             (None, 0),
         )
-        for before in range(done + 1, number):
-            with seeding_python_and_numpy(mix_seeds(seed, before)):
-                dataset.on_epoch_end()
-        self._present = dataset, (seed, number - 1)
+        for present in range(begun + 1, number + 1):
+            if present > 1:
+                with seeding_python_and_numpy(mix_seeds(seed, present - 1)):
+                    dataset.on_epoch_end()
+            # another seed than at its end, or both would draw the same
+            with seeding_python_and_numpy(mix_seeds(mix_seeds(seed, present), BEGIN)):
+                dataset.on_epoch_begin()
+        self._present = dataset, (seed, number)
         return dataset
 
 

@@ -103,6 +103,36 @@ def test_an_epoch_is_the_same_whichever_came_before() -> None:
     assert seen(data, None, 0) == seen(BatchSplit(Batches(X, Y, 4), ONE), None, 0)
 
 
+class Begins(Still):
+    """Cuts its batches anew as an epoch begins, and notes all calls."""
+
+    calls: tuple[str, ...] = ()
+
+    def on_epoch_begin(self) -> None:
+        np.random.shuffle(self.rows)
+        self.calls = (*self.calls, "begin")
+
+    def on_epoch_end(self) -> None:
+        self.calls = (*self.calls, "end")
+
+
+def test_an_epoch_of_a_dataset_begins_as_in_fit() -> None:
+    given = Begins(X, Y, 4)
+    data, other = BatchSplit(given, ONE), BatchSplit(Begins(X, Y, 4), ONE)
+    straight = seen(BatchSplit(Still(X, Y, 4), ONE), None, 0)
+    found = [seen(data, 5, epoch) for epoch in (1, 2, 3)]
+    for cut in found:
+        assert sorted(row for batch in cut for row in batch) == Y.tolist()
+        assert sorted(cut) != sorted(straight)
+    assert len({str(sorted(cut)) for cut in found}) == 3
+    assert seen(other, 5, 3) == found[2]
+    assert seen(other, 5, 2) == found[1]
+    assert seen(data, None, 0) == straight  # validation
+    turning = batches._RepeatableDataset(given)
+    assert turning.advance_to(5, 3).calls == ("begin", "end", "begin", "end", "begin")
+    assert given.calls == ()
+
+
 @pytest.mark.parametrize("workers", [3, 1])
 def test_threads_read_what_the_trial_would(workers: int) -> None:
     assert seen(BatchSplit(Plain(workers=workers), ONE), 3, 1) == seen(
