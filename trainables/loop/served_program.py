@@ -136,6 +136,7 @@ class Weight:
     rule: UpdateRule
     lazy: bool = False  # an update changes only rows that have gradients
     decays: bool = False
+    constraint: Any = None  # applied to the whole weight after each update, as Keras does
     slots: list[Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -157,24 +158,36 @@ class Weight:
         """
         decay = self.rule.decay if self.decays else 0.0
         with tf.device(self.device):
-            if isinstance(gradient, tf.IndexedSlices):
-                # Without slots and decay, a dense update would change no other rows.
-                if self.lazy or not (self.slots or decay):
-                    self._update_rows(gradient, rate, number, decay)
-                    return
-                places = tf.cast(gradient.indices, tf.int64)[:, None]
-                shape = self.variable.shape
-                gradient = tf.scatter_nd(
-                    places, gradient.values, tf.constant(shape.as_list(), tf.int64)
-                )
-            change, slots = self.rule.change(
-                gradient, [slot.read_value() for slot in self.slots], rate, number
+            # Without slots and decay, a dense update would change no other rows.
+            if isinstance(gradient, tf.IndexedSlices) and (self.lazy or not (self.slots or decay)):
+                self._update_rows(gradient, rate, number, decay)
+            else:
+                self._update_whole(gradient, rate, number, decay)
+            if self.constraint is not None:
+                self.variable.assign(self.constraint(self.variable.read_value()))
+
+    def _update_whole(
+        self,
+        gradient: tf.Tensor | tf.IndexedSlices,
+        rate: tf.Tensor,
+        number: tf.Tensor,
+        decay: float,
+    ) -> None:
+        """Apply a gradient to all rows of the variable and of its slots; ``decay`` is as in `_update_rows`."""
+        if isinstance(gradient, tf.IndexedSlices):
+            places = tf.cast(gradient.indices, tf.int64)[:, None]
+            shape = self.variable.shape
+            gradient = tf.scatter_nd(
+                places, gradient.values, tf.constant(shape.as_list(), tf.int64)
             )
-            if decay:
-                change += self.variable.read_value() * (rate * decay)
-            for slot, value in zip(self.slots, slots, strict=True):
-                slot.assign(value)
-            self.variable.assign_sub(change)
+        change, slots = self.rule.change(
+            gradient, [slot.read_value() for slot in self.slots], rate, number
+        )
+        if decay:
+            change += self.variable.read_value() * (rate * decay)
+        for slot, value in zip(self.slots, slots, strict=True):
+            slot.assign(value)
+        self.variable.assign_sub(change)
 
     def _update_rows(
         self, gradient: tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor, decay: float
@@ -221,7 +234,8 @@ def list_weights(
                 )
             tables[layer.path] = weights
     return [
-        Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables
+        Weight(v.value, v.value.device, rule, decays=decays(v), constraint=v.constraint)
+        for v in model.trainable_variables
     ], tables
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from rank_processes import Here
 
@@ -39,6 +40,27 @@ class TestedOnly(ClickThrough):
     def data(self, hp: Hyperparameters) -> tuple[Any, ...]:
         train, validation = super().data(hp)
         return train, None, validation
+
+
+class Constrained(ClickThrough):
+    """Has weights that Keras keeps within bounds after each update."""
+
+    def model(self, hp: Hyperparameters) -> Any:
+        model = super().model(hp)
+        hidden, last = model.layers[-2:]
+        hidden.kernel.constraint = keras.constraints.MaxNorm(0.5)
+        last.kernel.constraint = keras.constraints.NonNeg()
+        return model
+
+
+def train_kind(here: Here, kind: type[ClickThrough], params: dict[str, Any]) -> Found | None:
+    """A trial of a trainable of another class than that by which the processes have met."""
+    if here.devices.ranks is not None and here.devices.ranks.rank:
+        return None
+    training = TRAINING if here.devices.ranks is not None else {}
+    it = kind()
+    it.begin(here.of(Assignment(trial=0, params=params, seed=3, epochs=2, training=training)))
+    return trained(it, 0)
 
 
 def test_alone(here: Here, params: dict[str, Any]) -> dict[str, float] | None:

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import pytest
 import served_calls
-from rank_processes import Together, together
+from rank_processes import Here, Together, together
 
-from sweep.contract import Assignment
+from sweep.contract import Assignment, Devices
 from sweep.hyperparameters import Hyperparameters
 from trainables.click_through import ClickThrough
 
@@ -107,6 +107,19 @@ def test_one_worker_trains_what_one_process_does_and_no_server_has_the_table(
         assert found.facts.strategy == "parameter_server"
         assert not found.facts.reproducible
     check_exported(tmp_path, found)
+
+
+@pytest.mark.parametrize("kind", [served_calls.Constrained])
+def test_one_worker_trains_models_of_other_kinds(kind: type[ClickThrough]) -> None:
+    params = BASE | FEW["sgd"]
+    with together(3, servers=1) as gang:
+        joined(gang)
+        found = gang.call(served_calls.train_kind, kind, params)[0]
+    if isinstance(found, Exception):
+        raise found
+    expected = served_calls.train_kind(Here(Devices()), kind, params)
+    assert expected is not None
+    check(found, expected)
 
 
 def test_test_data_are_evaluated_without_validation_data() -> None:
