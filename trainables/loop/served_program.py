@@ -495,16 +495,21 @@ class ServedProgram(Program):
     # ---- traced functions, which run on a worker
 
     def _trace(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
-        """Trace a step for batches of any size, like an example of ``data``, and return it as a concrete function.
+        """Trace a step for batches of any size and of all shapes of ``data``, and return it as a concrete function.
 
         Its arguments are the tensors of a batch, one by one, and then the learning rate, the seed and the number of the
         batch.
         """
-        example = data.example()
+        kinds = []
+        for chunk in data.list_chunk_kinds():  # of buckets, one of each length
+            kinds.append(get_batch_specs(next(_gather_batches(iter([chunk]), 1))))
+        specs = tf.nest.map_structure(
+            lambda spec, *others: spec.most_specific_common_supertype(others), *kinds
+        )
 
         def flat(*given: tf.Tensor) -> tf.Tensor:
             *leaves, rate, seed, number = given
-            batch = tf.nest.pack_sequence_as(example, leaves)
+            batch = tf.nest.pack_sequence_as(specs, leaves)
             return self._replicas.run(step, batch, rate, seed, number)
 
         numbers = (
@@ -513,7 +518,7 @@ class ServedProgram(Program):
             tf.TensorSpec([], tf.int32),
         )
         return tf.function(flat, autograph=False).get_concrete_function(
-            *tf.nest.flatten(get_batch_specs(example)), *numbers
+            *tf.nest.flatten(specs), *numbers
         )
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:

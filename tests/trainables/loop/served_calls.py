@@ -15,7 +15,8 @@ from rank_processes import Here
 from sweep.contract import Assignment, EpochReported, Facts
 from sweep.hyperparameters import Hyperparameters
 from trainables.click_through import ClickThrough
-from trainables.keras_trainable import session_of
+from trainables.data import sequences
+from trainables.keras_trainable import ShardedEmbedding, session_of
 from trainables.loop.served_program import ServedProgram
 from trainables.replicas import sharded_embedding
 
@@ -51,6 +52,25 @@ class Constrained(ClickThrough):
         hidden.kernel.constraint = keras.constraints.MaxNorm(0.5)
         last.kernel.constraint = keras.constraints.NonNeg()
         return model
+
+
+class Sequences(ClickThrough):
+    """Requests of several lengths, in buckets."""
+
+    def data(self, hp: Hyperparameters) -> Any:
+        def part(ids: Any, clicked: Any) -> Any:
+            lengths = np.arange(len(ids)) % 30 + 1
+            rows = [np.resize(row, length) for row, length in zip(ids, lengths, strict=True)]
+            return sequences.buckets(rows, clicked, count=3)
+
+        return tuple(part(*examples) for examples in super().data(hp))
+
+    def model(self, hp: Hyperparameters) -> Any:
+        ids = keras.Input((None,), dtype="int32")
+        x = keras.layers.GlobalAveragePooling1D()(
+            ShardedEmbedding(hp.integer("rows", 2000), 8)(ids)
+        )
+        return keras.Model(ids, keras.layers.Dense(1, activation="sigmoid")(x))
 
 
 def train_kind(here: Here, kind: type[ClickThrough], params: dict[str, Any]) -> Found | None:

@@ -109,7 +109,7 @@ def test_one_worker_trains_what_one_process_does_and_no_server_has_the_table(
     check_exported(tmp_path, found)
 
 
-@pytest.mark.parametrize("kind", [served_calls.Constrained])
+@pytest.mark.parametrize("kind", [served_calls.Constrained, served_calls.Sequences])
 def test_one_worker_trains_models_of_other_kinds(kind: type[ClickThrough]) -> None:
     params = BASE | FEW["sgd"]
     with together(3, servers=1) as gang:
