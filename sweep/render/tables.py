@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -179,16 +179,18 @@ def ranking_grid(
         "batch in parts": [_format_parts(row) for row in rows],
         "front": [_format_optional(row.front) for row in rows],
     }
+    verdicts = _collect_verdict_columns(rows, ranking)
+    taken = {*columns, *verdicts}
     for at, (metric, _) in enumerate(ranking.objectives):
         scores = [_get_score(row, at) for row in rows]
-        columns[metric] = [_format_mean(one) for one in scores]
+        columns[_name_column(metric, "metric.", taken)] = [_format_mean(one) for one in scores]
         if at:  # columns need different names; the one of the first objective stays short
             interval_column = f"95 % of {metric}"
         else:
             interval_column = "95 %"
         columns[interval_column] = [_format_interval(one) for one in scores]
     return _add_parameter_columns(
-        columns | _collect_verdict_columns(rows, ranking),
+        columns | verdicts,
         [row.params for row in rows],
         ranking.varying,
     )
@@ -304,10 +306,14 @@ def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
         **_collect_mark_columns([(trial,) for trial in trials]),
         "status": [trial.outcome for trial in trials],
         "epochs": [str(trial.epochs) for trial in trials],
-        metric or "metric": [score(trial.metrics.get(metric or "")) for trial in trials],
+    }
+    others = {
         "took": [_format_duration(trial.duration_s) for trial in trials],
         "reason": [shortened(trial.status_reason, 60) for trial in trials],
     }
+    scores = [score(trial.metrics.get(metric or "")) for trial in trials]
+    columns[_name_column(metric or "metric", "metric.", {*columns, *others})] = scores
+    columns |= others
     configurations = [trial.params for trial in trials]
     return _add_parameter_columns(columns, configurations, list_varying_parameters(configurations))
 
@@ -369,12 +375,21 @@ def _add_parameter_columns(
     ``configurations`` has the parameters of each row; a cell is empty if a row lacks the parameter. A parameter with
     the name of another column is prefixed with ``param.``.
     """
+    taken = set(columns)
     for name in names:
         cells = []
         for params in configurations:
             cells.append(_format_setting_or(params, name, ""))
-        columns[f"param.{name}" if name in columns else name] = cells
+        columns[_name_column(name, "param.", taken)] = cells
     return grid_of(columns)
+
+
+_ON_THE_PAGE = frozenset({"star", "note"})  # columns that the live page adds to a ranking
+
+
+def _name_column(name: str, prefix: str, taken: Collection[str]) -> str:
+    """Return the name of a metric's or a parameter's column: with ``prefix`` if another column may have ``name``."""
+    return f"{prefix}{name}" if name in taken or name in _ON_THE_PAGE else name
 
 
 def _format_setting_or(params: Params, name: str, absent: str) -> str:
@@ -453,9 +468,10 @@ def finalists_grid(confirmation: Confirmation) -> Grid:
         "finalist": [_format_finalist(row) for row in rows],
         "verdict": [row.verdict for row in rows],
         "fresh seeds": [str(row.seeds) for row in rows],
-        confirmation.metric: [score(row.mean) for row in rows],
-        "in the search": [score(row.selected) for row in rows],
     }
+    scores = [score(row.mean) for row in rows]
+    columns[_name_column(confirmation.metric, "metric.", columns)] = scores
+    columns["in the search"] = [score(row.selected) for row in rows]
     for name in dict.fromkeys(name for row in rows for name in row.tested):
         columns[f"test.{name}"] = [score(row.tested.get(name)) for row in rows]
     configurations = [row.params for row in rows]

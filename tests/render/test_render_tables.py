@@ -180,3 +180,20 @@ def test_no_rows_leave_nothing_to_show():
 def test_a_parameter_named_as_a_column_stands_beside_it() -> None:
     grid = configurations_grid([{"trial": 7}, {"trial": 8}])
     assert grid == Grid(("trial", "param.trial"), (("0", "7"), ("1", "8")))
+
+
+def test_a_metric_named_as_a_column_replaces_none() -> None:
+    for name in ("rank", "trial", "verdict"):
+        named = Ranking(((name, "maximize"),), ("rank",), REPEATED.rows)
+        columns = ranking_grid(named).columns
+        assert {"rank", "trial", "verdict", f"metric.{name}", "param.rank"} <= set(columns)
+        assert len(set(columns)) == len(columns)
+    one = structs.replace(trial(4), metrics={"trial": 0.5})
+    grid = trials_grid([one], "trial")
+    told = dict(zip(grid.columns, grid.rows[0], strict=True))
+    assert (told["trial"], told["metric.trial"]) == ("4", "0.5000")
+
+
+def test_a_parameter_leaves_the_names_of_the_page_for_its_stars_and_notes() -> None:
+    columns = ranking_grid(Ranking((), ("star", "note"), REPEATED.rows)).columns
+    assert columns[-2:] == ("param.star", "param.note")

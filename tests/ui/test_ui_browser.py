@@ -27,9 +27,10 @@ from living import (
     start,
     trial,
 )
+from msgspec import structs
 from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
 
-from sweep.events import OutputPrinted, SessionEnded, Status
+from sweep.events import Event, OutputPrinted, Params, SessionEnded, Status
 from sweep.store.folder import ResultsFolder
 from sweep.text import duration, score
 
@@ -149,6 +150,45 @@ def test_the_leader_and_the_end_are_said_at_once(visit: Visit, project: Path) ->
     assert one.page.inner_text("[data-fact=trials]") == "1 completed, 1 pruned"
     assert one.page.inner_text("[data-fact=ended]") == "finished"
     one.has_text("#answer", "The best was")
+
+
+def test_parameters_and_a_metric_named_as_columns_of_the_ranking(
+    visit: Visit, project: Path
+) -> None:
+    now = time.time()
+    events: list[Event] = [begin(now - 60)]
+    for number in range(3):
+        params: Params = {"note": f"text{number}", "star": number, "rank": 2**number}
+        metrics = {"rank": number / 2}
+        events += [
+            structs.replace(start(number, now - 50), params=params),
+            structs.replace(epoch(number, 1, now - 40), metrics=metrics),
+            end(number, Status.COMPLETED, now - 30),
+        ]
+    words = "star: {values: [0, 1, 2]}, note: {values: [text0, text1, text2]}, rank: {values: [1, 2, 4]}"
+    file = (
+        f"trainable: scored:Scored\nmethod: grid\nmetric: {{name: rank}}\nparameters: {{{words}}}\n"
+    )
+    make_sweep(
+        project / "results", "named", [*events, SessionEnded(time=now, reason="finished")], file
+    )
+    one = visit()
+    one.open("/named")
+    heads = one.page.evaluate(
+        "[...document.querySelectorAll('#ranking th')].map((cell) => cell.innerText)"
+    )
+    assert len(set(heads)) == len(heads)
+    cells = one.page.evaluate(
+        "[...document.querySelectorAll('#ranking tr[data-row=\"1\"] td')].map((cell) => cell.innerText)"
+    )
+    told = dict(zip(heads, cells, strict=True))
+    assert (told["rank"], told["trial"], told["metric.rank"], told["param.rank"]) == (
+        "2",
+        "1",
+        "0.5000",
+        "2",
+    )
+    assert (told["param.note"], told["param.star"]) == ("text1", "1")
 
 
 def test_a_hundred_trials_that_ask_for_new_parts(visit: Visit, project: Path) -> None:

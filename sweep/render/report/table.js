@@ -22,7 +22,7 @@ function listColumnParams() {
 function listColumns(most) {
   const names = DATA.table.columns;
   const params = listColumnParams().map((field) => names.find((name) => name === `param.${field.name}`) ?? field.name).filter((name) => names.includes(name));
-  const scores = OBJECTIVES.map((field) => field.name);
+  const scores = OBJECTIVES.map((field) => names.find((name) => name === `metric.${field.name}`) ?? field.name);
   const first = ["rank", "sweep", "trial", "star", "status", ...scores, "verdict", ...params.slice(0, most), "note"];
   const present = first.filter((name) => names.includes(name) || (table.marks && name in table.marks));
   if (!document.getElementById("all-columns").checked) return present;
