@@ -91,6 +91,7 @@ class Reading:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="sweep ui")
         self._ready: asyncio.Future[None] | None = None
+        self._is_closed = False
 
     async def prepare(self) -> None:
         """Call `import_libraries` in a thread, at the first call; wait until that is done."""
@@ -102,14 +103,21 @@ class Reading:
         await asyncio.shield(self._ready)
 
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
-        """Call ``work`` with ``arguments`` in a thread, after `prepare`; return its result or raise its exception."""
-        await self.prepare()
+        """Call ``work`` with ``arguments`` in a thread, after `prepare`; return its result or raise its exception.
+
+        Raises CancelledError after `close`: whoever still asks is given up, for the server ends.
+        """
+        if not self._is_closed:
+            await self.prepare()
+        if self._is_closed:
+            raise asyncio.CancelledError
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: work(*arguments)
         )
 
     def close(self) -> None:
         """End the threads without waiting for their work; work that has not begun is never done."""
+        self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -240,3 +240,18 @@ def test_a_report_that_was_made_while_the_driver_ended_is_made_again(tmp_path: P
         assert "It still runs" not in second.content.decode()
 
     asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_a_look_that_is_due_when_the_server_ends_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        reading = Reading()
+        await reading.prepare()
+        watch = Watch(make_sweep(tmp_path, "one", some_trials(T)), reading)
+        async with watch.keep_up_to_date():
+            reading.close()
+            await asyncio.sleep(0.1)
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+    assert caplog.records == []
