@@ -345,6 +345,7 @@ def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
     events only. Raises `InputError` if standard output has failed.
     """
     from sweep import analysis
+    from sweep.events import Status
 
     sweep = analysis.read_sweep(outcome.folder)
     try:
@@ -367,7 +368,9 @@ def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
         click.echo(
             f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True
         )
-        click.echo(f"try failed trials again with: {folder.to_resume} --retry-failed", err=True)
+        # One that diverged or does not meet the constraints is no failed one, and would end the same.
+        if any(trial.status == Status.FAILED for trial in sweep.trials):
+            click.echo(f"try failed trials again with: {folder.to_resume} --retry-failed", err=True)
         sys.exit(1)
     if failure := output.failure():
         raise InputError.one(

@@ -417,6 +417,11 @@ OTHERS = (
         1,
         err=r"no trial completed: trial 0 failed, RuntimeError: scored.py:.* no such a; see the error column",
     ),
+    Row(
+        "run one.yaml --inline --name NEW --set constraints=[cost<-9]",
+        1,
+        err=r"(?s)\A(?!.*try failed trials).*no trial completed: trial 0 infeasible",
+    ),
     Row("resume running --inline", 4, err="is being run by process"),
     Row("resume killed --inline -q", out="^rank +trial"),
     Row(
