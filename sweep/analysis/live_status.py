@@ -307,7 +307,8 @@ class Standing:
     def total(self) -> int | None:
         """The number of trials of the search and the baseline; None if unknown.
 
-        Trials with fresh seeds are added once they have begun.
+        Trials with fresh seeds are added once they have begun. More may have started than were planned: copies that
+        failed are replaced, and a limit may have been lowered.
         """
         total = self.outline.total
         if self._present is not None and (
@@ -316,7 +317,7 @@ class Standing:
             total = self._present.all_trials
         if total is None:
             return None
-        return total + len(self.confirming)
+        return max(total + len(self.confirming), self.started)
 
     @property
     def queued(self) -> int:

@@ -282,6 +282,14 @@ def test_the_time_left_by_epochs_and_trials() -> None:
     assert standing.left_s(1021.0) is None
 
 
+def test_more_trials_than_were_planned_are_no_more_than_all() -> None:
+    failed = [one for number in range(3) for one in (started(number), ended(number))]
+    standing = of(
+        SESSION, *failed, total=2
+    )  # as where copies of a population fail, and others take their places
+    assert (standing.finished, standing.total, standing.waiting()) == (3, 3, 0)
+
+
 def test_what_a_trial_takes_beside_its_epochs_counts_for_the_next() -> None:
     standing = of(SESSION, *trial(0, [0.1] * 4), total=3)
     assert standing.left_s(1011.0) == 2 * (4 * 2.0 + 2.0)  # it took 10 s, of which epochs took 8
