@@ -7,9 +7,12 @@ exit codes as on the command line. No other module imports the SDK.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,7 +61,10 @@ def list_tools(group: click.Group) -> dict[str, click.Command]:
 
 
 async def _serve(commands: Mapping[str, click.Command]) -> None:
-    """Answer the requests of an agent with the tools ``commands`` until standard input ends."""
+    """Answer the requests of an agent with the tools ``commands`` until standard input ends.
+
+    A signal ends the commands that run, and then this process.
+    """
     import mcp_types as types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
@@ -92,7 +98,36 @@ async def _serve(commands: Mapping[str, click.Command]) -> None:
         on_call_tool=call,
     )
     async with stdio_server() as (requests, answers):
-        await server.run(requests, answers, server.create_initialization_options())
+        options = server.create_initialization_options()
+        number = await _run_until_signal(partial(server.run, requests, answers, options))
+        if number:
+            os._exit(
+                128 + number
+            )  # a usual end would wait for the thread that reads standard input
+
+
+async def _run_until_signal(serve: Callable[[], Awaitable[None]]) -> int:
+    """Await ``serve()``, and cancel it at Ctrl-C, SIGTERM or SIGHUP.
+
+    Return the number of the signal, or 0 if it has ended by itself.
+    """
+    import anyio
+
+    number = 0
+
+    async def cancel_at_signal() -> None:
+        """Wait for a signal, and cancel the task group."""
+        nonlocal number
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+            number = await anext(aiter(signals))
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        if sys.platform != "win32":  # whose event loop receives no signals
+            tasks.start_soon(cancel_at_signal)
+        await serve()
+        tasks.cancel_scope.cancel()
+    return number
 
 
 def _describe_tool(command: click.Command) -> types.Tool:

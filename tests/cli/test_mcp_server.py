@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import processes
 import pytest
 
 from sweep.cli import agent_tools
@@ -86,3 +92,47 @@ def test_an_agent_runs_and_judges_a_sweep(project: Path) -> None:
         assert "answer" in await call("compare", sweeps=["idea"], limit=5)
 
     talk(project, conversation)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_server_and_the_commands_that_run(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """A command is left to itself by nobody, and a terminal gets its prompt back at the first Ctrl-C."""
+    file = tmp_path / "idea.yaml"
+    os.mkfifo(file)  # `plan` waits to read it
+    with subprocess.Popen(
+        [sys.executable, "-m", "sweep", "mcp"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+
+        def send(method: str, **message: Any) -> None:
+            assert server.stdin is not None
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", "method": method, **message}) + "\n")
+            server.stdin.flush()
+
+        client = {"name": "test", "version": "1"}
+        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+        send("initialize", id=1, params=about)
+        send("notifications/initialized")
+        send("tools/call", id=2, params={"name": "plan", "arguments": {"file": "idea.yaml"}})
+        writer = open_when_read(file)
+        commands = processes.below(server.pid)
+        server.send_signal(number)
+        assert server.wait(30) == 128 + number
+    processes.wait_until_gone(commands, 10)
+    os.close(writer)
+
+
+def open_when_read(pipe: Path) -> int:
+    """Wait until a process reads a pipe, and open it for writing."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads it yet
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
