@@ -12,10 +12,12 @@ import os
 import queue
 import smtplib
 import ssl
+import string
 import subprocess
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -258,10 +260,19 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
     """Send a POST request with JSON. Raises an exception for a redirect, a server's error, or after `TIMEOUT_S`."""
     request = urllib.request.Request(
-        url, content, {"Content-Type": "application/json", **headers}, method="POST"
+        _encode_url(url), content, {"Content-Type": "application/json", **headers}, method="POST"
     )
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
         answer.read(1)
+
+
+def _encode_url(url: str) -> str:
+    """Return a URL in ASCII, as browsers send it: the host's name in Punycode, other characters percent-encoded."""
+    parts = urllib.parse.urlsplit(url)
+    host, colon, port = parts.netloc.partition(":")
+    if not host.isascii():
+        parts = parts._replace(netloc=f"{host.encode('idna').decode('ascii')}{colon}{port}")
+    return urllib.parse.quote(parts.geturl(), safe=string.punctuation)
 
 
 def _post_notice(url: str, headers: Mapping[str, str], notice: Notice) -> None:

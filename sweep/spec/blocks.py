@@ -393,7 +393,7 @@ Variable: TypeAlias = Annotated[
 HttpUrl: TypeAlias = Annotated[
     str,
     Field(
-        pattern=r"^https?://[^\s@]+$",
+        pattern=r"^https?://[^\s@/?#]+([/?#]\S*)?$",  # without a user and a password
         json_schema_extra={"expected": "a URL such as https://host/path"},
     ),
 ]

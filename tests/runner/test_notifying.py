@@ -48,6 +48,7 @@ class Hook(HTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.codes = list(codes)
         self.got: list[tuple[dict[str, str], Any]] = []
+        self.paths: list[str] = []
 
     @property
     def url(self) -> str:
@@ -60,6 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.got.append((dict(self.headers), json.loads(content)))
+        self.server.paths.append(self.path)
         self.send_response(self.server.codes.pop(0) if self.server.codes else 200)
         self.send_header("Location", self.server.url)
         self.end_headers()
@@ -98,6 +100,26 @@ def test_a_webhook_gets_json_and_the_token() -> None:
         "nan",
         [3],
     )
+
+
+def test_the_address_of_a_webhook_may_have_an_at_sign_and_any_letters() -> None:
+    hook = Hook()
+    with serving(hook):
+        for path in ("/1@2/IncomingWebhook", "/größe?of=ü%20b"):  # as Microsoft Teams has it
+            text = f"{FILE}notify: [{{webhook: '{hook.url}{path}'}}]\n"
+            make_sender(parse_spec(text, "f.yaml").notify[0])(NOTICE)
+    assert hook.paths == ["/hook/1@2/IncomingWebhook", "/hook/gr%C3%B6%C3%9Fe?of=%C3%BC%20b"]
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("https://bücher.example:8080/x", "https://xn--bcher-kva.example:8080/x"),
+        ("http://[::1]:80/?a=b&c=%41#d", "http://[::1]:80/?a=b&c=%41#d"),
+    ],
+)
+def test_an_address_in_ascii(url: str, sent: str) -> None:
+    assert notifying._encode_url(url) == sent
 
 
 def test_slack_gets_a_text_that_it_does_not_take_for_markup() -> None:
