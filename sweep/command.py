@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 
@@ -25,9 +26,11 @@ def run_command(
     standard error, if the command succeeded but its output could not be written, except to a closed pipe.
     """
     output.prepare_streams()  # first, because the signal handling copies standard error, which may be closed
-    interruption.start_handling_signals()
-    with forking.starting_early() if forks_workers else nullcontext():
-        code = _call_main(arguments, program)
+    interruption.write_document = output.write_owed_error
+    with output.owing_document(sys.argv[1:] if arguments is None else arguments):
+        interruption.start_handling_signals()
+        with forking.starting_early() if forks_workers else nullcontext():
+            code = _call_main(arguments, program)
     output.flush()  # the last buffered text is written only now, which may fail
     if not code and (failure := output.failure()):
         code = UNWRITTEN

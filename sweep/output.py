@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
 
 _failures: list[OSError] = []  # of standard output
+_owing = -1  # a copy of standard output, to which a document must still be written
 
 
 class _Recorded(io.TextIOWrapper):
@@ -91,6 +93,46 @@ def prepare_streams() -> None:
             line_buffering=not buffered,
         )
         setattr(sys, name, made)
+
+
+def asks_for_json(words: Sequence[str]) -> bool:
+    """Return whether a command line contains ``--json`` before any ``--``, even if it cannot be parsed."""
+    words = list(words)
+    if "--" in words:
+        words = words[: words.index("--")]
+    return "--json" in words
+
+
+@contextmanager
+def owing_document(words: Sequence[str]) -> Iterator[None]:
+    """Let `write_owed_error` write to standard output inside the block, if the command line asks for JSON."""
+    global _owing
+    if not asks_for_json(words):
+        yield
+        return
+    _owing = copy = os.dup(1)  # the session may redirect the original
+    try:
+        yield
+    finally:
+        settle_document()
+        os.close(copy)
+
+
+def settle_document() -> None:
+    """Make `write_owed_error` do nothing from now on, because the command's document is about to be printed."""
+    global _owing
+    _owing = -1
+
+
+def write_owed_error(text: str, code: int) -> None:
+    """Write the document of an error, if a command owes one that ends at once and can print nothing any more.
+
+    It is that of `sweep.documents.mistakes`, written without an import. Raises OSError if it cannot be written.
+    """
+    if _owing >= 0:
+        mistake = {"where": "", "is": text, "expected": "", "hint": ""}
+        content = {"version": 1, "exit_code": code, "error": [mistake]}
+        os.write(_owing, f"{json.dumps(content, indent=2)}\n".encode())
 
 
 @contextmanager

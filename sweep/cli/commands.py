@@ -108,7 +108,7 @@ class _Commands(click.Group):
         written, the process exits. The words of the command line, and whether ``--json`` is among them, are kept in
         ``ctx.meta``.
         """
-        as_json = _asks_for_json(args)
+        as_json = output.asks_for_json(args)
         given = list(args)  # click takes words away from its list
         try:
             ctx = super().make_context(info_name, args, parent, **extra)
@@ -164,14 +164,6 @@ def _print_error_line(text: str) -> None:
         click.echo(text, err=True)
 
 
-def _asks_for_json(args: Sequence[str]) -> bool:
-    """Return whether a command line contains ``--json`` before any ``--``, even if it cannot be parsed."""
-    words = list(args)
-    if "--" in words:
-        words = words[: words.index("--")]
-    return "--json" in words
-
-
 def _list_lines(error: SweepError) -> list[str]:
     """Return the lines of an error: one for each mistake in the input, or the only one of any other error."""
     if isinstance(error, InputError):
@@ -205,6 +197,7 @@ def _print_document(content: ErrorDocument) -> None:
     """Print the document of an error; ignore that standard output may be closed."""
     from sweep.render import document
 
+    output.settle_document()
     with suppress(OSError):
         click.echo(document(content))
 

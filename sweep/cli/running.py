@@ -383,7 +383,9 @@ def _print_document(outcome: Outcome, sweep: Sweep) -> None:
     from sweep.documents import sessions
     from sweep.render import document
 
-    click.echo(document(sessions.describe_outcome(outcome, sweep)))
+    content = document(sessions.describe_outcome(outcome, sweep))
+    output.settle_document()
+    click.echo(content)
 
 
 def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:

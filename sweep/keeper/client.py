@@ -52,11 +52,11 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
     if not starts_local_ray(arguments):
         return None
     output.open_closed_streams()  # 0, 1 and 2 are sent to the keeper, and must not be free for its socket
-    try:
-        return _run_in_keeper(arguments)
-    except KeyboardInterrupt:
-        _print_line(interruption.NOTHING_STARTED)
-        return interruption.CODE
+    with output.owing_document(arguments):
+        try:
+            return _run_in_keeper(arguments)
+        except KeyboardInterrupt:
+            return _end_with(interruption.NOTHING_STARTED, interruption.CODE)
 
 
 def _run_in_keeper(arguments: Sequence[str]) -> int | None:
@@ -284,10 +284,8 @@ class Keeper:
             return int(answer["exit"])
         if self._signals:  # the keeper may end with the command that it was asked to interrupt
             return interruption.CODE
-        _print_line(
-            "error: the process that kept Ray warm and ran this command has ended; see the sweep with sweep status"
-        )
-        return 1
+        what = "the process that kept Ray warm and ran this command has ended"
+        return _end_with(f"error: {what}; see the sweep with sweep status", 1)
 
     def _forward_signal(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: send its number to the keeper."""
@@ -340,6 +338,14 @@ def _name_program() -> str:
     """Return the name of this program for messages, such as ``sweep`` or ``python -m sweep``."""
     name = Path(sys.argv[0]).name
     return "python -m sweep" if name == "__main__.py" else name
+
+
+def _end_with(text: str, code: int) -> int:
+    """Write a line to standard error, with ``--json`` also the document of it to standard output; return ``code``."""
+    _print_line(text)
+    with suppress(OSError):
+        output.write_owed_error(text.removeprefix("error: "), code)
+    return code
 
 
 def _print_line(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -293,12 +294,13 @@ def test_if_it_dies_the_command_says_so(
     kept = start(wait_for_signal)
     killer = threading.Thread(target=_kill_when_ready, args=(kept.process,))
     killer.start()
-    assert client.run_in_keeper(["run", "a.yaml"]) == 1
+    assert client.run_in_keeper(["run", "a.yaml", "--json"]) == 1
     killer.join()
-    assert (
-        "error: the process that kept Ray warm and ran this command has ended"
-        in capfd.readouterr().err
-    )
+    said = capfd.readouterr()
+    assert "error: the process that kept Ray warm and ran this command has ended" in said.err
+    document = json.loads(said.out)
+    assert document["exit_code"] == 1
+    assert document["error"][0]["is"].startswith("the process that kept Ray warm")
 
 
 def _kill_when_ready(process: int) -> None:

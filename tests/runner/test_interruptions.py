@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import sweep
+from sweep.documents.schemas import find_schema
 from sweep.events import decode
 from sweep.store.folder import ResultsFolder
 
@@ -223,6 +225,23 @@ def test_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signals: str)
             may_be_gone=where in NONE,
             may_be_left=where not in NONE or signals == "second",
         )
+
+
+@pytest.mark.parametrize("signals", ["first", "second"])
+@pytest.mark.parametrize(
+    "where", ["importing", "reading the file", "the first ask", "mid-epoch", "rendering"]
+)
+def test_a_program_gets_one_document(run: Run, tmp_path: Path, where: str, signals: str) -> None:
+    point = {**POINTS, "importing": "sweep/cli/running.py:<module>"}[where]
+    how = {"point": point, "signals": SIGNALS[signals], "fresh": where == "importing"}
+    code, last = run("run", "it.yaml", "--inline", "--json", **how)
+    document = json.loads((tmp_path / "out").read_text())
+    assert code == document["exit_code"] == 130
+    if signals == "second" or where not in {"the first ask", "mid-epoch"}:
+        jsonschema.validate(document, find_schema("error"))
+        assert [mistake["is"] for mistake in document["error"]] == [last]
+    else:
+        jsonschema.validate(document, find_schema("run"))
 
 
 @pytest.mark.parametrize(
