@@ -9,7 +9,7 @@ from sweep import prices
 from sweep.analysis import confirmation, read_sweep
 from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.errors import RefusedError
-from sweep.events import Role
+from sweep.events import Role, Status
 from sweep.runner import earlier_times
 from sweep.runner.resuming import ResumableSweep
 from sweep.space.objectives import objective
@@ -43,12 +43,15 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     """Return what confirming a sweep will train, at most; if that is nothing, `ConfirmingPlan.over` says why.
 
     Raises:
-        RefusedError: if the budget of the confirmation does not allow one more seed for each remaining finalist.
+        RefusedError: if no trial has completed, or the budget of the confirmation does not allow one more seed for
+            each remaining finalist.
         StoreError: if the log is damaged.
     """
     spec = sweep.spec
     rules = confirmation.make_rules(spec.confirm or Confirm(), spec)
     found = read_sweep(sweep.folder)
+    if not any(trial.status is Status.COMPLETED for trial in found.trials):
+        raise sweep.folder.make_none_completed_error()
     first_objective = objective(spec.objectives[0].name, spec.objectives[0].goal)
     runs = [confirmation.make_run(trial, first_objective) for trial in found.trials]
     race = confirmation.run_race(runs, rules)

@@ -232,6 +232,14 @@ def test_a_budget_that_is_spent_is_refused_with_the_way_out(noisy: Path) -> None
     plan_confirmation(reopen(4, 3, "80%"))
 
 
+def test_a_search_of_which_no_trial_has_completed_is_not_confirmed(noisy: Path) -> None:
+    """It would be called finished, although most of its trials have not begun."""
+    (noisy / "noisy.py").write_text(TRAINABLE.replace("self.done += 1", "raise ValueError"))
+    run(noisy, PLAIN)
+    with pytest.raises(RefusedError, match="noisy: no trial has completed"):
+        plan_confirmation(reopen(4, 3, "none"))
+
+
 def test_a_price_of_gpu_hours_is_shown(noisy: Path) -> None:
     run(noisy, PLAIN)
     sweep = reopen(4, 3, "none")
