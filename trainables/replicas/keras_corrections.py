@@ -426,9 +426,10 @@ def check_added_losses(
 def create_variables(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Create all variables of model, optimizer, loss and metrics before the first trace, without computing anything.
 
-    ``batch`` is (x,), (x, y) or (x, y, sample_weight).
+    ``batch`` is (x,), (x, y) or (x, y, sample_weight). Model, loss and metrics are called with batches of any size, as
+    in training: a loss that squeezes its targets would make a single number of a batch of one.
     """
-    keras_private.build_symbolically(model, batch)
+    keras_private.build_symbolically(model, make_symbolic(batch))
 
 
 def leave_building_to_steps(model: keras.Model) -> None:

@@ -172,6 +172,31 @@ def test_symbolic_build_makes_all_variables_and_computes_nothing() -> None:
     assert all((a == b.numpy()).all() for a, b in zip(before, model.variables, strict=True))
 
 
+def test_the_model_is_built_with_batches_of_any_size() -> None:
+    class Contrastive(keras.losses.Loss):
+        """As in Keras's example of supervised contrastive learning: of one label, no label is left."""
+
+        def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+            y = tf.expand_dims(tf.cast(tf.squeeze(y_true), y_pred.dtype), -1)
+            same = tf.cast(tf.equal(y, tf.transpose(y)), y_pred.dtype)
+            shares = same / tf.reduce_sum(same, 1, keepdims=True)
+            similar = tf.matmul(y_pred, tf.transpose(y_pred))
+            return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(shares, similar))
+
+    class Matched(Small):
+        def data(self, hp: Any) -> Any:
+            return tuple((x, y[:, None]) for x, y in super().data(hp))
+
+        def loss(self, hp: Any, model: keras.Model) -> Any:
+            return Contrastive()
+
+        def metrics(self, hp: Any, model: keras.Model) -> Any:
+            return []
+
+    epochs = train(Matched(), assignment(epochs=3))
+    assert epochs[-1].metrics["loss"] < epochs[0].metrics["loss"]
+
+
 def test_the_loss_is_asked_for_by_the_wrapper_that_knows_old_models() -> None:
     class Old(keras.Sequential):
         def compute_loss(
