@@ -212,6 +212,41 @@ def test_a_used_trainable_is_a_fresh_one_and_a_resumed_trial_a_straight_one(
         np.testing.assert_array_equal(b, c)
 
 
+class Still(keras.optimizers.SGD):
+    """Changes the gradients in the method that `Model.fit` calls."""
+
+    def apply_gradients(self, grads_and_vars: Any) -> Any:
+        return super().apply_gradients([(0.0 * g, v) for g, v in grads_and_vars])
+
+
+class AllStill(Deep):
+    def optimizer(self, hp: Any) -> Any:
+        return Still(hp.number("learning_rate"))
+
+
+class HeadStill(Deep):
+    def groups(self, hp: Any, model: keras.Model) -> Any:
+        return [Group("head", Still(0.05))]
+
+
+@pytest.mark.parametrize(("kind", "moving"), [(AllStill, set()), (HeadStill, {"backbone"})])
+def test_an_optimizer_changes_gradients_where_fit_lets_it(
+    kind: type[Deep], moving: set[str]
+) -> None:
+    trainable, trial = kind(), assignment(epochs=1)
+    trainable.begin(trial)
+    model = session_of(trainable).trial.program.model
+    before = {layer.name: layer.get_weights() for layer in model.layers}
+    go_on(trainable)
+    moved = set()
+    for layer in model.layers:
+        if any(
+            (a != b).any() for a, b in zip(before[layer.name], layer.get_weights(), strict=True)
+        ):
+            moved.add(layer.name)
+    assert moved == moving
+
+
 class OfKeras(Deep):
     """Keras's own optimizer of several."""
 

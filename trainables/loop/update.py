@@ -384,13 +384,16 @@ class Graph:
         return parts
 
     def _apply(self, turn: Turn, parts: Any) -> None:
-        """Change the weights by the gradients of each update and its optimizer, on all replicas."""
+        """Change the weights by the gradients of each update and its optimizer, on all replicas.
+
+        As in `Model.fit`, this calls `apply_gradients` of the optimizer, which an author's own may override.
+        """
 
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
-                self.optimizer_of[id(update)].apply(
-                    [_convert_to_slices(g) for g in part], self._changed[id(update)]
-                )
+                gradients = [_convert_to_slices(g) for g in part]
+                changed = self._changed[id(update)]
+                self.optimizer_of[id(update)].apply_gradients(zip(gradients, changed, strict=True))
 
         self.replicas.run(apply, parts)
 

@@ -227,7 +227,7 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
                 part.optimizer.learning_rate.assign(
                     part.rate(tf.convert_to_tensor(self.learning_rate))
                 )
-            part.optimizer.apply([g for g, _ in of_part], [v for _, v in of_part])
+            part.optimizer.apply_gradients(of_part)  # as in `fit`: an author's own may override it
         self.iterations.assign_add(1)
 
     def _part(self, variable: keras.Variable) -> Part:
