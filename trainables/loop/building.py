@@ -348,7 +348,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
             raise refusals.Refused(
                 f"training.strategy is parameter_server, which has a loop of its own without {what}"
             )
-        _correct_keras(made, options, fit=False)
+        _correct_keras(made, options, by_keras_steps=False, fit=False)
         from trainables.loop.served_program import ServedProgram
 
         return ServedProgram(made, options, intake, example)
@@ -358,7 +358,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 
         graph = own_step.build_graph(made, options, intake, example)
     else:
-        _correct_keras(made, options, fit=by_keras_steps)
+        _correct_keras(made, options, by_keras_steps=by_keras_steps, fit=fit)
         if by_keras_steps and replicas.span_processes:
             what = "loop: fit" if fit else f"a model's own step ({made.by_itself})"
             raise refusals.Refused(
@@ -388,20 +388,24 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     return program
 
 
-def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) -> None:
+def _correct_keras(
+    parts: AuthorParts, options: ProgramOptions, *, by_keras_steps: bool, fit: bool
+) -> None:
     """Check a model and its optimizer before training, and correct what Keras would compute wrongly in our loop.
 
-    ``fit`` is True if Keras's or the model's own steps train the model; its optimizer is then neither checked nor kept
-    from summing gradients. An optimizer that the author has not made stops decaying biases, with ``fit`` as well. If
-    the trial has ``gradient_checkpointing``, activations are recomputed for the gradients, and the optimizer waits for
-    all gradients. Raises Refused for a model or an optimizer that cannot be trained in this way, and NotInScope for a
-    model made outside of the strategy's scope.
+    ``by_keras_steps`` is True if Keras's or the model's own steps train the model; its optimizer is then neither
+    checked nor kept from summing gradients. ``fit`` is True if `Model.fit` calls them. An optimizer that the author has
+    not made stops decaying biases in any case. If the trial has ``gradient_checkpointing``, activations are recomputed
+    for the gradients, and the optimizer waits for all gradients. Raises Refused for a model or an optimizer that cannot
+    be trained in this way, and NotInScope for a model made outside of the strategy's scope.
     """
     author = parts.author
     model = parts.parts.model
     optimizer = parts.parts.optimizer
-    correct_networks([model], options, fit=fit)
-    correct_optimizer(optimizer, model.trainable_variables, parts, fit=fit)
+    if not fit:
+        refusals.check_own_loop(model, validates=author.validates)
+    correct_networks([model], options, fit=by_keras_steps)
+    correct_optimizer(optimizer, model.trainable_variables, parts, fit=by_keras_steps)
     if parts.hp.flag("gradient_checkpointing", default=False):
         from trainables.replicas import recomputation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import keras
 
 from sweep import keras_backend, standard_hyperparameters
+from sweep.author_code import is_author_file
 from sweep.contract import Incompatible
 from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
@@ -220,6 +222,24 @@ def _explain_refusal(callback: keras.callbacks.Callback) -> str:
             f"epoch ends; use {instead}"
         )
     return ""
+
+
+def check_own_loop(model: keras.Model, *, validates: bool) -> None:
+    """Raise Refused if the author's class overrides a method of `Model.fit` that sweep's loop does not call.
+
+    With ``validates``, the methods of `Model.evaluate` count as well. Those of installed packages do not: KerasHub's
+    tasks prepare their data there, which a trainable does in `data`.
+    """
+    names = ["fit", "make_train_function"]
+    if validates:
+        names += ["evaluate", "make_test_function"]
+    for name in list_overridden_methods(model, *names):
+        code = getattr(inspect.unwrap(getattr(type(model), name)), "__code__", None)
+        if code is None or is_author_file(code.co_filename):
+            raise Refused(
+                f"{type(model).__name__} has its own {name}(), which sweep's loop would not call; "
+                f"leave it out, or {FIT}"
+            )
 
 
 def _suggest_replacement(

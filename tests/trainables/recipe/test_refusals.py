@@ -15,7 +15,7 @@ from zoo_training import Adversaries
 
 from sweep.errors import TrainableError
 from trainables.devices import parameter_server
-from trainables.keras_trainable import KerasTrainable
+from trainables.keras_trainable import KerasTrainable, session_of
 from trainables.loop import building
 from trainables.recipe import refusals
 from trainables.recipe.refusals import Refused
@@ -44,6 +44,17 @@ class ExtraKey(keras.Model):
             **super().compute_metrics(x, y, y_pred, sample_weight),
             "largest": keras.ops.max(y_pred),
         }
+
+
+class OwnFit(keras.Model):
+    def fit(self, *given: Any, **options: Any) -> Any:
+        self.optimizer.learning_rate = 0.01
+        return super().fit(*given, **options)
+
+
+class OwnEvaluate(keras.Model):
+    def evaluate(self, *given: Any, **options: Any) -> Any:
+        return {"loss": 1.0}
 
 
 def functional(kind: type[keras.Model]) -> Callable[[], keras.Model]:
@@ -94,6 +105,11 @@ def test_a_model_that_nothing_gives_a_loss() -> None:
             r"OwnCompile\.compile\(\) takes arguments of its own; call it inside model\(\)",
         ),
         (functional(ExtraKey), "ExtraKey returns largest, which no metric object holds"),
+        (functional(OwnFit), r"OwnFit has its own fit\(\), which sweep's loop would not call"),
+        (
+            functional(OwnEvaluate),
+            r"OwnEvaluate has its own evaluate\(\), .* `training: {loop: fit}`",
+        ),
         (static, r"fixed batch of 16, .* leave out batch_size and batch_shape in keras\.Input"),
         (stateful, "layer 'gru' is stateful"),
     ],
@@ -106,6 +122,17 @@ def test_models(build: Any, message: str) -> None:
 
     with pytest.raises(Exception, match=message):
         train(Given(), assignment())
+
+
+def test_a_fit_of_the_models_own_is_called_where_fit_trains() -> None:
+    class Given(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return functional(OwnFit)()
+
+    trainable = Given()
+    train(trainable, assignment(epochs=1, training={"loop": "fit"}))
+    rate = session_of(trainable).trial.program.model.optimizer.learning_rate
+    assert float(rate) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(
