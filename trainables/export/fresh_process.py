@@ -7,6 +7,7 @@ blocked, unless the author's own layers, whose modules the request names, are pa
 import importlib
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def _load_saved_model(model_file: dict[str, Any], request: dict[str, Any]) -> An
     def run(leaves: list[Any], loaded: Any = loaded) -> list[Any]:
         given = zip(request["names"], leaves, request["dtypes"], strict=True)
         found = served(**{name: tf.cast(tf.constant(leaf), dtype) for name, leaf, dtype in given})
-        return [found[name].numpy() for name in sorted(found, key=_make_natural_key)]
+        return [found[name].numpy() for name in _order_outputs(found)]
 
     return run
 
@@ -147,11 +148,14 @@ def _load_onnx(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     return run
 
 
-def _make_natural_key(name: str) -> tuple[str, int]:
-    head, _, number = name.rpartition("_")
-    if number.isdecimal():
-        return (head, int(number))
-    return (name, 0)
+def _order_outputs(names: Iterable[str]) -> list[str]:
+    """Return the names of a SavedModel's outputs in the order of `keras.tree.flatten`.
+
+    Keras names the outputs of a list by their number, which is their order. Those of a mapping have its keys.
+    """
+    by_key = sorted(names)
+    by_number = [f"output_{i}" for i in range(len(by_key))]
+    return by_number if sorted(by_number) == by_key else by_key
 
 
 def _pack_leaves(structure: Any, leaves: list[Any]) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from trainables.export import model_files
+from trainables.export import exporting, model_files
 
 pytestmark = pytest.mark.keras
 
@@ -41,3 +42,20 @@ def test_texts_are_handed_over_as_tensors(inputs: Any, expected: str) -> None:
         model_files.format_predict_call(given).replace("'", '"')
         == f"predictions = model.predict({expected})"
     )
+
+
+@pytest.mark.parametrize("named", ["output_{}", "day_{}"])
+def test_outputs_with_numbers_are_compared_each_with_itself(named: str, tmp_path: Path) -> None:
+    import keras
+
+    x = keras.Input((2,))
+    outputs = [keras.layers.Dense(1)(x) for _ in range(11)]
+    by_name = {named.format(i): output for i, output in enumerate(outputs)}
+    model = keras.Model(x, outputs if named == "output_{}" else by_name)
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    predictions = keras.tree.flatten(model.predict(rows, verbose=0))
+    given = model_files.make_signature(model, rows)
+    written = model_files.write_format(model, tmp_path, "saved_model", given)
+    sample = exporting.Sample("3 examples", rows, predictions, 3, steady=True)
+    found = exporting.compare_predictions([written], sample, given, on_gpu=False)
+    assert found["saved_model"] <= 1e-5
