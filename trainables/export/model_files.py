@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import keyword
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def make_signature(model: keras.Model, example: Any) -> Signature:
         inputs = example
     leaves = keras.tree.flatten(inputs)
     if len(leaves) > 1:
-        names = _name_leaves(inputs, "")
+        names = _make_unique(_name_leaves(inputs, ""))
     else:
         names = ["inputs"]
     numbers = iter(range(len(leaves)))
@@ -230,11 +231,34 @@ def _name_leaves(inputs: Any, path: str) -> list[str]:
         for i, value in enumerate(inputs):
             pairs.append((f"input_{i}", value))
     else:
-        return [re.sub(r"\W", "_", path)]
+        return [_make_argument_name(path)]
     names = []
     for key, value in pairs:
         names += _name_leaves(value, f"{path}_{key}" if path else key)
     return names
+
+
+def _make_argument_name(name: str) -> str:
+    """Return a name that a SavedModel's function and a line of Python can have, such as "input_1st" for "1st"."""
+    safe = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if not re.match("[a-zA-Z]", safe):
+        safe = f"input_{safe}"
+    if keyword.iskeyword(safe) or safe == "self":
+        safe += "_"
+    return safe
+
+
+def _make_unique(names: Sequence[str]) -> list[str]:
+    """Return the names, of which each that has occurred before gets a number."""
+    unique: list[str] = []
+    for name in names:
+        new = name
+        number = 1
+        while new in unique:
+            number += 1
+            new = f"{name}_{number}"
+        unique.append(new)
+    return unique
 
 
 def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:

@@ -44,6 +44,28 @@ def test_texts_are_handed_over_as_tensors(inputs: Any, expected: str) -> None:
     )
 
 
+COLUMNS = ("1stFlrSF", "Lot Area", "Lot_Area", "class", "self", "_id", "é", "ö")
+
+
+def test_inputs_of_any_name_are_handed_over_by_the_lines_that_load_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    inputs = {column: keras.Input((1,), name=column) for column in COLUMNS}
+    stacked = keras.layers.Concatenate()([inputs[column] for column in COLUMNS])
+    model = keras.Model(inputs, keras.layers.Dense(2)(stacked))
+    rows = {column: np.full((3, 1), i, np.float32) for i, column in enumerate(COLUMNS)}
+    given = model_files.make_signature(model, rows)
+    assert len(set(given.names)) == len(COLUMNS)
+    written = model_files.write_format(model, tmp_path, "saved_model", given)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = dict(zip(given.names, map(rows.get, sorted(COLUMNS)), strict=True))
+    exec(written.usage, names)
+    (predictions,) = names["predictions"].values()
+    np.testing.assert_allclose(predictions, model.predict(rows, verbose=0), atol=1e-5)
+
+
 @pytest.mark.parametrize("named", ["output_{}", "day_{}"])
 def test_outputs_with_numbers_are_compared_each_with_itself(named: str, tmp_path: Path) -> None:
     import keras
