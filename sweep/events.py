@@ -253,6 +253,8 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reproducible: bool = True
     extends: bool = False  # a trial of more epochs would begin with exactly these epochs
     inputs: Inputs | None = None  # what it has read besides its code and data; None: not recorded
+    # its function has read `report.trial`, so its results may follow from that
+    by_number: bool = False
     # modules that its worker imported in a version other than the sweep's first
     other_code: tuple[str, ...] = ()
 

@@ -70,7 +70,6 @@ class Reporter:
     def __init__(
         self, assignment: Assignment, restored: Path | None, epoch: int, trained_s: float = 0.0
     ) -> None:
-        self.trial: int = assignment.trial
         self.seed: int = assignment.seed
         self.minutes: float | None = assignment.minutes
         """The minutes of training after which the trial is complete; None if only its epochs end it."""
@@ -82,6 +81,7 @@ class Reporter:
         self._trained_s = trained_s  # until the last report
         self._training = RecordedParams(assignment.training, self.training_read)
         self._fold = assignment.fold
+        self._number_read = False  # whether the function has read `trial`
         # whether the function has read `fold`, or need not
         self._fold_read = assignment.fold is None
         self._restored = restored
@@ -94,6 +94,15 @@ class Reporter:
         self._messages: SimpleQueue[EpochReported | _End] = SimpleQueue()
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._since = time.perf_counter()  # when the last report returned
+
+    @property
+    def trial(self) -> int:
+        """The number of the trial in its sweep.
+
+        Once it is read, the trial answers none of another number in later sweeps.
+        """
+        self._number_read = True
+        return self._assignment.trial
 
     @property
     def epochs(self) -> int:
@@ -189,8 +198,8 @@ class Reporter:
         speed = _convert_if_given("examples_per_s", examples_per_s)
         if not self._looked:
             raise RuntimeError(
-                f"trial {self.trial} goes on after epoch {self.epoch}, and its function has not read report.restored, "
-                "the folder that it saved its checkpoint into"
+                f"trial {self._assignment.trial} goes on after epoch {self.epoch}, and its function has not read "
+                "report.restored, the folder that it saved its checkpoint into"
             )
         if not self._fold_read and self._fold is not None:
             raise Incompatible(UNREAD_FOLD.format(folds=self._fold.of), about=("folds",))
@@ -202,7 +211,7 @@ class Reporter:
         self._trained_s += time_s
         self._messages.put(
             EpochReported(
-                trial=self.trial,
+                trial=self._assignment.trial,
                 epoch=self.epoch,
                 metrics=values,
                 time=time.time(),
@@ -263,6 +272,7 @@ class FunctionTrainable:
         self._started: float | None = None
         self._train_s = 0.0
         self._before_s = 0.0  # trained before the checkpoint that the trial continues from
+        self._number_read_before = False  # and whether `Reporter.trial` was read by then
         # Undoes between trials what the function changes in the author's modules.
         self._starting_values = StartingValues()
 
@@ -318,6 +328,7 @@ class FunctionTrainable:
         self._started = None
         self._train_s = 0.0
         self._before_s = 0.0
+        self._number_read_before = False
 
     def train(self, report: Report) -> None:
         """Run the function until it returns, or until ``report`` returns False; it then waits inside its report.
@@ -400,6 +411,8 @@ class FunctionTrainable:
         else:
             shutil.copy2(checkpoint, folder)
         about: dict[str, object] = {"epoch": run.epoch, "waited": self._waited.state()}
+        if self._has_read_number():
+            about["by_number"] = True
         if run.minutes is not None:  # without them, the epochs alone tell how far the trial is
             about["trained_s"] = self._before_s + self._train_s
         (folder / _ABOUT).write_text(json.dumps(about))
@@ -412,6 +425,7 @@ class FunctionTrainable:
         self._restored = folder
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
+        self._number_read_before = bool(about.get("by_number"))
         # checkpoints of earlier releases lack it
         self._before_s = float(about.get("trained_s", 0.0))
         if "waited" in about:  # checkpoints of earlier releases lack it
@@ -451,7 +465,12 @@ class FunctionTrainable:
             train_s=self._train_s,
             numerics={"differs": differs} if differs else {},
             reproducible=not differs,
+            by_number=self._has_read_number(),
         )
+
+    def _has_read_number(self) -> bool:
+        """Return whether the function has read `Reporter.trial` in this trial, also before a restored checkpoint."""
+        return self._number_read_before or (self._run is not None and self._run._number_read)
 
     def _start_function(self) -> Reporter:
         """Seed the global random generators, and start the function in a new thread; return its reporter.

@@ -429,3 +429,24 @@ def test_a_function_that_makes_a_model_says_what_to_do(worker_of: Callable[[Any]
     assert isinstance(progress, Ends)
     assert "returned a model (Sequential), expected its metrics" in progress.end.reason
     assert "init --from-hypermodel" in progress.end.reason
+
+
+def test_a_checkpoint_knows_that_the_function_has_read_the_number_of_its_trial(
+    worker_of: Callable[[Any], Worker], tmp_path: Path
+) -> None:
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        (tmp_path / "state").touch()
+        if report.restored is None:
+            assert report.trial == 3
+        while report(loss=1.0, checkpoint=tmp_path / "state"):
+            pass
+
+    worker = worker_of(train)
+    worker.take(order(trial=3, decide=(2,)))
+    step_to(worker, 2)
+    replace(JOB, results_folder=tmp_path).stop_file.touch()
+    rest(worker)
+    replace(JOB, results_folder=tmp_path).stop_file.unlink()
+    end = finished(worker_of(train), order(trial=3)).end
+    assert end is not None
+    assert end.facts.by_number

@@ -209,34 +209,9 @@ class Memo:
                 continue  # a trial that has begun gains only by a shorter result with more epochs than it has
             try:
                 end = entry.read_end()
-                if end.facts.data is None:
-                    says = "set Facts(data=...) in a trainable, or train.data = ... for a function train"
-                    text = f"their training data is unknown; {says}"
+                if doubt := self._find_doubt(entry, end, started.trial):
                     self._notify_once(
-                        entry.sweep, "data", f"trials of {entry.sweep} are not reused: {text}"
-                    )
-                    continue
-                if not end.facts.reproducible:
-                    why = end.facts.numerics.get("differs", "")
-                    text = "their results are not reproducible" + (f": {why}" if why else "")
-                    self._notify_once(
-                        entry.sweep, why, f"trials of {entry.sweep} are not reused: {text}"
-                    )
-                    continue
-                if end.facts.other_code:
-                    text = f"their code ({', '.join(end.facts.other_code)}) was changed while the sweep ran"
-                    self._notify_once(
-                        entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}"
-                    )
-                    continue
-                if changed := inputs.find_hindrance(
-                    end.facts.inputs,
-                    self._working_folder,
-                    self._import_folders,
-                    self._data_seed,
-                ):
-                    self._notify_once(
-                        entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}"
+                        entry.sweep, doubt, f"trials of {entry.sweep} are not reused: {doubt}"
                     )
                     continue
                 hindrance = self._find_hindrance(entry, end, started.params, epochs)
@@ -293,6 +268,28 @@ class Memo:
                 what = "is trained from its beginning"
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
+
+    def _find_doubt(self, entry: _TrialLocation, end: TrialEnded, trial: int) -> str | None:
+        """Return why trial number ``trial`` might have another result than an earlier one; None for no known reason.
+
+        ``end`` is the end of the earlier trial. The text is a clause about several trials ("their ... is ..."), to be
+        put into a message.
+        """
+        facts = end.facts
+        if facts.data is None:
+            says = "set Facts(data=...) in a trainable, or train.data = ... for a function train"
+            return f"their training data is unknown; {says}"
+        if not facts.reproducible:
+            why = facts.numerics.get("differs", "")
+            return "their results are not reproducible" + (f": {why}" if why else "")
+        # the number in the log is also that of the training if the result was itself taken from an earlier sweep
+        if facts.by_number and entry.trial != trial:
+            return "their function has read report.trial, and they have other numbers there"
+        if facts.other_code:
+            return f"their code ({', '.join(facts.other_code)}) was changed while the sweep ran"
+        return inputs.find_hindrance(
+            facts.inputs, self._working_folder, self._import_folders, self._data_seed
+        )
 
     def _find_hindrance(
         self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int

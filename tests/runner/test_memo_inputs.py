@@ -259,3 +259,29 @@ def test_a_trial_of_another_data_seed_answers_only_if_nothing_but_its_data_follo
         assert f"trials of first are not reused: {module} {reason}" in said
     # this process goes on with other sweeps, whose results would follow from what it drew
     del sys.modules[module]
+
+
+def test_a_trial_that_has_read_its_number_answers_only_the_same_number(tmp_path: Path) -> None:
+    module = f"reads_{next(_numbers)}"
+    code = TRAINABLE.format(head="", body="value = report.trial", attributes="")
+    (tmp_path / f"{module}.py").write_text(code)
+
+    def trained(name: str, values: str) -> tuple[list[str | None], list[float], list[str]]:
+        watcher = Watcher()
+        text = (
+            f"name: {name}\ntrainable: {module}:train\nmetric: {{name: score, goal: minimize}}\n"
+            f"parameters: {{a: {{values: {values}}}}}\nepochs: 1\nmethod: grid\n"
+        )
+        folder = run(tmp_path, text, watcher, memo=True).folder
+        ends = [event for event in watcher.seen if isinstance(event, TrialEnded)]
+        scores = sweep.load(folder.path).trials["objective"].tolist()
+        return [end.memo for end in ends], scores, watcher.said
+
+    assert trained("first", "[1, 2]")[:2] == ([None, None], [1, 3])
+    answers, scores, said = trained("second", "[2, 1]")
+    assert (answers, scores) == ([None, None], [2, 2])
+    why = "their function has read report.trial, and they have other numbers there"
+    assert f"trials of first are not reused: {why}" in said
+    # also an answer that was taken from an earlier sweep has its number
+    assert trained("third", "[1, 2]")[:2] == (["first/0", "first/1"], [1, 3])
+    assert trained("fourth", "[1, 3]")[:2] == (["first/0", None], [1, 4])
