@@ -866,7 +866,8 @@ class Worker:
     def _must_pause(self, trial: _Trial) -> bool:
         """Return whether the step ends after the trial's last epoch.
 
-        It does if the driver may decide, the trial is done, diverged, stopped or moves, or the step took a second.
+        It does if the driver may decide, the trial is done, diverged, stopped or moves, the step took a second, or each
+        epoch is to be saved, since only the last epoch of a step can be.
         """
         return (
             trial.decided
@@ -875,6 +876,7 @@ class Worker:
             or bool(self._describe_divergence(trial.epochs[-1:]))
             or self.job.stop_file.exists()
             or trial.moves
+            or (self.job.checkpoint_every_s == 0 and contract.can_save(self._trainable))
         )
 
     def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:

@@ -52,6 +52,7 @@ class KeptCheckpoint:
     epoch: int
     accumulate: int  # micro-batches per batch, after a whole batch did not fit
     metrics: Mapping[str, float]  # as reported for that epoch
+    note: str = ""  # that the best epoch was wanted and was not saved
 
     @property
     def trial(self) -> int:
@@ -117,7 +118,8 @@ def find_checkpoint(
     """Return a checkpoint of a trial, or of the best trial if ``trial`` is None, with the metrics of its epoch.
 
     ``epoch`` is the number of an epoch, ``last`` for the latest checkpoint, or ``best`` for the undamaged one with the
-    lowest loss. Unknown metrics are {}. Checkpoints in an object store are downloaded.
+    lowest loss, with a note if the trial had a better epoch. Unknown metrics are {}. Checkpoints in an object store are
+    downloaded.
 
     Raises:
         InputError: if there is no such trial or checkpoint, if the checkpoint is damaged, or, without ``trial``, if
@@ -153,8 +155,9 @@ def find_checkpoint(
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
     # the log decides; a checkpoint also knows epochs that the log does not, as after a repair
     told = {report.epoch: report for report in manifest.reports} | reports
+    sweep = reopen(folder.path.parent, str(folder.path))
     return KeptCheckpoint(
-        sweep=reopen(folder.path.parent, str(folder.path)),
+        sweep=sweep,
         started=state.start,
         status=state.status,
         facts=state.facts,
@@ -162,6 +165,7 @@ def find_checkpoint(
         epoch=number,
         accumulate=manifest.accumulate,
         metrics=told[number].metrics if number in told else {},
+        note=_describe_better_epoch(number, told, sweep.spec) if epoch == "best" else "",
     )
 
 
@@ -196,7 +200,7 @@ def begin_trial(
             kept.where, what, "run it where the sweep was run, with what it needs installed"
         ) from error
     assignment, note = _make_assignment(kept)
-    notes += [note] if note else []
+    notes += [one for one in (note, kept.note) if one]
     try:
         trainable = trainable or kind()
         trainable.begin(replace(assignment, trains=False))
@@ -250,6 +254,23 @@ def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
         }
         return min(whole, key=lambda number: (whole[number], number), default=max(kept))
     return epoch if epoch in kept else None
+
+
+def _describe_better_epoch(epoch: int, told: Mapping[int, EpochReported], spec: Spec) -> str:
+    """Return a note that the best of the epochs that a trial reported is not ``epoch``; "" if it is, or none is known.
+
+    ``told`` are the reports by epoch.
+    """
+    first = spec.objectives[0]
+    losses = {number: first.ranking_loss(report.metrics) for number, report in told.items()}
+    best = min(losses, key=lambda number: (losses[number], number), default=epoch)
+    if epoch not in losses or losses[epoch] <= losses[best]:
+        return ""
+    scores = [f"{first.name} {told[number].metrics[first.name]:.6g}" for number in (best, epoch)]
+    return (
+        f"its best epoch was {best} ({scores[0]}), of which no checkpoint was kept; this is epoch {epoch} "
+        f"({scores[1]}). With checkpoint.every_s: 0 in the sweep file, each epoch is saved, and the best is kept"
+    )
 
 
 def _read_manifest(path: Path) -> Manifest | None:

@@ -108,7 +108,7 @@ def grouped(folder: Path, together: int, trainable: type = Pooled) -> WorkerGrou
         (HERE,),
         folder,
         Objective("score", "minimize"),
-        checkpoint_every_s=0.0,
+        checkpoint_every_s=1e-9,  # after each step, which may have several epochs
     )
     job = dataclasses.replace(job, together=together, given=trainable)
     return WorkerGroup(job, lambda make: Worker(job, make=make))

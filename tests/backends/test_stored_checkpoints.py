@@ -37,7 +37,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def job(tmp_path: Path, store: ObjectStore, machine: str = "one", **more: object) -> Job:
     Counting.begun.clear()
-    given = {"checkpoint_every_s": 0.0, "store": store.url, "stand_in": machine} | more
+    given = {"checkpoint_every_s": 1e-9, "store": store.url, "stand_in": machine} | more
     return Job(
         "s",
         "counting:Counting",

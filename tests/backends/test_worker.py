@@ -50,7 +50,7 @@ def job(tmp_path: Path) -> Job:
         (HERE,),
         tmp_path,
         Objective("score", "minimize"),
-        checkpoint_every_s=0.0,
+        checkpoint_every_s=1e-9,  # after each step, which may have several epochs
     )
 
 

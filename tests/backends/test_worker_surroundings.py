@@ -21,7 +21,7 @@ from sweep.space.objectives import Objective
 def job(tmp_path: Path) -> Job:
     folder = Path(__file__).parent
     objective = Objective("score", "minimize")
-    return Job("s", "counting:Counting", (folder,), tmp_path, objective, checkpoint_every_s=0.0)
+    return Job("s", "counting:Counting", (folder,), tmp_path, objective, checkpoint_every_s=1e-9)
 
 
 def order(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -130,6 +131,25 @@ def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
     assert refused(folder, 0, 3) == "curves, trial 0: has no checkpoint of epoch 3; kept are 2, 4"
     _write(place / "epoch-000004" / "done.json", "damaged")
     assert refused(folder, 0).endswith("; kept as well is epoch 2: --epoch 2")
+
+
+@pytest.mark.parametrize("every_s", [0, 60])
+def test_the_best_epoch_is_saved_with_every_epoch_and_otherwise_a_note_says_that_it_was_not(
+    project: Path, every_s: int
+) -> None:
+    code = project / "curve.py"
+    rises = "value = abs(self.done - 2) + self.a"
+    code.write_text(re.sub("value = .*", rises, code.read_text()))
+    folder = curves.run(project, curves.FILE + f"checkpoint: {{every_s: {every_s}}}\n").folder
+    restored = restore(folder, 1, "best")
+    if every_s:
+        assert restored.kept.epoch == 4
+        (note,) = restored.notes
+        assert note.startswith("its best epoch was 2 (score 1), of which no checkpoint was kept")
+    else:
+        assert (restored.kept.epoch, restored.notes) == (2, ())
+    assert restore(folder, 1).notes == ()
+    sys.modules.pop("curve", None)
 
 
 def test_a_trial_of_gpus_that_this_machine_lacks(folder: ResultsFolder) -> None:
