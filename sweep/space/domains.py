@@ -244,7 +244,9 @@ def snap(domain: Range, x: float) -> int | float:
     if q is None:
         return min(max(x, low), high)
     first, last = find_multiples(low, high, q)
-    return _multiple(min(max(round(x / q), first), last), q)
+    # a quotient of integers is a float, which is not exact beyond 2^53
+    nearest = round(Fraction(x, q)) if isinstance(x, int) and isinstance(q, int) else round(x / q)
+    return _multiple(min(max(nearest, first), last), q)
 
 
 def get_domain_bounds(domain: Range) -> tuple[float, float]:

@@ -48,6 +48,22 @@ def test_a_snapped_number_is_in_the_domain_and_stays_where_it_is(domain: Domain)
 
 
 @pytest.mark.parametrize(
+    ("domain", "value", "nearest"),
+    [
+        (IntUniform(5, 2**62), 2**60 + 3, 2**60 + 3),
+        (IntUniform(5, 2**62, log=True), 2**60 + 3, 2**60 + 3),
+        (IntUniform(0, 2**62, 3), 3 * (2**58 + 1), 3 * (2**58 + 1)),
+        (IntUniform(0, 2**62, 3), 3 * (2**58 + 1) + 1, 3 * (2**58 + 1)),
+    ],
+)
+def test_integers_that_are_no_floats_keep_all_their_digits(
+    domain: IntUniform, value: int, nearest: int
+) -> None:
+    assert snap(domain, value) == nearest
+    assert contains(domain, value) is (value == nearest)
+
+
+@pytest.mark.parametrize(
     ("domain", "values"),
     [
         (Constant("x"), ("x",)),
