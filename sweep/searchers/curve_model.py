@@ -79,13 +79,21 @@ def limit_losses(results: RungResults) -> Array:
 def _typical_distance(losses: Array, best: float) -> float:
     """Return the difference between the median loss and ``best``, the lowest one.
 
-    If it is 0, return the median of all positive differences. The result is at least 1e-12.
+    If it is 0, return the median of all positive differences, which is 0 if all losses are equal.
     """
     distances = losses - best
     typical = float(np.median(distances))
     if typical == 0 and distances.any():
         typical = float(np.median(distances[distances > 0]))
-    return max(typical, 1e-12)
+    return typical
+
+
+def _compute_unit(losses: Array) -> float:
+    """Return the deviation of the losses at the first rung, which is the unit of all others.
+
+    If they only differ by rounding, it is a part of their size, so that the model does not learn from rounding.
+    """
+    return max(float(losses.std()), 1e-9 * float(np.abs(losses).max())) or 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_RungModel]:
     for results in rungs:
         losses = limit_losses(results)
         if not levels:
-            unit = max(float(losses.std()), 1e-9)
+            unit = _compute_unit(losses)
         losses = losses / unit
         here = dict(zip(results.trials, losses.tolist(), strict=True))
         slope = 0.0
@@ -192,7 +200,7 @@ class CurveModel:
     ) -> None:
         self._levels = _split_rungs(rungs)
         # of losses, as in `_split_rungs`
-        self._unit = max(float(limit_losses(rungs[0]).std()), 1e-9)
+        self._unit = _compute_unit(limit_losses(rungs[0]))
         self._processes: list[GaussianProcess] = []
         unknown = KernelParameters.prior_center(int(owners.max()) + 1)
         self._noises: list[float] = []  # variances of the noise of each level's own part

@@ -71,6 +71,25 @@ def test_losses_become_comparable(
     )
 
 
+@pytest.mark.parametrize("scale", [2.0**-50, 2.0**50])
+def test_what_is_suggested_does_not_depend_on_the_unit_of_the_metric(scale: float) -> None:
+    early = POINTS[:, 0] ** 2 + POINTS[:, 1]
+    late = early[:10] + POINTS[:10, 1]
+    others = np.random.default_rng(1).random((20, 2))
+    plain = model(results(early), results(late))
+    scaled = model(results(scale * early), results(scale * late))
+    np.testing.assert_array_equal(scaled.log_gains(others), plain.log_gains(others))
+    assert scaled.expected_gain(others, 8) == scale * plain.expected_gain(others, 8)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
+def test_losses_that_differ_by_rounding_alone_teach_nothing(value: float) -> None:
+    rounded = np.full(40, value)
+    rounded[::2] = np.nextafter(value, 1e7)
+    mean, _ = model(results(rounded)).predict(POINTS)
+    assert np.ptp(mean) < 1e-3
+
+
 def test_few_ends_are_predicted_from_many_starts() -> None:
     ends = (POINTS[:, 0] - 0.3) ** 2 + (POINTS[:, 1] - 0.6) ** 2
     starts = 0.5 + ends + 0.2 * POINTS[:, 0]  # the quick starters are not quite the best
