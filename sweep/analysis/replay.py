@@ -289,35 +289,35 @@ class _LiveReplay:
 
 
 class _UnknownEpochs:
-    """Makes reports for the unknown rest of a curve: with the best or the worst value of any trial at that epoch."""
+    """Makes reports for the unknown rest of a curve: with the metrics of the best or the worst trial at that epoch."""
 
     def __init__(self, known: Sequence[Curve], objective: Objective, *, better: bool) -> None:
-        self._objective = objective
-        values: dict[int, list[float]] = {}
+        # by epoch: the metrics of the best or the worst trial, with the loss by which trials are compared
+        self._extremes: dict[int, tuple[float, Mapping[str, float]]] = {}
         times: list[float] = []
         for curve in known:
             for report in curve.reports:
-                loss = objective.loss(report.metrics)
                 times.append(report.time_s)
-                if loss is not None:
-                    values.setdefault(report.epoch, []).append(loss)
-        choose = min if better else max  # a smaller loss is better
-        self._losses = {epoch: choose(losses) for epoch, losses in values.items()}
-        self._any = choose(self._losses.values(), default=0.0)
+                loss = objective.constrained_loss(report.metrics)
+                if loss is None:
+                    continue
+                found = self._extremes.get(report.epoch)
+                # a smaller loss is better
+                if found is None or (loss < found[0] if better else loss > found[0]):
+                    self._extremes[report.epoch] = loss, report.metrics
+        choose = min if better else max
+        nothing: tuple[float, Mapping[str, float]] = 0.0, {objective.name: 0.0}
+        self._any = choose(self._extremes.values(), key=lambda one: one[0], default=nothing)
         self._time_s = median(times) if times else 1.0
 
     def report(self, place: int, epoch: int) -> EpochReported:
         """Return a report for an unknown epoch of the trial at a place; it takes the median time of all epochs.
 
-        At an epoch that no trial has, the value is the best or the worst one of all epochs.
+        At an epoch that no trial has, the metrics are the best or the worst ones of all epochs.
         """
-        value = self._objective.from_loss(self._losses.get(epoch, self._any))
+        _, metrics = self._extremes.get(epoch, self._any)
         return EpochReported(
-            trial=place,
-            epoch=epoch,
-            metrics={self._objective.name: value},
-            time=0.0,
-            time_s=self._time_s,
+            trial=place, epoch=epoch, metrics=metrics, time=0.0, time_s=self._time_s
         )
 
 

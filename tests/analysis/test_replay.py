@@ -145,6 +145,30 @@ def test_what_follows_a_cut_curve_is_bounded_by_two_extremes() -> None:
     assert found.if_worse != found.if_better
 
 
+def test_a_constraint_that_all_trials_meet_changes_nothing() -> None:
+    """What is not known of a trial is as good as the best one: it meets the constraints as that one does."""
+    curves = [(n, [n, n, n, float(n)], Status.COMPLETED) for n in range(4)]
+    curves += [(n, [n - 4.5], Status.PRUNED) for n in range(4, 9)]
+    events = [event for one in curves for event in curve(*one)]
+    with_latency = [
+        structs.replace(event, metrics={**event.metrics, "latency": 1.0})
+        if isinstance(event, EpochReported)
+        else event
+        for event in events
+    ]
+    ran, other = "{type: asha, min_iter: 1, eta: 4}", "{type: asha, min_iter: 2, eta: 2}"
+    constrained = [
+        parse_spec(
+            simulated.FILE.format(method="random", rule=rule, seed=0, repeats=1, count="").replace(
+                "epochs: 9", "epochs: 4\nconstraints: [latency < 5]"
+            ),
+            "f.yaml",
+        )
+        for rule in (ran, other)
+    ]
+    assert replayed(with_latency, *constrained) == replayed(events, small(ran), small(other))
+
+
 def test_a_cap_leaves_configurations_out() -> None:
     events = [event for n in range(6) for event in curve(n, [float(n)] * 4, Status.COMPLETED)]
     found = replayed(events, small("{type: none}"), small("{type: none}"), run_cap=2, orderings=300)
