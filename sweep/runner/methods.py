@@ -8,6 +8,7 @@ an earlier sweep continues.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -410,11 +411,17 @@ def _summarize_repeats(
 
 
 def _average_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return by name the mean of each metric over all rows, one or more; metrics that a row lacks are left out."""
+    """Return by name the mean of each metric over all rows, one or more; metrics that a row lacks are left out.
+
+    A mean that is no number is NaN: that of both infinities, and that of values whose sum is too large for a float.
+    """
     means = {}
     for name in rows[0]:
         if all(name in row for row in rows):
-            means[name] = fmean(row[name] for row in rows)
+            try:
+                means[name] = fmean(row[name] for row in rows)
+            except (ValueError, OverflowError):
+                means[name] = math.nan
     return means
 
 

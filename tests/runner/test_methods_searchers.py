@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -227,6 +228,14 @@ def test_only_metrics_that_all_repeats_report_have_a_mean() -> None:
     assert [event.metrics for event in listener.heard if isinstance(event, EpochReported)] == [
         {"loss": 1.5}
     ]
+
+
+@pytest.mark.parametrize("values", [(math.inf, -math.inf), (1.7e308, 1.7e308)])
+def test_what_has_no_mean_is_nan(values: tuple[float, float]) -> None:
+    """Two seeds that diverge in opposite directions, for example."""
+    _, report, _ = hear([(DIVERGED, [value]) for value in values])
+    assert isinstance(report, EpochReported)
+    assert math.isnan(report.metrics["loss"])
 
 
 def test_an_interrupted_repeat_keeps_its_configuration_open() -> None:
