@@ -62,6 +62,7 @@ def test_durations_and_scores_are_those_of_the_commands(visit: Visit) -> None:
     times = [59.96, 60.0, 119.6, 3599.4, 3599.7, 7199.9, 172799.8, 1e6]
     assert one.page.evaluate(f"{times}.map(inTime)") == list(map(duration, times))
     scores = [0.5, 0.98765, -1.5, 123.456, 12345.678, 987654.3, -123456.7, 1e6]
+    scores += [0.0, 8.1e-9, -3.14159e-5, 9.99996e-5, 1.5e9, 2e30]
     assert one.page.evaluate(f"{scores}.map(inScore)") == list(map(score, scores))
 
 

@@ -69,8 +69,16 @@ function inScore(value) {
   if (!Number.isFinite(number)) return String(value);
   const size = Math.abs(number);
   if (size >= 9999.5 && size < 1e9) return number.toFixed(0); // four digits would have an exponent, and hide the rest
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return number.toExponential(3);
-  return number.toPrecision(4);
+  const rounded = Number(number.toPrecision(4));
+  const isTiny = rounded !== 0 && Math.abs(rounded) < 1e-4;
+  if (isTiny || size >= 1e9) return withExponent(rounded);
+  return size < 1e-4 ? String(rounded) : number.toPrecision(4);
+}
+
+// As the commands write it: 8.1e-09.
+function withExponent(number) {
+  const [digits, power] = number.toExponential().split("e");
+  return `${digits}e${power[0]}${power.slice(1).padStart(2, "0")}`;
 }
 
 function inMoney(value) {
