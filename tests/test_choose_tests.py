@@ -43,6 +43,11 @@ def test_a_file_has_a_test_and_then_branches_count(seconds: float, chosen: list[
     assert [test.partition("::")[2] for test in choose(TIMES, REACHED, seconds)] == chosen
 
 
+def test_tests_of_the_source_come_before_the_fastest_of_other_files() -> None:
+    source = {"tests/test_core.py::one": 6.0, "tests/test_core.py::two": 7.0}
+    assert choose(TIMES | source, REACHED, 14.0) == [*source]
+
+
 def test_of_two_tests_that_reach_the_same_one_is_chosen() -> None:
     times = {
         "tests/test_a.py::one": 1.0,

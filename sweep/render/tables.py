@@ -107,7 +107,9 @@ def _compute_column_width(grid: Grid, column: int) -> int:
 
 def _escape_unprintable(grid: Grid) -> Grid:
     """Return the table with unprintable characters escaped and each cell in one line, as a note may have several."""
-    rows = [tuple(in_one_line(printable(cell)) for cell in row) for row in grid.rows]
+    rows = []
+    for row in grid.rows:
+        rows.append(tuple(in_one_line(printable(cell)) for cell in row))
     return Grid(tuple(map(printable, grid.columns)), tuple(rows))
 
 

@@ -260,13 +260,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
     """Send a POST request with JSON. Raises an exception for a redirect, a server's error, or after `TIMEOUT_S`."""
     request = urllib.request.Request(
-        _encode_url(url), content, {"Content-Type": "application/json", **headers}, method="POST"
+        encode_url(url), content, {"Content-Type": "application/json", **headers}, method="POST"
     )
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
         answer.read(1)
 
 
-def _encode_url(url: str) -> str:
+def encode_url(url: str) -> str:
     """Return a URL in ASCII, as browsers send it: the host's name in Punycode, other characters percent-encoded."""
     parts = urllib.parse.urlsplit(url)
     host, colon, port = parts.netloc.partition(":")

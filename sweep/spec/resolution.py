@@ -392,9 +392,9 @@ class SpecResolver:
     def resolve_metrics(self) -> tuple[Metric, ...]:
         """Return the metrics, or ``val_loss`` to be minimized if the file names none; add mistakes to the document.
 
-        Metrics that are named twice are mistakes, and so are keys that do not go with several, and a target of any but
-        the first. A file that names none has a mistake only if its method or its rule compares trials while the sweep
-        runs. Adds a note for a metric without a goal whose name suggests that larger is better.
+        Metrics that are named twice are mistakes, and so are keys that do not go with several. A file that names none
+        has a mistake only if its method or its rule compares trials while the sweep runs. Adds a note for a metric
+        without a goal whose name suggests that larger is better, and for a target of any metric but the first.
         """
         file, document = self.file, self.document
         named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
@@ -418,7 +418,7 @@ class SpecResolver:
                 )
         if len(named) > 1:
             self.check_single_objective()
-            self.refuse_targets(named[1:])
+            self.note_targets([metric for _, metric in named[1:]])
         elif not named and not {"metric", "metrics"} & self.wrong:
             # Name what the file names: it may leave the method to auto.
             if self.automatic is None:
@@ -600,14 +600,13 @@ class SpecResolver:
                 ("training", "patience"), what, "remove patience and set epochs", at_key=True
             )
 
-    def refuse_targets(self, others: Sequence[tuple[KeyPath, Metric]]) -> None:
-        """Add a mistake for each of the metrics after the first that has a target, which would have no effect."""
-        for path, metric in others:
+    def note_targets(self, others: Sequence[Metric]) -> None:
+        """Add a note for each of the metrics after the first that has a target, which has no effect."""
+        for metric in others:
             if metric.target is not None:
-                self.document.add_mistake(
-                    (*path, "target"),
-                    f"{describe_value(metric.target)}, but only the target of the first metric ends trials and sweep",
-                    "list this metric first, or remove its target",
+                self.notes.append(
+                    f"the target of {metric.name} has no effect, because only that of the first metric ends trials and "
+                    f"the sweep; list {metric.name} first, or remove its target"
                 )
 
     def check_single_objective(self) -> None:

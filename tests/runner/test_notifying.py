@@ -119,7 +119,7 @@ def test_the_address_of_a_webhook_may_have_an_at_sign_and_any_letters() -> None:
     ],
 )
 def test_an_address_in_ascii(url: str, sent: str) -> None:
-    assert notifying._encode_url(url) == sent
+    assert notifying.encode_url(url) == sent
 
 
 def test_slack_gets_a_text_that_it_does_not_take_for_markup() -> None:

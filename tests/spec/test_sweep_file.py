@@ -186,3 +186,12 @@ def test_a_rule_that_lets_trials_pause_wants_an_end_of_the_search(more: str, not
         )
         is noted
     )
+
+
+def test_a_target_of_the_second_metric_is_noted() -> None:
+    file = "trainable: a:B\nmethod: grid\nparameters: {a: {values: [1, 2]}}\n"
+    metrics = (
+        "metrics: [{name: a, goal: maximize, target: 1}, {name: b, goal: maximize, target: 2}]"
+    )
+    (note,) = parse_spec(f"{file}{metrics}", "s.yaml").notes
+    assert note.startswith("the target of b has no effect")

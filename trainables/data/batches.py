@@ -166,7 +166,7 @@ class BatchSplit(Examples):
                 )
 
 
-class _RepeatableDataset:
+class RepeatableDataset:
     """A `PyDataset` that can be brought into the state of any pass.
 
     To do so, ``on_epoch_begin`` and ``on_epoch_end`` are called again on a copy of it.
@@ -217,7 +217,7 @@ class BatchReader:
     """
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
-        self._turning = _RepeatableDataset(dataset)
+        self._turning = RepeatableDataset(dataset)
         self._pool: Executor | None = None
 
     def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
@@ -254,12 +254,12 @@ def _create_pool(dataset: keras.utils.PyDataset) -> Executor:
 
 
 # the data set of a pool's process, set by `_store_dataset`
-_stored_datasets: list[_RepeatableDataset] = []
+_stored_datasets: list[RepeatableDataset] = []
 
 
 def _store_dataset(dataset: keras.utils.PyDataset) -> None:
     """Store the data set in this process of a pool, for `_read_stored_batch`."""
-    _stored_datasets[:] = [_RepeatableDataset(dataset)]
+    _stored_datasets[:] = [RepeatableDataset(dataset)]
 
 
 def _read_stored_batch(seed: int | None, pass_number: int, place: int) -> Any:

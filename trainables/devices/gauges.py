@@ -149,11 +149,11 @@ class Gauges:
         """
         self._placement = placement
         gpus = 0.0 if devices is None else devices.gpus
-        self._meters = None
+        self.meters = None
         if placement.on_gpu:
             from trainables.devices import nvml
 
-            self._meters = Meters(nvml.create_readers(), min(gpus, 1.0))
+            self.meters = Meters(nvml.create_readers(), min(gpus, 1.0))
         self._fixed_columns: dict[str, float] = {}
         self._simulated_memory = None
         if devices is not None and gpus and (placement.on_gpu or devices.simulated):
@@ -175,10 +175,10 @@ class Gauges:
         self._cpu_s = time.process_time()
         if self._simulated_memory:
             self._simulated_memory.begin()
-        if self._meters:
+        if self.meters:
             for device in self._placement.devices:
                 tf.config.experimental.reset_memory_stats(device.upper())
-            self._meters.begin()
+            self.meters.begin()
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -186,8 +186,8 @@ class Gauges:
         try:
             yield
         finally:
-            if self._meters:
-                self._meters.stop()
+            if self.meters:
+                self.meters.stop()
 
     def end(self, trials: int = 1) -> dict[str, float]:
         """Return the columns of the epoch since `begin`.
@@ -207,11 +207,11 @@ class Gauges:
         measures |= self._fixed_columns
         if self._simulated_memory:
             measures["gpu_memory_peak_bytes"] = self._simulated_memory.end()
-        if self._meters:
+        if self.meters:
             peaks = []
             for d in self._placement.devices:
                 peaks.append(tf.config.experimental.get_memory_info(d.upper())["peak"])
-            measures |= {"gpu_memory_peak_bytes": float(max(peaks)), **self._meters.end()}
+            measures |= {"gpu_memory_peak_bytes": float(max(peaks)), **self.meters.end()}
         if trials > 1:
             measures["together"] = float(trials)
             measures |= {

@@ -128,7 +128,7 @@ def test_an_epoch_of_a_dataset_begins_as_in_fit() -> None:
     assert seen(other, 5, 3) == found[2]
     assert seen(other, 5, 2) == found[1]
     assert seen(data, None, 0) == straight  # validation
-    turning = batches._RepeatableDataset(given)
+    turning = batches.RepeatableDataset(given)
     assert turning.advance_to(5, 3).calls == ("begin", "end", "begin", "end", "begin")
     assert given.calls == ()
 

@@ -100,7 +100,7 @@ def test_a_diverged_epoch_leaves_no_thread(together: bool) -> None:
     else:
         session.begin(assignment(learning_rate=1e30))
         trial, train = session.trial, partial(go_on, session)
-    trial.gauges._meters = meters = Meters([Fake()], every_s=0.01)
+    trial.gauges.meters = meters = Meters([Fake()], every_s=0.01)
     with nullcontext() if together else pytest.raises(Diverged):
         train()
     assert trial.epoch == 1
