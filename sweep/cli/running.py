@@ -409,7 +409,7 @@ def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
     if ranked.best:
-        lines += answered(ranked, verdict.summarize_ranking(ranked))
+        lines += answered(ranked, verdict.summarize_ranking(ranked, address=folder.address))
     if not quiet:
         click.echo("\n" + printable("\n".join(lines)))
 

@@ -66,9 +66,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     started = state.start
     if started.parent is not None:
         what = f"is a copy: trial {started.parent} has trained its first {started.parent_epoch} epochs otherwise"
-        hint = (
-            f"its model is there: python -m sweep best {folder.name} --trial {trial} --export keras"
-        )
+        hint = f"its model is there: python -m sweep best {folder.address} --trial {trial} --export keras"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint)
     if epochs is not None and epochs > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{epochs:,}, expected at most {MAX_EPOCHS:,}")

@@ -159,6 +159,17 @@ def test_the_hint_after_no_answer_works_where_the_results_are(project: Path) -> 
     )
 
 
+def test_the_command_that_confirms_names_the_sweep_where_its_results_are(project: Path) -> None:
+    (project / "told.yaml").write_text(FILE % 2, encoding="utf-8")
+    place = ["--results", "my results"]
+    told = "python -m sweep confirm 'my results/told' trains the candidates"
+    ran = ["run", "told.yaml", "--inline", *place]
+    for command in (ran, ["compare", "told", *place], ["best", "told", *place]):
+        assert told in " ".join(call(*command).split()), command
+    document = json.loads(call("best", "told", "--json", *place))
+    assert told in document["answer"]
+
+
 def test_a_comparison_moves_no_cursor_and_changes_no_colours(tmp_path: Path) -> None:
     folder = ResultsFolder.create(
         tmp_path, "odd", "", {"objectives": [{"name": "acc", "goal": "maximize"}]}
