@@ -275,7 +275,8 @@ class ResultsFolder:
         giving up.
 
         Raises RefusedError naming the process that holds the lock, InputError on a system without locks, and StoreError
-        if the file system has no locks or the store is unavailable, at the beginning or at the end of the block.
+        if the file system has no locks, the log is missing but not the tables that were made of it, or the store is
+        unavailable, at the beginning or at the end of the block.
         """
         require_locks()
         with storing(self.path / "lock"):
@@ -290,9 +291,22 @@ class ResultsFolder:
                 os.ftruncate(file, 0)
                 os.pwrite(file, holder.encode(), 0)
             with features.copying_log(self.path, self.store, sync_s) as copy:
+                self._require_log_of_tables()
                 yield copy
         finally:
             os.close(file)  # which releases the lock
+
+    def _require_log_of_tables(self) -> None:
+        """Raise `StoreError` if there are tables but no log, whose place a new one would take, and then theirs.
+
+        Such a folder can be read: it is a copy without the log, or was downloaded from an object store.
+        """
+        if self.trials.exists() and not self.log.exists():
+            what = f"is missing, without which {self.trials.name} would be replaced by that of a sweep begun anew"
+            hint = "put the log back, or remove the tables to begin anew"
+            if (self.path / "log").is_dir():
+                hint = "the folder comes from an object store: go on with it there"
+            raise StoreError(f"{self.log}: {what}; {hint}")
 
     def _await_lock(self, file: int) -> None:
         """Lock the open lock file ``file``, waiting up to a minute for a process that only appends to the log.

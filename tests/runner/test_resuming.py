@@ -176,8 +176,23 @@ def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(
 def test_a_sweep_that_was_killed_before_its_first_record(project: Path) -> None:
     outcome = run(project, FILE + "run_cap: 1\n")
     outcome.folder.log.unlink()
+    outcome.folder.trials.unlink()
     watcher = Watcher()
     assert resume(project, watcher=watcher).completed == 1
+
+
+@pytest.mark.parametrize("act", [("resume", "--inline", "-q"), ("note", "a text")])
+def test_tables_whose_log_is_missing_are_not_replaced(project: Path, act: tuple[str, ...]) -> None:
+    """As in a copy without the log, or one that was downloaded from an object store."""
+    folder = run(project, FILE + "run_cap: 1\n").folder
+    folder.log.unlink()
+    before = folder.trials.read_bytes()
+    refused = CliRunner().invoke(main, [act[0], str(folder.path), *act[1:]])
+    assert refused.exit_code == 2, refused.output
+    assert refused.stderr.startswith(f"error: {folder.log}: is missing, without which")
+    assert folder.trials.read_bytes() == before
+    assert not folder.log.exists()
+    assert len(analysis.read_sweep(folder).trials) == 1
 
 
 OF_A_FILE = TRAINABLE.replace(
