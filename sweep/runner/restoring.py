@@ -266,7 +266,10 @@ def _describe_better_epoch(epoch: int, told: Mapping[int, EpochReported], spec: 
     best = min(losses, key=lambda number: (losses[number], number), default=epoch)
     if epoch not in losses or losses[epoch] <= losses[best]:
         return ""
-    scores = [f"{first.name} {told[number].metrics[first.name]:.6g}" for number in (best, epoch)]
+    scores = []
+    for number in (best, epoch):
+        score = told[number].metrics.get(first.name)
+        scores.append(f"without {first.name}" if score is None else f"{first.name} {score:.6g}")
     return (
         f"its best epoch was {best} ({scores[0]}), of which no checkpoint was kept; this is epoch {epoch} "
         f"({scores[1]}). With checkpoint.every_s: 0 in the sweep file, each epoch is saved, and the best is kept"
