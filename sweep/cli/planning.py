@@ -154,7 +154,7 @@ def plan(
     def learn(searcher: Searcher) -> None:
         taken = methods.record_warm_start(spec.warm_start, results)
         methods.learn_warm_start(
-            searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec
+            searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec, results
         )
 
     for note in checking.list_notes(spec, source):

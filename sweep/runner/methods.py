@@ -608,12 +608,18 @@ def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep
 
 
 def learn_warm_start(
-    searcher: Searcher, taken: Iterable[EarlierSweep], notice: Callable[[str], None], spec: Spec
+    searcher: Searcher,
+    taken: Iterable[EarlierSweep],
+    notice: Callable[[str], None],
+    spec: Spec,
+    results: Path,
 ) -> None:
     """Let a searcher learn from the recorded part of the logs of earlier sweeps.
 
-    ``taken`` comes from `record_warm_start`, and ``spec`` is this sweep's. ``notice`` is called with a line for each
-    earlier sweep that says how many of its trials the searcher used. Raises StoreError if a log is gone or damaged.
+    ``taken`` comes from `record_warm_start`, and ``spec`` is this sweep's. A sweep that is no longer where it was is
+    looked for by its name in ``results``, the folder of this sweep's, which may have been moved with it. ``notice`` is
+    called with a line for each earlier sweep that says how many of its trials the searcher used. Raises StoreError if a
+    log is gone or damaged.
     """
     for earlier in taken:
         path = earlier["path"]
@@ -621,16 +627,27 @@ def learn_warm_start(
         if is_url(path):
             folder = ResultsFolder.open(Path(), path)
         else:
-            folder = ResultsFolder(Path(path))
+            folder = _find_moved(ResultsFolder(Path(path)), results, log_bytes)
         log = folder.log
         # with 0, the earlier sweep had no log yet when this one began
         if log_bytes and not log.exists():
-            raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
+            hint = f"put it back there, or into {results}"
+            raise StoreError(
+                f"{log} is gone, which this sweep was started from (warm_start); {hint}"
+            )
         with ledger.naming(log):
             events = _read_first_events(log, log_bytes)
             past = ledger.list_ended_trials(_translate_units(events, folder, spec))
         used = searcher.learn(past)
-        notice(f"warm start: {used} of {len(past)} trials of {path} fit and count")
+        notice(f"warm start: {used} of {len(past)} trials of {folder.place} fit and count")
+
+
+def _find_moved(folder: ResultsFolder, results: Path, log_bytes: int) -> ResultsFolder:
+    """Return the sweep of the same name in ``results`` if ``folder`` has no log and that one's is long enough."""
+    moved = ResultsFolder(results / folder.name)
+    if not folder.log.exists() and moved.log.exists() and moved.log.stat().st_size >= log_bytes:
+        return moved
+    return folder
 
 
 def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec) -> Iterator[Event]:

@@ -340,7 +340,7 @@ class Session:
         folder = ResultsFolder(self.folder.path.absolute())
         info = folder.read_info()
         searcher = methods.searcher(first, job.import_folders, first.trials_each)
-        methods.learn_warm_start(searcher, info.warm_start, view.say, first)
+        methods.learn_warm_start(searcher, info.warm_start, view.say, first, folder.path.parent)
         scheduler = methods.scheduler(first, job.import_folders)
         listener = _ChangeListener(spec, folder, view)
         with Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log:
@@ -493,7 +493,9 @@ class Session:
 def _make_searcher(spec: Spec, job: Job, info: SweepInfo) -> Searcher:
     """Return a new searcher of a sweep that suggests each configuration once, after it has learned the warm start."""
     searcher = methods.searcher(spec, job.import_folders)
-    methods.learn_warm_start(searcher, info.warm_start, lambda notice: None, spec)
+    methods.learn_warm_start(
+        searcher, info.warm_start, lambda notice: None, spec, info.path.parent.parent
+    )
     return searcher
 
 

@@ -8,7 +8,7 @@ import pytest
 from curves import FILE, Watcher, resume, run
 
 import sweep
-from sweep.errors import InputError
+from sweep.errors import InputError, StoreError
 from sweep.events import TrialStarted
 from sweep.runner import methods, resuming
 from sweep.runner.methods import build_searcher
@@ -53,6 +53,21 @@ def test_an_earlier_sweep_that_goes_on_changes_nothing(project: Path) -> None:
     assert suggested(cut.folder.log) == suggested(whole.folder.log)
 
 
+def test_an_earlier_sweep_that_was_moved_along_is_found(project: Path) -> None:
+    run(project, EARLIER)
+    whole = run(project, LATER.replace("curves", "whole"))
+    run(project, LATER.replace("run_cap: 4", "run_cap: 2"))
+    expected = suggested(whole.folder.log)
+    elsewhere = project / "elsewhere"
+    elsewhere.mkdir()
+    (project / "results").rename(elsewhere / "results")
+    moved = resume(elsewhere, "run_cap=4")
+    assert suggested(moved.folder.log) == expected
+    (elsewhere / "results" / "earlier" / "log.jsonl").unlink()
+    with pytest.raises(StoreError, match="is gone, which this sweep was started from"):
+        resume(elsewhere, "run_cap=5")
+
+
 def test_a_range_that_changed_takes_what_fits(project: Path) -> None:
     earlier = run(project, EARLIER)
     within = sum(1.0 <= float(a) <= 2.0 for a in suggested(earlier.folder.log))
@@ -80,6 +95,10 @@ def test_nothing_was_taken_nothing_is_learned() -> None:
     spec = parse_spec(TPE + "run_cap: 2\n", "f.yaml")
     said: list[str] = []
     methods.learn_warm_start(
-        build_searcher(spec.method, spec.space, spec.objectives, 0), [], said.append, spec
+        build_searcher(spec.method, spec.space, spec.objectives, 0),
+        [],
+        said.append,
+        spec,
+        Path("results"),
     )
     assert said == []
