@@ -25,7 +25,7 @@ from sweep.inspection import Source, inspect, inspect_object
 from sweep.runner import checking
 from sweep.runner.resuming import ResumableSweep, reopen
 from sweep.runner.trials import Terms
-from sweep.space.domains import configuration_key
+from sweep.space.domains import configuration_key, group_by_configuration
 from sweep.space.objectives import objective
 from sweep.spec import Spec
 from sweep.store import sweep_info
@@ -33,7 +33,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, Reported, TrialState
 from sweep.store.log import Log
 from sweep.store.tables import build_tables, write
-from sweep.text import printable
+from sweep.text import printable, trials_named
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
 """Selects a kept checkpoint: the number of its epoch, the one with the best objective, or the last one."""
@@ -382,7 +382,8 @@ def evaluate_tests(
     """Evaluate the models of `list_due_tests` on the test data, log the results and return how many were tested.
 
     ``given`` is the trainable itself if no module contains it. If a model was tested, also writes the tables again. A
-    model that cannot be restored is reported in the terminal and left out. Testing stops at the first model for which
+    model that cannot be restored is reported in the terminal and left out, and so are all of a configuration of which
+    only the better ones have kept their checkpoints. Testing stops at the first model for which
     `test` raises an exception or returns None, or once ``is_over`` returns True; what is left is due in another
     session.
 
@@ -404,7 +405,7 @@ def evaluate_tests(
         def say(text: str) -> None:
             terminal.write(f"note: {printable(text)}\n")
 
-        for trial in trials:
+        for trial in _leave_out_chosen_seeds(folder, trials, say):
             if is_over():
                 break
             try:
@@ -429,12 +430,33 @@ def evaluate_tests(
     return count
 
 
-def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
-    """Return the numbers of the trials whose models are to be tested (`list_due_tests`), by the log of a sweep."""
+def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[TrialState]:
+    """Return the trials whose models are to be tested (`list_due_tests`), by the log of a sweep."""
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(folder.log):
         pass
-    return list_due_tests(ledger, spec)
+    return [ledger.trials[number] for number in list_due_tests(ledger, spec)]
+
+
+def _leave_out_chosen_seeds(
+    folder: ResultsFolder, due: Sequence[TrialState], say: Callable[[str], None]
+) -> list[int]:
+    """Return the numbers of the trials to be tested, in their order.
+
+    Of a configuration of which some have kept no checkpoint, none is tested, and ``say`` is called with the reason: the
+    others are its better ones, so that their mean on the test data would flatter it.
+    """
+    left_out = set()
+    for seeds in group_by_configuration([one.start for one in due]).values():
+        numbers = [one.trial for one in seeds]
+        lost = [trial for trial in numbers if not checkpoints.list_names(folder.path, trial)]
+        if lost:
+            left_out |= set(numbers)
+            say(
+                f"not tested: {trials_named(numbers)} of a finalist, of which {len(lost)} kept no checkpoint "
+                "(checkpoint.trials and checkpoint.space_gb limit how many do)"
+            )
+    return [one.number for one in due if one.number not in left_out]
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:

@@ -105,6 +105,16 @@ def test_finalists_are_raced_tested_and_the_answer_names_the_luck(noisy: Path) -
     assert "on the test data" in told
 
 
+def test_a_finalist_whose_better_seeds_alone_are_kept_is_not_tested(
+    noisy: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = run(noisy, FILE + "checkpoint: {trials: 1}\n").folder
+    assert not any(row.tested for row in found(folder).rows)
+    assert not (noisy / "tested").exists()
+    assert "of a finalist, of which 5 kept no checkpoint" in capfd.readouterr().err
+    assert "test data" not in verdict.summarize_ranking(ranking.rank([analysis.read_sweep(folder)]))
+
+
 def test_the_test_is_read_once_however_often_the_sweep_goes_on(noisy: Path) -> None:
     folder = run(noisy, FILE).folder
     before = (noisy / "tested").read_text()
