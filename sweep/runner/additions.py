@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.errors import InputError, Problem, refuse
-from sweep.events import Value
+from sweep.events import NULL_PARAMS, Value
 from sweep.spec import read_text
 from sweep.spec.validation import describe_value
 from sweep.spec.yaml_reader import read_value
@@ -44,9 +44,9 @@ def read_file(path: Path) -> list[dict[str, Value]]:
     """Read configurations from a file: a list of mappings in YAML or JSON, or CSV with a line of names.
 
     A file whose name ends in ``.csv`` is CSV: each cell is read as YAML, and empty cells are left out. If any column
-    begins with ``param.``, as in `trials.parquet`, only these columns are read, without the prefix. A single mapping is
-    one configuration. Whether the parameters exist is not checked. Raises `InputError`, also for a missing or an empty
-    file.
+    begins with ``param.``, as in `trials.parquet`, only these columns are read, without the prefix, and the names in
+    ``null_params`` are null. A single mapping is one configuration. Whether the parameters exist is not checked. Raises
+    `InputError`, also for a missing or an empty file.
     """
     text = read_text(path)
     if path.suffix.lower() == ".csv":
@@ -101,9 +101,9 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
 def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> dict[str, Value]:
     """Return the configuration in a row of CSV: its cells that are not empty, each read as YAML.
 
-    If any column begins with ``param.``, only these columns are read, without the prefix. ``where`` names the row in
-    messages. Raises `InputError` if the row has more cells than there are names, or for the first cell that is no valid
-    value.
+    If any column begins with ``param.``, only these columns are read, without the prefix, and the parameters that the
+    column `NULL_PARAMS` lists are null. ``where`` names the row in messages. Raises `InputError` if the row has more
+    cells than there are names, or for the first cell that is no valid value.
     """
     if None in row:  # the key under which `DictReader` puts the cells without a name
         raise InputError.one(where, "has more cells than there are names")
@@ -112,8 +112,12 @@ def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> d
         # a line with too few cells has None in place of the missing ones
         if isinstance(cell, str) and cell != "":
             cells[str(name)] = cell
+    nulls: Value = None
     # by the names, not by the cells that are filled, so that all rows of a table are read alike
     if any(str(name).startswith(PREFIX) for name in row):
+        # in a parameter's own column, null is an empty cell, as where the parameter does not apply
+        if NULL_PARAMS in cells:
+            nulls = read_value(cells[NULL_PARAMS], f"{where}, {NULL_PARAMS}")
         cells = {
             name.removeprefix(PREFIX): cell
             for name, cell in cells.items()
@@ -122,4 +126,6 @@ def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> d
     configuration = {}
     for name, cell in cells.items():
         configuration[name] = read_value(cell, f"{where}, {name}")
+    if isinstance(nulls, list):
+        configuration |= {str(name): None for name in nulls}
     return configuration

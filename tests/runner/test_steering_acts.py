@@ -350,6 +350,8 @@ def test_configurations_of_a_file(tmp_path: Path) -> None:
     assert additions.read_file(path) == [{"a": 0.001, "kind": "adam"}, {"a": 2}]
     path.write_text("trial,param.a,metric.loss\n0,3,0.5\n")
     assert additions.read_file(path) == [{"a": 3}]
+    path.write_text('param.a,param.b,param.c,null_params\n3,,,"[""b""]"\n4,5,,\n')
+    assert additions.read_file(path) == [{"a": 3, "b": None}, {"a": 4, "b": 5}]
     path.write_bytes(b"a,kind\r1e-3,adam\r2,\r")  # lines end as on an old Mac
     assert additions.read_file(path) == [{"a": 0.001, "kind": "adam"}, {"a": 2}]
     for text, words in (
