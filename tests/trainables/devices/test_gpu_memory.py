@@ -56,7 +56,8 @@ def test_an_epoch_tells_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = np.ones(40_000_000, np.uint8)
     found = gauges.end()
     assert (found["gpus"], found["gpu_memory_bytes"]) == (0.5, 40e9)
-    assert found["gpu_memory_peak_bytes"] >= len(kept)
+    # a megabyte less, because the process may have returned some other memory meanwhile
+    assert found["gpu_memory_peak_bytes"] >= len(kept) - 1_000_000
     plain = Gauges(place(Devices()), Devices())
     plain.begin()
     assert not {name for name in plain.end() if name.startswith("gpu")}
