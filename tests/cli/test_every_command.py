@@ -246,7 +246,7 @@ OTHERS = (
     ),
     Row("confirm one --seeds 1", 2, err="not in the range"),
     Row("confirm two --inline", 2, err="confirm: needs a single metric"),
-    Row("confirm failed --inline", 1, err="no trial completed"),
+    Row("confirm failed --inline", 4, err="no trial has completed"),
     Row(
         "confirm sure --inline",
         out="(?s)beats the baseline by 2 .*told apart from 3 other finalists",
