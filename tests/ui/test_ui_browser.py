@@ -294,7 +294,7 @@ def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path
     one.page.fill(
         "#text", text.replace("epochs: 6", "epochs: 2000") + "resources: {max_concurrent: 1}\n"
     )
-    one.has_text("#verdict", "real: no mistake; random: 40 trials")
+    one.has_text("#verdict", "real: no mistake; random, 40 trials")
     one.page.fill("#file", "real.yaml")
     one.page.click("#plan")
     one.has_text("#jobs", "done")
