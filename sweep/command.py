@@ -26,8 +26,7 @@ def run_command(
     standard error, if the command succeeded but its output could not be written, except to a closed pipe.
     """
     output.prepare_streams()  # first, because the signal handling copies standard error, which may be closed
-    interruption.write_document = output.write_owed_error
-    with output.owing_document(sys.argv[1:] if arguments is None else arguments):
+    with output.expecting_document(sys.argv[1:] if arguments is None else arguments):
         interruption.start_handling_signals()
         with forking.starting_early() if forks_workers else nullcontext():
             code = _call_main(arguments, program)

@@ -469,7 +469,7 @@ class FunctionTrainable:
         )
 
     def _has_read_number(self) -> bool:
-        """Return whether the function has read `Reporter.trial` in this trial, also before a restored checkpoint."""
+        """Return whether the function has read `Reporter.trial` in this trial, including before its checkpoint."""
         return self._number_read_before or (self._run is not None and self._run._number_read)
 
     def _start_function(self) -> Reporter:

@@ -18,6 +18,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from sweep import output
 from sweep.errors import InterruptedByUser, StoppedAtOnce
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -34,14 +35,6 @@ def ignore_exit_code(code: int) -> None:
 send_exit_code: Callable[[int], None] = ignore_exit_code
 """Called with the exit code before this process ends at once; a keeper passes it on to the command that it runs."""
 
-
-def ignore_last_words(text: str, code: int) -> None:
-    """Do nothing with the last words of this process, because nobody reads its standard output as JSON."""
-
-
-write_document: Callable[[str, int], None] = ignore_last_words
-"""Called with the last words and the exit code before this process ends at once; a command with ``--json`` prints a
-document of them."""
 
 NOTHING_STARTED = "interrupted before anything was started; run the command again"
 
@@ -283,7 +276,7 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
     """Print a last message and end this process at once with exit code 130; never returns.
 
     It ends within 2 s even if other threads run or the output is blocked. ``tidy`` clears the terminal before the
-    message. `write_document` and `send_exit_code` are called before the end.
+    message. A command with ``--json`` prints it as a document, too. `send_exit_code` is called before the end.
     """
     terminal = _active.terminal if _active else 2
     # ends the process if one of the calls below blocks
@@ -294,7 +287,7 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
         tidy()
         os.write(terminal, f"{last_words}\n".encode())
     with suppress(Exception):
-        write_document(last_words, CODE)
+        output.print_missing_document(last_words, CODE)
     with suppress(Exception):
         send_exit_code(CODE)
     os._exit(CODE)

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import IO
 
 _failures: list[OSError] = []  # of standard output
-_owing = -1  # a copy of standard output, to which a document must still be written
+# a copy of standard output while a command with --json has not printed its document; -1 at other times
+_missing_document = -1
 
 
 class _Recorded(io.TextIOWrapper):
@@ -104,35 +105,39 @@ def asks_for_json(words: Sequence[str]) -> bool:
 
 
 @contextmanager
-def owing_document(words: Sequence[str]) -> Iterator[None]:
-    """Let `write_owed_error` write to standard output inside the block, if the command line asks for JSON."""
-    global _owing
+def expecting_document(words: Sequence[str]) -> Iterator[None]:
+    """Expect one JSON document on standard output inside the block, if the command line ``words`` has ``--json``.
+
+    Until `document_follows` is called, `print_missing_document` prints an error document.
+    """
+    global _missing_document
     if not asks_for_json(words):
         yield
         return
-    _owing = copy = os.dup(1)  # the session may redirect the original
+    _missing_document = copy = os.dup(1)  # the session may redirect the original
     try:
         yield
     finally:
-        settle_document()
+        document_follows()
         os.close(copy)
 
 
-def settle_document() -> None:
-    """Make `write_owed_error` do nothing from now on, because the command's document is about to be printed."""
-    global _owing
-    _owing = -1
+def document_follows() -> None:
+    """Declare that the command prints its JSON document now, so that `print_missing_document` prints none."""
+    global _missing_document
+    _missing_document = -1
 
 
-def write_owed_error(text: str, code: int) -> None:
-    """Write the document of an error, if a command owes one that ends at once and can print nothing any more.
+def print_missing_document(text: str, code: int) -> None:
+    """Print a JSON document with the error ``text`` and the exit code, if the command has not printed its own.
 
-    It is that of `sweep.documents.mistakes`, written without an import. Raises OSError if it cannot be written.
+    It is for commands that end at once: the document is written without importing anything, in the form that
+    `sweep.documents.mistakes` gives to errors. Raises OSError if standard output fails.
     """
-    if _owing >= 0:
+    if _missing_document >= 0:
         mistake = {"where": "", "is": text, "expected": "", "hint": ""}
         content = {"version": 1, "exit_code": code, "error": [mistake]}
-        os.write(_owing, f"{json.dumps(content, indent=2)}\n".encode())
+        os.write(_missing_document, f"{json.dumps(content, indent=2)}\n".encode())
 
 
 @contextmanager

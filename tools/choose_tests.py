@@ -5,11 +5,11 @@ It needs the times of a whole run, and which branches each test reached, by the 
     make test-all ARGS="--times=times.txt --cov=sweep --cov=trainables --cov-branch --cov-context=test --cov-report="
     python tools/choose_tests.py times.txt .coverage
 
-The tests that take next to no time are all chosen, those that check the source as text, because no branch shows what
-they are worth, and the fastest of each file. Then always that test is next which
-reaches the most branches that no chosen test reaches, for each second that it takes, until the time is used up or no
-branch is left; the rest of the time goes to the fastest of the other tests. What runs in a process that a test starts
-is not seen: for the sake of these tests each file has one.
+The tests that take next to no time are all chosen, and the fastest of each file. So are those that check the source as
+text, because they reach no branches. Then the next test is always the one that reaches the most branches that no chosen
+test reaches, for each second that it takes, until the time is used up or no branch is left; the rest of the time goes
+to the fastest of the other tests. What runs in a process that a test starts is not seen: for the sake of these tests
+each file has one.
 """
 
 from __future__ import annotations

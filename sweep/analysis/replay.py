@@ -289,7 +289,7 @@ class _LiveReplay:
 
 
 class _UnknownEpochs:
-    """Makes reports for the unknown rest of a curve: with the metrics of the best or the worst trial at that epoch."""
+    """Makes reports for the unknown rest of a curve, with the metrics of the best or the worst trial at each epoch."""
 
     def __init__(self, known: Sequence[Curve], objective: Objective, *, better: bool) -> None:
         # by epoch: the metrics of the best or the worst trial, with the loss by which trials are compared

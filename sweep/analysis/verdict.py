@@ -139,14 +139,18 @@ def _format_interval(difference: float, low: float, high: float) -> str:
 NAMED = 8  # maximum number of parameters of a configuration that are written out
 
 
-def summarize_ranking(ranking: Ranking, *, running: bool = False, address: str = "") -> str:
+def summarize_ranking(
+    ranking: Ranking, *, running: bool = False, addresses: Mapping[str, str] | None = None
+) -> str:
     """Return in plain text which configuration is best, and how certain that is.
 
     It claims no more than the verdicts do; with one training of each configuration, nothing is known about luck.
-    Warnings follow, such as about other code or data. ``running`` says that the sweep still runs. ``address`` names the
-    only sweep in commands; by default, this is its name, under which commands find it in the folder ``results`` alone.
+    Warnings follow, such as about other code or data. ``running`` says that the sweep still runs. ``addresses`` has, by
+    the name of a sweep, how a command names it; the default is its name, by which commands find it in ``results`` only.
     """
-    found = _format_answer(ranking, address, running=running) + _warn_about_idle_seed(ranking)
+    found = _format_answer(ranking, addresses or {}, running=running) + _warn_about_idle_seed(
+        ranking
+    )
     data = warn_about_different_data(trial for row in ranking.rows for trial in row.trials)
     return " ".join(filter(None, (found, ranking.other_space, data, ranking.other_code)))
 
@@ -226,7 +230,7 @@ def _count_reporting_seeds(row: RankedConfiguration) -> int:
     return len({trial.seed for trial in row.trials if trial.metrics})
 
 
-def _format_answer(ranking: Ranking, address: str, *, running: bool) -> str:
+def _format_answer(ranking: Ranking, addresses: Mapping[str, str], *, running: bool) -> str:
     """Return which configuration is best and how certain that is; or that there is no answer yet."""
     if not ranking.rows:
         return "No trial has begun, so there is no answer yet."
@@ -242,7 +246,7 @@ def _format_answer(ranking: Ranking, address: str, *, running: bool) -> str:
         )
     begin += _compare_with_baseline(ranking)
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
-    return begin + (_describe_front(ranking) if several else _describe_best(ranking, address))
+    return begin + (_describe_front(ranking) if several else _describe_best(ranking, addresses))
 
 
 def _compare_with_baseline(ranking: Ranking) -> str:
@@ -350,7 +354,7 @@ def _describe_dominated(ranking: Ranking) -> str:
     return f"{told}{tied}{rest}."
 
 
-def _describe_best(ranking: Ranking, address: str) -> str:
+def _describe_best(ranking: Ranking, addresses: Mapping[str, str]) -> str:
     """Return sentences on the best configuration for one objective, and how it compares with the others."""
     best = ranking.best[0]
     top = best.scores[0]
@@ -366,20 +370,20 @@ def _describe_best(ranking: Ranking, address: str) -> str:
     for row in ranking.rows:
         if row is not best and row.completed and row.scores:
             others.append(row)
-    return f"{reached}. {_compare_with_others(best, others, ranking, address)}"
+    return f"{reached}. {_compare_with_others(best, others, ranking, addresses)}"
 
 
 def _compare_with_others(
     best: RankedConfiguration,
     others: Sequence[RankedConfiguration],
     ranking: Ranking,
-    address: str,
+    addresses: Mapping[str, str],
 ) -> str:
     """Return a sentence on whether the best configuration is better than the others."""
     if not others:
         return "No other configuration completed to compare it with."
     if best.verdict is not Verdict.BEST:
-        return _explain_missing_verdict(others, ranking, address)
+        return _explain_missing_verdict(others, ranking, addresses)
     ties = [row for row in others if row.verdict is Verdict.TIES]
     worse = [row for row in others if row.verdict is Verdict.WORSE]
     undecided = []
@@ -406,7 +410,7 @@ def _compare_with_others(
 
 
 def _explain_missing_verdict(
-    others: Sequence[RankedConfiguration], ranking: Ranking, address: str
+    others: Sequence[RankedConfiguration], ranking: Ranking, addresses: Mapping[str, str]
 ) -> str:
     """Return sentences on why the best configuration is not shown to be best, and what would help.
 
@@ -435,7 +439,8 @@ def _explain_missing_verdict(
         more = f"; {follower.more} more would tell a difference like that to the next"
     trains = ""
     if len({row.sweep for row in ranking.rows}) == 1:
-        trains = f" python -m sweep confirm {address or shlex.quote(best.sweep)} trains the candidates with fresh ones."
+        address = addresses.get(best.sweep) or shlex.quote(best.sweep)
+        trains = f" python -m sweep confirm {address} trains the candidates with fresh ones."
     return f"{told}. These are too few seeds for a verdict{more}.{trains}"
 
 

@@ -197,7 +197,7 @@ def _print_document(content: ErrorDocument) -> None:
     """Print the document of an error; ignore that standard output may be closed."""
     from sweep.render import document
 
-    output.settle_document()
+    output.document_follows()
     with suppress(OSError):
         click.echo(document(content))
 

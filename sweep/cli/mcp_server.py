@@ -101,9 +101,8 @@ async def _serve(commands: Mapping[str, click.Command]) -> None:
         options = server.create_initialization_options()
         number = await _run_until_signal(partial(server.run, requests, answers, options))
         if number:
-            os._exit(
-                128 + number
-            )  # a usual end would wait for the thread that reads standard input
+            # a usual end would wait for the thread that reads standard input
+            os._exit(128 + number)
 
 
 async def _run_until_signal(serve: Callable[[], Awaitable[None]]) -> int:

@@ -81,11 +81,10 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         tables = reading.read_tables(folder, [*columns, *metrics])
         sweeps_and_tables.append((analysis.make_sweep(folder, tables, unique_name), tables))
     ranked = ranking.rank([sweep for sweep, _ in sweeps_and_tables])
-    (first, *_) = folders.values()
     answer = verdict.summarize_ranking(
         ranked,
         running=any(folder.is_running() for folder in folders.values()),
-        address=first.address,
+        addresses={name: folder.address for name, folder in folders.items()},
     )
     # The history of a copy, and the noise of its metrics, are those of a single sweep.
     steps: Sequence[analysis.LineageStep] = ()

@@ -384,7 +384,7 @@ def _print_document(outcome: Outcome, sweep: Sweep) -> None:
     from sweep.render import document
 
     content = document(sessions.describe_outcome(outcome, sweep))
-    output.settle_document()
+    output.document_follows()
     click.echo(content)
 
 
@@ -409,7 +409,9 @@ def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
     if ranked.best:
-        lines += answered(ranked, verdict.summarize_ranking(ranked, address=folder.address))
+        lines += answered(
+            ranked, verdict.summarize_ranking(ranked, addresses={sweep.name: folder.address})
+        )
     if not quiet:
         click.echo("\n" + printable("\n".join(lines)))
 

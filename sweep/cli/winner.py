@@ -80,7 +80,9 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
             if name.strip():
                 formats.append(name.strip())
         winner = winners.export_winner(folder, target, trial, which, formats)
-    answer = verdict.summarize_ranking(ranking, running=folder.is_running(), address=folder.address)
+    answer = verdict.summarize_ranking(
+        ranking, running=folder.is_running(), addresses={folder.name: folder.address}
+    )
     _print_answer(ranking, rows, answer, winner, as_json=as_json)
 
 

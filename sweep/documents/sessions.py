@@ -21,7 +21,9 @@ def describe_outcome(outcome: Outcome, sweep: Sweep) -> SessionDocument:
         completed=outcome.completed,
         stopped=outcome.stopped,
         interrupted=outcome.interrupted,
-        answer=verdict.summarize_ranking(ranked, address=folder.address) if ranked.best else "",
+        answer=verdict.summarize_ranking(ranked, addresses={sweep.name: folder.address})
+        if ranked.best
+        else "",
         metric=objectives[0][0] if objectives else None,
         best=ranked.best,
         to_resume=folder.to_resume,

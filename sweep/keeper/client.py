@@ -52,7 +52,7 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
     if not starts_local_ray(arguments):
         return None
     output.open_closed_streams()  # 0, 1 and 2 are sent to the keeper, and must not be free for its socket
-    with output.owing_document(arguments):
+    with output.expecting_document(arguments):
         try:
             return _run_in_keeper(arguments)
         except KeyboardInterrupt:
@@ -341,10 +341,10 @@ def _name_program() -> str:
 
 
 def _end_with(text: str, code: int) -> int:
-    """Write a line to standard error, with ``--json`` also the document of it to standard output; return ``code``."""
+    """Print a line to standard error and, with ``--json``, an error document to standard output; return ``code``."""
     _print_line(text)
     with suppress(OSError):
-        output.write_owed_error(text.removeprefix("error: "), code)
+        output.print_missing_document(text.removeprefix("error: "), code)
     return code
 
 

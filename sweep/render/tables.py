@@ -390,7 +390,7 @@ _ON_THE_PAGE = frozenset({"star", "note"})  # columns that the live page adds to
 
 
 def _name_column(name: str, prefix: str, taken: Collection[str]) -> str:
-    """Return the name of a metric's or a parameter's column: with ``prefix`` if another column may have ``name``."""
+    """Return the name of the column of a metric or a parameter: ``name``, with ``prefix`` if that name is taken."""
     return f"{prefix}{name}" if name in taken or name in _ON_THE_PAGE else name
 
 

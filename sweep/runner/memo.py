@@ -209,7 +209,7 @@ class Memo:
                 continue  # a trial that has begun gains only by a shorter result with more epochs than it has
             try:
                 end = entry.read_end()
-                if doubt := self._find_doubt(entry, end, started.trial):
+                if doubt := self._explain_difference(entry, end, started.trial):
                     self._notify_once(
                         entry.sweep, doubt, f"trials of {entry.sweep} are not reused: {doubt}"
                     )
@@ -269,8 +269,8 @@ class Memo:
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
 
-    def _find_doubt(self, entry: _TrialLocation, end: TrialEnded, trial: int) -> str | None:
-        """Return why trial number ``trial`` might have another result than an earlier one; None for no known reason.
+    def _explain_difference(self, entry: _TrialLocation, end: TrialEnded, trial: int) -> str | None:
+        """Return why trial number ``trial`` might give another result than an earlier trial; None if nothing is known.
 
         ``end`` is the end of the earlier trial. The text is a clause about several trials ("their ... is ..."), to be
         put into a message.

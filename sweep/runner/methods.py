@@ -643,7 +643,11 @@ def learn_warm_start(
 
 
 def _find_moved(folder: ResultsFolder, results: Path, log_bytes: int) -> ResultsFolder:
-    """Return the sweep of the same name in ``results`` if ``folder`` has no log and that one's is long enough."""
+    """Return the folder of an earlier sweep, which may have been moved from ``folder`` into ``results``.
+
+    The moved folder has the same name and a log of at least ``log_bytes``. Return ``folder`` if it has a log itself, or
+    if there is no such folder.
+    """
     moved = ResultsFolder(results / folder.name)
     if not folder.log.exists() and moved.log.exists() and moved.log.stat().st_size >= log_bytes:
         return moved

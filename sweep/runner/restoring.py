@@ -257,9 +257,9 @@ def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
 
 
 def _describe_better_epoch(epoch: int, told: Mapping[int, EpochReported], spec: Spec) -> str:
-    """Return a note that the best of the epochs that a trial reported is not ``epoch``; "" if it is, or none is known.
+    """Return a note that names the best epoch of a trial, if it is better than ``epoch``; otherwise "".
 
-    ``told`` are the reports by epoch.
+    ``told`` has the reports of the trial by epoch.
     """
     first = spec.objectives[0]
     losses = {number: first.ranking_loss(report.metrics) for number, report in told.items()}
@@ -382,10 +382,9 @@ def evaluate_tests(
     """Evaluate the models of `list_due_tests` on the test data, log the results and return how many were tested.
 
     ``given`` is the trainable itself if no module contains it. If a model was tested, also writes the tables again. A
-    model that cannot be restored is reported in the terminal and left out, and so are all of a configuration of which
-    only the better ones have kept their checkpoints. Testing stops at the first model for which
-    `test` raises an exception or returns None, or once ``is_over`` returns True; what is left is due in another
-    session.
+    model that cannot be restored is reported in the terminal and left out, and so is a configuration of which not all
+    models have a checkpoint. Testing stops at the first model for which `test` raises an exception or returns None, or
+    once ``is_over`` returns True; what is left is due in another session.
 
     Raises:
         RefusedError: if another process holds the lock of the sweep.
@@ -405,7 +404,7 @@ def evaluate_tests(
         def say(text: str) -> None:
             terminal.write(f"note: {printable(text)}\n")
 
-        for trial in _leave_out_chosen_seeds(folder, trials, say):
+        for trial in _list_with_all_seeds(folder, trials, say):
             if is_over():
                 break
             try:
@@ -431,20 +430,20 @@ def evaluate_tests(
 
 
 def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[TrialState]:
-    """Return the trials whose models are to be tested (`list_due_tests`), by the log of a sweep."""
+    """Return the trials whose models are due to be tested (`list_due_tests`), as read from the log of a sweep."""
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(folder.log):
         pass
     return [ledger.trials[number] for number in list_due_tests(ledger, spec)]
 
 
-def _leave_out_chosen_seeds(
+def _list_with_all_seeds(
     folder: ResultsFolder, due: Sequence[TrialState], say: Callable[[str], None]
 ) -> list[int]:
-    """Return the numbers of the trials to be tested, in their order.
+    """Return the numbers of the trials in ``due`` of whose configuration all have a checkpoint, in their order.
 
-    Of a configuration of which some have kept no checkpoint, none is tested, and ``say`` is called with the reason: the
-    others are its better ones, so that their mean on the test data would flatter it.
+    Where some have lost theirs, the best ones have kept it, and their mean on the test data would flatter the
+    configuration. It is left out, and ``say`` is called with the reason.
     """
     left_out = set()
     for seeds in group_by_configuration([one.start for one in due]).values():

@@ -167,7 +167,7 @@ class _Rung:
 # half a millisecond each, and rehearsals ask repeatedly for the same trials
 @lru_cache(maxsize=4096)
 def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
-    """Return a random index of a bracket, of which ``shares`` has the probabilities; the trial's number is the seed."""
+    """Draw the index of a bracket with the probabilities ``shares``; the trial's number is the seed."""
     return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
 
 

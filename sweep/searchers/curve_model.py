@@ -89,9 +89,9 @@ def _typical_distance(losses: Array, best: float) -> float:
 
 
 def _compute_unit(losses: Array) -> float:
-    """Return the deviation of the losses at the first rung, which is the unit of all others.
+    """Return the standard deviation of the losses at the first rung, by which the losses of all rungs are divided.
 
-    If they only differ by rounding, it is a part of their size, so that the model does not learn from rounding.
+    It is at least 1e-9 of the largest loss, so that the model does not learn from rounding, and 1 if all are 0.
     """
     return max(float(losses.std()), 1e-9 * float(np.abs(losses).max())) or 1.0
 

@@ -297,9 +297,10 @@ class ResultsFolder:
             os.close(file)  # which releases the lock
 
     def _require_log_of_tables(self) -> None:
-        """Raise `StoreError` if there are tables but no log, whose place a new one would take, and then theirs.
+        """Raise `StoreError` if the folder has tables but no log.
 
-        Such a folder can be read: it is a copy without the log, or was downloaded from an object store.
+        A new log would be begun, and its tables would replace these. Such a folder is a copy without the log, or was
+        downloaded from an object store; it can be read.
         """
         if self.trials.exists() and not self.log.exists():
             what = f"is missing, without which {self.trials.name} would be replaced by that of a sweep begun anew"

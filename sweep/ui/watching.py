@@ -105,7 +105,7 @@ class Reading:
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
         """Call ``work`` with ``arguments`` in a thread, after `prepare`; return its result or raise its exception.
 
-        Raises CancelledError after `close`: whoever still asks is given up, for the server ends.
+        Raises CancelledError after `close`, because the server ends and no thread is left.
         """
         if not self._is_closed:
             await self.prepare()

@@ -284,9 +284,8 @@ def test_the_time_left_by_epochs_and_trials() -> None:
 
 def test_more_trials_than_were_planned_are_no_more_than_all() -> None:
     failed = [one for number in range(3) for one in (started(number), ended(number))]
-    standing = of(
-        SESSION, *failed, total=2
-    )  # as where copies of a population fail, and others take their places
+    # as where copies of a population fail, and others take their places
+    standing = of(SESSION, *failed, total=2)
     assert (standing.finished, standing.total, standing.waiting()) == (3, 3, 0)
 
 

@@ -237,6 +237,15 @@ def test_a_front_of_repeats_says_who_is_told_to_be_behind(sweep_of) -> None:
     assert "adjusted for all pairs" in ranking.method
 
 
+def test_the_command_that_confirms_names_the_sweep_that_has_the_trials(sweep_of) -> None:
+    runs = [({"a": a // 2}, Status.COMPLETED, [{"acc": float(a)}]) for a in range(4)]
+    sweeps = [read_sweep(sweep_of([], "empty")), read_sweep(sweep_of(runs, "full", seeds=2))]
+    addresses = {"empty": "there/empty", "full": "'my results/full'"}
+    told = summarize_ranking(rank(sweeps), addresses=addresses)
+    assert "python -m sweep confirm 'my results/full' trains the candidates" in told
+    assert "python -m sweep confirm full trains the candidates" in summarize_ranking(rank(sweeps))
+
+
 NOTHING = "The seed changed nothing: trainings with different seeds gave the same numbers"
 
 

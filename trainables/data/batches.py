@@ -31,7 +31,7 @@ from trainables.devices.replicas import Replicas
 from trainables.numbers.seeds import seeding_python_and_numpy
 
 BEGIN = 1
-"""Mixed into the seed of a pass for what ``on_epoch_begin`` draws."""
+"""Mixed into the seed of a pass where ``on_epoch_begin`` is called, so that it draws other numbers than the end."""
 
 
 class BatchSplit(Examples):
@@ -182,7 +182,7 @@ class RepeatableDataset:
         self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
 
     def advance_to(self, seed: int | None, number: int) -> keras.utils.PyDataset:
-        """Return the data set in the state of pass ``number`` (from 1), which has begun after all passes before it.
+        """Return the data set in the state that it has at the beginning of pass ``number`` (from 1).
 
         As in `Model.fit`, ``on_epoch_begin`` is called as each pass begins, and ``on_epoch_end`` as each one before it
         ends. These calls draw from `random` and `np.random` seeded by (seed, pass). The result is a copy that a later

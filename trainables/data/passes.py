@@ -454,10 +454,10 @@ class Walk:
         share = self.share and self.share.without_micro_batches()
         return Walk(self.data, self.batch_size, self.seed, self.per_epoch, share).epoch(number)
 
-    def find_place_in_pass(self, epoch: int) -> int:
-        """Return how many batches of its pass lie before ``epoch`` (from 1).
+    def offset_in_pass(self, epoch: int) -> int:
+        """Return the number of batches between the beginning of a pass and the beginning of ``epoch`` (from 1).
 
-        Epochs with the same result are cut into the same numbers of chunks, batches and examples.
+        Epochs with the same offset have the same numbers of chunks, batches and examples.
         """
         return self.first_update(epoch) % self.per_pass
 

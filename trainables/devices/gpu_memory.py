@@ -20,7 +20,7 @@ SIMULATED_GB = "SWEEP_SIMULATED_GPU_GB"
 """Environment variable with the memory of each simulated GPU in GB; by default 8."""
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_began: list[float] = []  # bytes that this process used when it was bound to simulated GPUs
+bytes_before: list[float] = []  # bytes that this process used when it was bound to simulated GPUs
 
 
 def get_total_bytes(devices: Devices) -> float | None:
@@ -58,8 +58,8 @@ class SimulatedMemory:
 
     def __init__(self, devices: Devices) -> None:
         self._devices = devices
-        if not _began:
-            _began.append(_read_process_bytes("VmRSS"))
+        if not bytes_before:
+            bytes_before.append(_read_process_bytes("VmRSS"))
 
     def begin(self) -> None:
         """Reset the process's peak in the Linux kernel; do nothing if the system does not support it."""
@@ -74,7 +74,7 @@ class SimulatedMemory:
         If the system cannot reset the peak, it is that since the process started.
         Raises: OutOfMemory: if the peak is above the trial's limit.
         """
-        peak = max(_read_process_bytes("VmHWM") - _began[0], 1.0)
+        peak = max(_read_process_bytes("VmHWM") - bytes_before[0], 1.0)
         limit = get_limit_bytes(self._devices)
         if limit is not None and peak > limit:
             raise OutOfMemory(

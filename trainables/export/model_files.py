@@ -239,7 +239,7 @@ def _name_leaves(inputs: Any, path: str) -> list[str]:
 
 
 def _make_argument_name(name: str) -> str:
-    """Return a name that a SavedModel's function and a line of Python can have, such as "input_1st" for "1st"."""
+    """Convert a name to one that is valid for an argument of a SavedModel's function: "1st" becomes "input_1st"."""
     safe = re.sub(r"\W", "_", name, flags=re.ASCII)
     if not re.match("[a-zA-Z]", safe):
         safe = f"input_{safe}"
@@ -249,7 +249,7 @@ def _make_argument_name(name: str) -> str:
 
 
 def _make_unique(names: Sequence[str]) -> list[str]:
-    """Return the names, of which each that has occurred before gets a number."""
+    """Return the names in their order, with a number appended to each that would repeat an earlier one."""
     unique: list[str] = []
     for name in names:
         new = name

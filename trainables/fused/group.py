@@ -127,7 +127,7 @@ class SuspendableSession(Trainable, Protocol):
 
     @property
     def depends_on(self) -> object:
-        """The author's ``depends_on``; None if not set."""
+        """The files that results depend on besides code and data, as the author's class names them; None: no such."""
 
     @property
     def trial(self) -> ReadyTrial:
@@ -160,7 +160,7 @@ class Member:
 
     @property
     def depends_on(self) -> object:
-        """The author's ``depends_on``: files that a trial depends on besides its code and its data; None if not set."""
+        """The files that results depend on besides code and data, as the author's class names them; None: no such."""
         return self.group.depends_on
 
     def begin(self, assignment: Assignment) -> None:
@@ -270,7 +270,7 @@ class FusedGroup:
 
     @property
     def depends_on(self) -> object:
-        """The author's ``depends_on``; None if not set."""
+        """The files that results depend on besides code and data, as the author's class names them; None: no such."""
         return self._session.depends_on
 
     def member(self) -> Trainable:
@@ -403,15 +403,15 @@ class FusedGroup:
             self._places = None
 
     def _remove_misplaced(self, members: list[Member]) -> dict[Trainable, Exception]:
-        """Remove, also from ``members``, those that are elsewhere in a pass over the data than the first one.
+        """Remove the members whose next epoch begins elsewhere in a pass over the data than that of the first member.
 
-        Return Apart for each of them. They would have other batches if epochs are not whole passes (steps_per_epoch):
-        a pass may then end, with a smaller batch, within an epoch.
+        They leave the group and the list ``members``; return Apart for each. Epochs differ like this if they are not
+        whole passes (``steps_per_epoch``): in one of them a pass may end, with a smaller batch.
         """
         raised = dict[Trainable, Exception]()
-        places = [one.trial.walk.find_place_in_pass(one.trial.epoch + 1) for one in members]
-        for member, place in zip([*members], places, strict=True):
-            if place != places[0]:
+        offsets = [one.trial.walk.offset_in_pass(one.trial.epoch + 1) for one in members]
+        for member, offset in zip([*members], offsets, strict=True):
+            if offset != offsets[0]:
                 raised[member] = Apart("its next epoch begins elsewhere in a pass over the data")
                 members.remove(member)
                 self.leave(member)
