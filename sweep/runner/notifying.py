@@ -12,7 +12,6 @@ import os
 import queue
 import smtplib
 import ssl
-import string
 import subprocess
 import threading
 import time
@@ -266,13 +265,17 @@ def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
         answer.read(1)
 
 
+# the reserved characters of RFC 3986, section 2.2, and what begins one that is encoded already
+_KEPT_IN_URLS = ":/?#[]@!$&'()*+,;=%"
+
+
 def encode_url(url: str) -> str:
     """Return a URL in ASCII, as browsers send it: the host's name in Punycode, other characters percent-encoded."""
     parts = urllib.parse.urlsplit(url)
     host, colon, port = parts.netloc.partition(":")
     if not host.isascii():
         parts = parts._replace(netloc=f"{host.encode('idna').decode('ascii')}{colon}{port}")
-    return urllib.parse.quote(parts.geturl(), safe=string.punctuation)
+    return urllib.parse.quote(parts.geturl(), safe=_KEPT_IN_URLS)
 
 
 def _post_notice(url: str, headers: Mapping[str, str], notice: Notice) -> None:

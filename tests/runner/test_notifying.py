@@ -116,6 +116,7 @@ def test_the_address_of_a_webhook_may_have_an_at_sign_and_any_letters() -> None:
     [
         ("https://bücher.example:8080/x", "https://xn--bcher-kva.example:8080/x"),
         ("http://[::1]:80/?a=b&c=%41#d", "http://[::1]:80/?a=b&c=%41#d"),
+        ('http://a.example/"{x}|^\\`', "http://a.example/%22%7Bx%7D%7C%5E%5C%60"),
     ],
 )
 def test_an_address_in_ascii(url: str, sent: str) -> None:
