@@ -93,14 +93,17 @@ def objectives(folder: ResultsFolder) -> Objectives:
 
 
 def read_space(folder: ResultsFolder) -> Space | None:
-    """Return the search space of a sweep; None if its sweep.json has no sweep file.
+    """Return the search space of a sweep; None if its sweep.json has no sweep file that this version of sweep accepts.
 
-    Raises `InputError` if the sweep file is not valid here, and `StoreError` if sweep.json cannot be read.
+    Raises `StoreError` if sweep.json cannot be read.
     """
     info = folder.read_info()
     if "parameters" not in info.spec:
         return None
-    return parse_spec(info.spec_text, str(folder.info)).space
+    try:
+        return parse_spec(info.spec_text, str(folder.info)).space
+    except InputError:  # the results of another version's sweep can still be shown
+        return None
 
 
 def find_searched_parameters(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sweep.errors import InputError
 from sweep.events import Role
 from sweep.space.domains import (
     Domain,
@@ -76,7 +77,7 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
 
     ``rows`` are the configurations of all ``sweeps``. There is a warning about each sweep whose space was changed, even
     if nothing was tried since. It says how many configurations had no chance of new values if a change has brought any;
-    one that only narrows the space brings none. Raises `InputError` if a sweep's file is not valid in this version.
+    one that only narrows the space brings none. It does not say so if this version of sweep refuses the sweep file.
     """
     warnings = []
     for sweep in sweeps:
@@ -96,7 +97,12 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
             f"The space{named} was changed {times} while it was searched: {before} of its "
             f"{counted(len(searched), 'configuration')} were chosen before"
         )
-        widened = _find_last_widening(sweep)
+        try:
+            widened = _find_last_widening(sweep)
+        except (
+            InputError
+        ):  # the ranking does not depend on the file, which another version has written
+            widened = 0
         without = _count_chosen_before(searched, widened)
         # all that were chosen before the last change lack its values
         if widened == sweep.space_changes:
@@ -116,7 +122,10 @@ def _count_chosen_before(searched: Sequence[Sequence[Trial]], space_version: int
 
 
 def _find_last_widening(sweep: Sweep) -> int:
-    """Return which change of the space, counted from 1, was the last to bring new values; 0 if none did."""
+    """Return which change of the space, counted from 1, was the last to bring new values; 0 if none did.
+
+    Raises `InputError` if this version of sweep refuses the sweep file.
+    """
     from sweep.spec import changes, parse_spec
 
     info = sweep.folder.read_info()

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from sweep.analysis.verdict import SweepSummary
     from sweep.documents.shapes import StatusDocument
     from sweep.render.live import LiveView
-    from sweep.runner.resuming import ResumableSweep
-    from sweep.spec import Spec
+    from sweep.runner.resuming import StoredSweep
     from sweep.store.folder import ResultsFolder
 
 
@@ -65,19 +64,19 @@ def status(
     from sweep.render.tables import rung_lines
     from sweep.runner import resuming
 
-    reopened = resuming.reopen(results, sweep)
+    stored = resuming.open_to_show(results, sweep)
     if watch:
-        show_until_its_end(reopened, 1.0 if interval is None else interval)
+        show_until_its_end(stored, 1.0 if interval is None else interval)
         return
-    summary = describe_status(reopened, with_trials=with_trials)
+    summary = describe_status(stored, with_trials=with_trials)
     if as_json:
         click.echo(document(summary))
         return
     total = summary.total
     written = summary.written
-    lines = _describe_trials(summary, reopened.spec, total)
+    lines = _describe_trials(summary, stored, total)
     lines += [f"rungs    {line}" for line in rung_lines(summary.rungs)]
-    to_come = _describe_to_come(summary, reopened.folder)
+    to_come = _describe_to_come(summary, stored.folder)
     lines += _describe_steering(summary, to_come)
     if summary.other_data:
         lines.append(f"data     {summary.other_data}")
@@ -89,8 +88,10 @@ def status(
         # the clock of the machine that runs it may be ahead
         age = duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {duration(summary.duration_s or 0.0)} of work")
-    if summary.state != "running" and (to_come or _has_work_left(summary, total)):
-        lines.append(f"go on    {reopened.folder.to_resume}")
+    has_work = to_come or _has_work_left(summary, total)
+    if summary.state != "running" and has_work and stored.resumable is not None:
+        lines.append(f"go on    {stored.folder.to_resume}")
+    lines += [f"file     {problem}" for problem in stored.problems]
     click.echo(printable("\n".join(lines)))
     if summary.each:
         _print_trials(summary.each, summary.metric)
@@ -105,7 +106,7 @@ def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
     print_table(trials_grid(trials, metric), console())
 
 
-def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> list[str]:
+def _describe_trials(summary: StatusDocument, stored: StoredSweep, total: int | None) -> list[str]:
     """Return the lines on the state of the sweep, the numbers of its trials, the best one and the expected gain.
 
     ``total`` is the number of trials in all, or None if unknown. Lines on what there is not are left out.
@@ -123,7 +124,7 @@ def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> 
         of_total = f", of {total:,}"
     lines = [f"{summary.name}  {summary.state}{reason}", f"trials   {counts}{of_total}"]
     if summary.paused:
-        rule = _name_pausing_rule(spec)
+        rule = _name_pausing_rule(stored)
         lines.append(
             f"paused   {summary.paused:,} of the interrupted, until {rule} lets them go on"
         )
@@ -236,13 +237,16 @@ def _print_stopped(sweep: str, trial: int | None, result: str, *, as_json: bool)
     click.echo(document(StoppedDocument(sweep=sweep, trial=trial, result=result)))
 
 
-def _name_pausing_rule(spec: Spec) -> str:
+def _name_pausing_rule(stored: StoredSweep) -> str:
     """Return the name of what pauses trials: the type of the stopping rule, or "method NAME" for a population.
 
-    A rule of the user's own is named as ``module:Name``.
+    A rule of the user's own is named as ``module:Name``. If the sweep file is refused, the name is "its rule".
     """
     from sweep.spec import sweep_file
 
+    if stored.resumable is None:
+        return "its rule"
+    spec = stored.resumable.spec
     if spec.population is not None:
         return f"method {spec.method}"
     rule = sweep_file.rule_to_dict(spec.early_terminate)
@@ -266,7 +270,7 @@ def _check_options(
 PLAIN_WIDTH = 120  # width of a picture that is not shown on a terminal
 
 
-def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
+def show_until_its_end(sweep: StoredSweep, interval_s: float) -> None:
     """Show the progress of a sweep until no process runs it; show it once if it is not running.
 
     The log is read every ``interval_s`` seconds. If the output is not a terminal, the progress is printed at the start
@@ -274,14 +278,13 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
     process with the code of an interruption. Raises `StoreError` if the log is damaged.
     """
     from sweep import render
-    from sweep.analysis import Outline
     from sweep.analysis.live_status import LogReader
     from sweep.render.live import LiveView
     from sweep.store.ledger import naming
 
     follower = LogReader(sweep.folder)
     console = render.console(soft_wrap=True)
-    view = LiveView(console, Outline.of(sweep.spec))
+    view = LiveView(console, sweep.outline)
     left = False  # whether the user has ended the command
     # Two levels, so that the view is closed whatever happens, and Ctrl-C while closing it is caught as well.
     try:
@@ -306,7 +309,7 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
         sys.exit(interruption.CODE)
 
 
-def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSweep) -> bool:
+def _read_existing_log(view: LiveView, follower: LogReader, sweep: StoredSweep) -> bool:
     """Read the whole log into the view, showing the share read so far; return whether the sweep is running."""
     while True:
         running = sweep.folder.is_running()
@@ -334,7 +337,7 @@ def _read_new_events(view: LiveView, follower: LogReader) -> None:
             view.on(event)
 
 
-def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None:
+def _print_view(view: LiveView, console: Console, sweep: StoredSweep) -> None:
     """Print the sweep's present state, as the live view shows it, so that it remains on the terminal."""
     from sweep.render.status import Frame
 

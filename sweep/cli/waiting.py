@@ -14,7 +14,7 @@ from sweep.text import duration, printable
 if TYPE_CHECKING:
     from sweep.analysis.conditions import Condition
     from sweep.errors import Problem
-    from sweep.runner.resuming import ResumableSweep
+    from sweep.runner.resuming import StoredSweep
     from sweep.runner.waiting import Waited
 
 TIMED_OUT = 124  # the exit code of `timeout`
@@ -53,20 +53,20 @@ def wait(
     from sweep.runner import resuming, waiting
 
     condition = conditions.parse_condition(until, "--until")
-    reopened = resuming.reopen(results, sweep)
-    waited = waiting.wait_until(reopened, condition, timeout_s=timeout, interval_s=interval)
-    problem, code = _find_problem(reopened, condition, waited)
+    stored = resuming.open_to_show(results, sweep)
+    waited = waiting.wait_until(stored, condition, timeout_s=timeout, interval_s=interval)
+    problem, code = _find_problem(stored, condition, waited)
     if as_json:
-        _print_document(reopened, condition, waited, problem, code)
+        _print_document(stored, condition, waited, problem, code)
     elif problem is None:
-        click.echo(f"{reopened.folder.name}: {until} after {duration(waited.waited_s)}")
+        click.echo(f"{stored.folder.name}: {until} after {duration(waited.waited_s)}")
     if problem is not None:
         click.echo(f"error: {printable(str(problem))}", err=True)
     sys.exit(code)
 
 
 def _find_problem(
-    sweep: ResumableSweep, condition: Condition, waited: Waited
+    sweep: StoredSweep, condition: Condition, waited: Waited
 ) -> tuple[Problem | None, int]:
     """Return (problem, exit code): why the condition was not reached, and 124 after a timeout or 1 otherwise.
 
@@ -81,11 +81,15 @@ def _find_problem(
         what = f"not {condition.text} after {duration(waited.waited_s)}"
         return Problem(name, what, f"see python -m sweep status {sweep.folder.address}"), TIMED_OUT
     what = f"is not running, and not {condition.text}"
-    return Problem(name, what, f"go on with: {sweep.folder.to_resume}"), 1
+    if sweep.problems:
+        hint = str(sweep.problems[-1])  # this version of sweep cannot resume it
+    else:
+        hint = f"go on with: {sweep.folder.to_resume}"
+    return Problem(name, what, hint), 1
 
 
 def _print_document(
-    sweep: ResumableSweep, condition: Condition, waited: Waited, problem: Problem | None, code: int
+    sweep: StoredSweep, condition: Condition, waited: Waited, problem: Problem | None, code: int
 ) -> None:
     """Print the document of `wait`: a summary of the sweep, and how the waiting ended."""
     from sweep.analysis.verdict import summarize_sweep

@@ -131,6 +131,8 @@ class StatusDocument(SweepSummary, Document):
     # what stop_when.gain asks for; null before a model knows enough
     expected_gain: ExpectedGain | None = None
     each: tuple[Trial, ...] | None = None  # all trials, if they were asked for
+    # why this version of sweep refuses its sweep file, so that it can be shown but not resumed; empty if it does not
+    file_problems: tuple[Mistake, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

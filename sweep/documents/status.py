@@ -5,23 +5,30 @@ from __future__ import annotations
 from sweep.analysis import read_sweep, rung_ranks
 from sweep.analysis.present_spec import PresentSpec
 from sweep.analysis.verdict import summarize_sweep
+from sweep.documents.mistakes import describe_problems
 from sweep.documents.shapes import StatusDocument, extend
 from sweep.runner.limits import ExpectedGain
-from sweep.runner.resuming import ResumableSweep
+from sweep.runner.resuming import ResumableSweep, StoredSweep
 from sweep.store.ledger import Ledger
 from sweep.store.log import is_steered
 
 
-def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> StatusDocument:
+def describe_status(sweep: StoredSweep, *, with_trials: bool = False) -> StatusDocument:
     """Return the state of a sweep as it is now, and with ``with_trials`` the list of all its trials.
 
-    If the log is damaged, the document has neither trials nor rungs nor an expected gain.
+    If the log is damaged, the document has neither trials nor rungs nor an expected gain. If this version of sweep
+    refuses the sweep file, it has neither the number of all trials nor an expected gain.
     """
     folder = sweep.folder
     summary = summarize_sweep(folder)
     is_damaged = summary.state == "damaged"
     total = None
-    all_trials = sweep.spec.all_trials if is_damaged else count_all_trials(sweep)
+    if sweep.resumable is None:
+        all_trials = None
+    elif is_damaged:
+        all_trials = sweep.resumable.spec.all_trials
+    else:
+        all_trials = count_all_trials(sweep.resumable)
     if all_trials is not None:
         total = max(all_trials + summary.fresh, sum(summary.trials.values()))
     if folder.log.exists():
@@ -37,6 +44,7 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
             rungs=(),
             each=None,
             expected_gain=None,
+            file_problems=describe_problems(sweep.problems),
         )
     return extend(
         StatusDocument,
@@ -45,7 +53,8 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
         written=written,
         rungs=tuple(rung_ranks.measure_folder(folder)),
         each=read_sweep(folder).trials if with_trials else None,
-        expected_gain=_find_expected_gain(sweep),
+        expected_gain=_find_expected_gain(sweep.resumable) if sweep.resumable else None,
+        file_problems=describe_problems(sweep.problems),
     )
 
 

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sweep.errors import Problem, RefusedError, StoreError, refuse
+from sweep.analysis.outline import Outline
+from sweep.errors import InputError, Problem, RefusedError, StoreError, refuse
 from sweep.events import Value
 from sweep.spec import Spec, changes, parse_spec
 from sweep.spec.changes import Difference, find_differences
 from sweep.store import log
 from sweep.store.folder import ResultsFolder
-from sweep.store.sweep_info import SweepInfo
+from sweep.store.sweep_info import VERSION, SweepInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,39 @@ class ResumableSweep:
         return changes.make_settings(self.present, self.spec)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredSweep:
+    """An existing sweep that is to be shown, also if this version of sweep refuses its sweep file."""
+
+    folder: ResultsFolder
+    resumable: ResumableSweep | None  # None if the sweep file is refused
+    problems: tuple[Problem, ...] = ()  # why it is refused
+
+    @property
+    def outline(self) -> Outline:
+        """What views need of the sweep file; if that is refused, the name, the metric and its goal alone.
+
+        Raises `StoreError` if sweep.json cannot be read.
+        """
+        if self.resumable is not None:
+            return Outline.of(self.resumable.spec)
+        metric, goal = next(iter(self.folder.read_info().objectives), ("", ""))
+        return Outline(name=self.folder.name, metric=metric, goal=goal)
+
+
+def open_to_show(results: Path, sweep: str) -> StoredSweep:
+    """Return an existing sweep whose results are to be shown, with the mistakes of its sweep file if it has any.
+
+    ``sweep`` is its name in the folder ``results``, its path, or its URL in an object store. Raises `UnknownNameError`
+    if there is no such sweep, and `StoreError` if its sweep.json or its log is damaged.
+    """
+    folder = ResultsFolder.open(results, sweep)
+    try:
+        return StoredSweep(folder, open_sweep(folder))
+    except InputError as error:
+        return StoredSweep(folder, None, error.problems)
+
+
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> ResumableSweep:
     """Return a sweep to be resumed with changes such as ``run_cap=20`` to `changes.CHANGEABLE` keys.
 
@@ -48,7 +82,7 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
 
     Raises:
         UnknownNameError: if there is no such sweep.
-        InputError: if ``assignments`` have mistakes.
+        InputError: if ``assignments`` have mistakes, or if this version of sweep refuses the stored sweep file.
         RefusedError: if another key is changed, or if the sweep cannot adopt the new value of one of these keys.
         StoreError: if its sweep.json or its log is damaged.
     """
@@ -64,21 +98,35 @@ def open_sweep(folder: ResultsFolder) -> ResumableSweep:
     """Return the sweep in a folder with the changes in its log, to be resumed without further changes.
 
     Import folders that are missing here are left out; if all are, the current folder is searched. Raises `StoreError`
-    if its sweep.json or its log is damaged.
+    if its sweep.json or its log is damaged, and `InputError` if this version of sweep refuses its sweep file.
     """
     info = folder.read_info()
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
-    first = parse_spec(info.first_spec_text, str(folder.info))
     settings = []
     for change in log.read_changes(folder.log):
         settings.append(change.settings)
-    spec = changes.apply_all(first, settings, str(folder.log))
+    try:
+        first = parse_spec(info.first_spec_text, str(folder.info))
+        spec = changes.apply_all(first, settings, str(folder.log))
+    except InputError as error:
+        raise InputError([*error.problems, _describe_refused_file(info)]) from error
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's folders: search the current one
     return ResumableSweep(
         folder, spec, spec, first, there, info.working_folder, info.simulated_gpus, info.memo
     )
+
+
+def _describe_refused_file(info: SweepInfo) -> Problem:
+    """Return the line that explains the mistakes of a stored sweep file, which had none when the sweep began."""
+    packages = info.provenance.get("packages")
+    if isinstance(packages, Mapping) and "sweep" in packages:
+        author = f"sweep {packages['sweep']}"
+    else:
+        author = "another version of sweep"
+    what = f"was written by {author}; this one, {VERSION}, refuses the file and cannot resume the sweep"
+    return Problem(str(info.path), what, "status, compare, best, report and export still read it")
 
 
 def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from sweep.analysis import Outline, conditions
+from sweep.analysis import conditions
 from sweep.analysis.conditions import Condition
 from sweep.analysis.live_status import LogReader, Standing
 from sweep.analysis.ranking import Ranking
-from sweep.runner.resuming import ResumableSweep
+from sweep.runner.resuming import StoredSweep
 from sweep.store.ledger import naming
 
 # looks without a driver after which it has ended: the confirmation is a session of its own
@@ -26,7 +26,7 @@ class Waited:
 
 
 def wait_until(
-    sweep: ResumableSweep, condition: Condition, *, timeout_s: float | None, interval_s: float
+    sweep: StoredSweep, condition: Condition, *, timeout_s: float | None, interval_s: float
 ) -> Waited:
     """Wait until the condition is met, no process runs the sweep any more, or ``timeout_s`` has passed.
 
@@ -64,9 +64,9 @@ def wait_until(
 class _Watch:
     """The state of a sweep, kept up to date with its log."""
 
-    def __init__(self, sweep: ResumableSweep) -> None:
+    def __init__(self, sweep: StoredSweep) -> None:
         self._folder = sweep.folder
-        self._outline = Outline.of(sweep.spec)
+        self._outline = sweep.outline
         self._reader = LogReader(sweep.folder)
         self._standing = Standing(self._outline)
         # number of ended trials, and whether they gave a verdict

@@ -200,9 +200,14 @@ def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
     The second result is "" if nothing is missing. Raises `StoreError` if not even sweep.json can be read.
     """
     try:
-        return Outline.of(resuming.reopen(folder.path.parent, folder.name).spec), ""
-    except (InputError, StoreError) as error:
-        first_line = str(error).partition("\n")[0]  # the message may list many mistakes
-        metric, goal = next(iter(folder.read_info().objectives), ("", ""))
-        unknown = f"how much is left is not known, for the resolved sweep file cannot be read: {first_line}"
-        return Outline(name=folder.name, metric=metric, goal=goal), unknown
+        stored = resuming.open_to_show(folder.path.parent, folder.name)
+        first_line = str(next(iter(stored.problems), ""))  # there may be many mistakes
+    except StoreError as error:
+        stored = resuming.StoredSweep(folder, None)
+        first_line = str(error)
+    if stored.resumable is not None:
+        return stored.outline, ""
+    unknown = (
+        f"how much is left is not known, for the resolved sweep file cannot be read: {first_line}"
+    )
+    return stored.outline, unknown

@@ -221,3 +221,40 @@ def test_a_sweep_that_is_stopped_at_once_says_so_and_goes_on(project: Path) -> N
         "ended",
         "stopped at once on request",
     )
+
+
+def test_a_sweep_whose_file_this_version_refuses_can_still_be_shown(project: Path) -> None:
+    assert call("run", "first.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
+    path = ResultsFolder.open(project / "results", "first").info
+    written = json.loads(path.read_text())
+    written["spec"]["method"] = "freeze_thaw"  # a method that was deleted
+    written["provenance"]["packages"]["sweep"] = "0.0.9"
+    path.write_text(json.dumps(written))
+
+    code, output = call("status", "first")
+    assert code == 0
+    lines = output.splitlines()
+    assert lines[:2] == ["first  finished", "trials   1 completed"]
+    assert "method: text 'freeze_thaw', expected one of" in lines[-2]
+    assert "was written by sweep 0.0.9; this one, " in lines[-1]
+    assert "go on" not in output
+    found = json.loads(call("status", "first", "--json")[1])
+    assert (found["trials"], found["total"]) == ({"completed": 1}, None)
+    assert found["file_problems"][0]["is"] == "method: text 'freeze_thaw'"
+    for arguments in (
+        ("status", "first", "--watch"),
+        ("wait", "first"),
+        ("wait", "first", "--until", "trials=1"),
+        ("list",),
+        ("compare", "first"),
+        ("best", "first"),
+        ("report", "first"),
+        ("export", "csv", "first"),
+    ):
+        assert call(*arguments)[0] == 0, arguments
+    code, output = call("wait", "first", "--until", "trials=2")
+    assert code == 1
+    assert "cannot resume the sweep" in output
+    code, output = call("resume", "first", "--inline")
+    assert code == 2
+    assert "status, compare, best, report and export still read it" in output
