@@ -29,7 +29,7 @@ from sweep.backends import features
 from sweep.backends.job import checkpoint_key
 from sweep.contract import Trainable
 from sweep.errors import StoreAway, StoreError, first_line, in_short
-from sweep.events import EpochReported, Inputs, Status, decode, encode
+from sweep.events import EpochReported, Inputs, Role, Status, decode, encode
 from sweep.store.disk import get_process_name, removed_if_it_fails
 from sweep.store.features import store_of
 from sweep.store.ledger import Change, Ended, Reopened
@@ -537,8 +537,11 @@ GB = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class _KeptCheckpoints:
-    """The checkpoints that a completed trial keeps: its loss, its number and their size."""
+    """The checkpoints that a completed trial keeps, ordered by how long it keeps them: the first are deleted last."""
 
+    is_unconfirmed: (
+        bool  # False for the fresh seeds of a confirmation, on whose models the test depends
+    )
     loss: float
     trial: int
     size: int = field(compare=False)  # bytes
@@ -547,7 +550,8 @@ class _KeptCheckpoints:
 class CheckpointKeeper:
     """Deletes the checkpoints of ended trials, except the last and best ones of the best completed trials.
 
-    How many trials and bytes are kept is limited by ``checkpoint`` in the sweep file.
+    The fresh seeds of a confirmation come before all other trials: a finalist is tested only if all of its seeds have a
+    checkpoint. How many trials and bytes are kept is limited by ``checkpoint`` in the sweep file.
     """
 
     def __init__(self, folder: Path, spec: Spec) -> None:
@@ -555,13 +559,13 @@ class CheckpointKeeper:
         self._objective = spec.objectives[0]
         self._most_trials = spec.checkpoint.trials
         self._most_bytes = spec.checkpoint.space_gb * GB
-        self._kept: list[_KeptCheckpoints] = []  # best first
+        self._kept: list[_KeptCheckpoints] = []  # in their order
         self._ended: set[int] = set()  # ended trials whose checkpoints were deleted
         # trials that had checkpoints before this session
         self._past = list_trials_with_files(folder)
         self._recalled: dict[int, Ended] = {}  # by trial in `_past`: its last logged end
-        # completed trials for which the store was unavailable
-        self._later: list[tuple[float, int]] = []
+        # completed trials for which the store was unavailable, as arguments of `_keep`
+        self._later: list[tuple[int, float, bool]] = []
         self._size = 0  # bytes of all in `_kept`
         self._full = False  # whether a further trial is kept only in place of a worse one
 
@@ -609,7 +613,8 @@ class CheckpointKeeper:
 
         The last and best checkpoints of a trial that has completed with a finite loss and was saved are kept. If there
         are then too many trials or bytes, those of the trials with the highest losses are deleted, perhaps of this one,
-        but never those of the best trial. The checkpoints of a trial that has ended otherwise are deleted.
+        first of trials outside of the confirmation, but never those of the best trial. The checkpoints of a trial that
+        has ended otherwise are deleted.
         """
         # it will write checkpoints again, which `close` must not delete
         if isinstance(change, Reopened):
@@ -624,7 +629,7 @@ class CheckpointKeeper:
         if not saved or loss is None:
             self._delete(number)
         else:
-            self._keep(loss, number)
+            self._keep(number, loss, is_unconfirmed=trial.role is not Role.CONFIRM)
 
     def _delete(self, trial: int) -> None:
         """Delete the checkpoints of an ended trial, and remember the trial for `close`."""
@@ -634,21 +639,21 @@ class CheckpointKeeper:
     def _retry_later_ones(self) -> None:
         """Try again to keep checkpoints for which the object store was unavailable; they stay noted if it still is."""
         waiting, self._later = self._later, []
-        for loss, trial in waiting:
-            self._keep(loss, trial)
+        for trial, loss, is_unconfirmed in waiting:
+            self._keep(trial, loss, is_unconfirmed=is_unconfirmed)
 
-    def _keep(self, loss: float, trial: int) -> None:
-        """Keep the last and best checkpoints of a completed trial, unless enough other trials are better.
+    def _keep(self, trial: int, loss: float, *, is_unconfirmed: bool) -> None:
+        """Keep the last and best checkpoints of a completed trial, unless enough other trials come before it.
 
-        While there are too many trials or bytes, the checkpoints of the trial with the highest loss are deleted, which
-        may be this one; the best trial always keeps its own. If the object store is unavailable, the trial is noted for
-        `_retry_later_ones`.
+        While there are too many trials or bytes, the checkpoints of the last trial in the order of `_KeptCheckpoints`
+        are deleted, which may be this one; the first trial always keeps its own. If the object store is unavailable,
+        the trial is noted for `_retry_later_ones`.
         """
         self._ended.discard(trial)
         try:
-            kept = _KeptCheckpoints(loss, trial, keep_best(self._folder, trial))
+            kept = _KeptCheckpoints(is_unconfirmed, loss, trial, keep_best(self._folder, trial))
         except StoreAway:
-            self._later.append((loss, trial))
+            self._later.append((trial, loss, is_unconfirmed))
             return
         if not kept.size:  # somebody has deleted the checkpoints
             return

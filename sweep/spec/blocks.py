@@ -336,7 +336,8 @@ class Checkpoint(Block):
     )
     trials: Count = Field(
         100,
-        description="Completed trials, the best ones, that keep their last checkpoint and that of their best epoch.",
+        description="Completed trials, the fresh seeds and then the best, that keep their last checkpoint and "
+        "that of their best epoch.",
     )
     space_gb: Annotated[float, Field(ge=0)] = Field(
         10.0,

@@ -10,7 +10,7 @@ import pytest
 
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper, Manifest
-from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Facts, Role, Status, TrialEnded, TrialStarted
 from sweep.spec import parse_spec
 from sweep.store.ledger import Ledger
 
@@ -25,7 +25,9 @@ checkpoint: {trials: %s, space_gb: %s}
 PAYLOAD = 50_000
 
 
-def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
+def saved(
+    folder: Path, trial: int, scores: Iterable[float], role: Role = Role.SEARCH
+) -> list[Event]:
     """What a trial leaves on disk with a checkpoint of each epoch, and its events."""
     epochs = [
         EpochReported(
@@ -39,7 +41,7 @@ def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
         checkpoints.begin_checkpoint(
             place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9
         )()
-    begin = TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0)
+    begin = TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0, role=role)
     return [
         begin,
         *epochs,
@@ -93,6 +95,19 @@ def test_the_best_trials_keep_theirs_and_say_what_to_beat(tmp_path: Path) -> Non
         keeps.see(saved(tmp_path, trial, [score]))
     assert kept(tmp_path) == {0: [1], 2: [1]}
     assert keeps.to_beat() == -3
+
+
+def test_the_fresh_seeds_of_a_confirmation_keep_theirs_before_all_others(tmp_path: Path) -> None:
+    keeps = Keeper(tmp_path, trials=3)
+    for trial, score in enumerate([9, 8, 7]):
+        keeps.see(saved(tmp_path, trial, [score]))
+    for trial, score in enumerate([1, 2], start=3):
+        keeps.see(saved(tmp_path, trial, [score], Role.CONFIRM))
+    assert list(kept(tmp_path)) == [0, 3, 4]
+    assert keeps.to_beat() == -9
+    keeps.see(saved(tmp_path, 5, [3], Role.CONFIRM))
+    keeps.see(saved(tmp_path, 6, [10]))  # after the confirmation, the search has gone on
+    assert list(kept(tmp_path)) == [3, 4, 5]
 
 
 @pytest.mark.parametrize(
