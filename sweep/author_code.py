@@ -1,21 +1,23 @@
 """Distinguishes the author's own code from installed code, by the location of files.
 
-Used for tracebacks, for restoring what the author's modules keep, and for recording what a trial reads. Three kinds of
-files are not the author's: Python's standard library, what an installer has put on the search path, and sweep itself.
-All others are: files in the import folders, editable installations, notebooks, and the trainable's own package wherever
-it is installed.
+Used for tracebacks, for the line of the author's code that is being executed, for restoring what the author's modules
+keep, and for recording what a trial reads. Three kinds of files are not the author's: Python's standard library, what
+an installer has put on the search path, and sweep itself. All others are: files in the import folders, editable
+installations, notebooks, and the trainable's own package wherever it is installed.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
+import linecache
 import os
 import re
 import site
 import sys
 import sysconfig
 from pathlib import Path
+from types import FrameType
 
 OWN_PACKAGES = ("sweep", "trainables")
 FOUNDATIONS = ("keras", "tensorflow", "ray", "numpy")
@@ -112,6 +114,25 @@ def is_own_file(file: str) -> bool:
         return False
     inside = path.relative_to(_HOME).as_posix()
     return inside.startswith("sweep/") or _ENGINE.fullmatch(inside) is not None
+
+
+def find_present_line(*, quoted: bool = False) -> str:
+    """Return the line of the author's code that is being executed, such as "file.py:12".
+
+    It is the line of the caller's nearest frame that belongs neither to sweep nor to a library. Returns "an unknown
+    line" if there is no such frame. With ``quoted``, the source text of the line follows, at most 100 characters.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        line = frame.f_lineno
+        if is_author_file(file):
+            place = f"{Path(file).name}:{line}"
+            if not quoted:
+                return place
+            return f"{place}, {linecache.getline(file, line).strip()!r:.100}"
+        frame = frame.f_back
+    return "an unknown line"
 
 
 def get_package_name(file: str) -> str:

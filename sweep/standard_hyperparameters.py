@@ -120,6 +120,9 @@ _ABOVE_0 = Number(0, above=True)
 _OFF = Number(0, zero="off")
 _SHARE_OFF = replace(_SHARE, zero="off")
 
+OF_MIXING = ("mixup", "cutmix", "random_erasing")
+"""The hyperparameters that mix or erase training examples."""
+
 FRAME: Mapping[str, Bounds] = {
     **dict.fromkeys(
         ("batch_size", "per_replica_batch_size", "validation_batch_size", "micro_batches"), _COUNT

@@ -17,6 +17,9 @@ Rooms below this module may not import it. They import the following modules onl
 | averages of weights | `ema_momentum`, `swa_from` | `recipe.averaging`, `loop.epoch_average` |
 | a check of a batch's parts | several replicas, `micro_batches` | `replicas.additivity` |
 | streams, batches of a `PyDataset` | `data` returns one | `data.streams`, `data.batches` |
+| mixup, cutmix, random erasing | the trial has their hyperparameters | `recipe.mixing`, `recipe.augmentation` |
+| a checkpoint of parameter servers, without them | it is restored | `loop.joined_tables` |
+| caches of what XLA and CUDA compile | GPUs, or the file has `jit_compile` | `devices.compile_cache` |
 | the meters and the memory of GPUs | GPUs, real or simulated | `devices.nvml`, `devices.gpu_memory` |
 | updates by XLA | they are asked for | `devices.gpu_support` |
 """

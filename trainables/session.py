@@ -27,7 +27,7 @@ from sweep.state.recorded_values import self_changing
 from trainables import features
 from trainables.data.passes import HeldOut, Walk, may_split_chunks
 from trainables.data.sources import Visits
-from trainables.devices import compile_cache, parameter_server, precision
+from trainables.devices import parameter_server, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import RankJoining, choose_placement
 from trainables.loop import building, cache, saving, xla
@@ -177,7 +177,10 @@ class TrialSession(RankJoining):
         hp = Hyperparameters(assignment.params)
         options = assignment.training
         _set_lengths(hp, assignment)
-        compile_cache.enable_caches(options, assignment.devices)
+        if assignment.devices.gpus or "jit_compile" in options:
+            from trainables.devices import compile_cache
+
+            compile_cache.enable_caches(options, assignment.devices)
         placement = choose_placement(assignment.devices, options)
         precision.set_determinism(placement, deterministic=options.get("deterministic") is True)
         dtype = precision.choose_policy(str(options.get("precision", "auto")), placement)

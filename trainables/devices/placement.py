@@ -18,13 +18,13 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from sweep import author_code
 from sweep.contract import Devices, Ranks, Value
 from sweep.errors import first_line
 from trainables import tensorflow_private
 from trainables.devices import parameter_server
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
-from trainables.numbers import author_lines
 
 _UNKNOWN, _UNAVAILABLE = 2, 14  # error codes of TensorFlow
 
@@ -355,7 +355,7 @@ _start: list[str] = []
 
 def _record_start_line() -> None:
     """Record the author's line that runs now: it runs TensorFlow's first operation, which fixes the visible devices."""
-    _start.append(author_lines.find_present_line(quoted=True))
+    _start.append(author_code.find_present_line(quoted=True))
 
 
 tensorflow_private.call_before_start(_record_start_line)

@@ -27,7 +27,6 @@ from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
 from trainables.recipe import clipping, groups, optimizers, refusals
 from trainables.recipe.author import Author, overrides
-from trainables.recipe.mixing import Mixing
 from trainables.replicas import global_losses, keras_corrections, random_layers
 from trainables.state import constants, origins, program_variables, weights
 from trainables.state.initial import InitialModel
@@ -326,7 +325,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         raise refusals.Refused(
             "swa_from is set, and the optimizer has use_ema, expected one average of the weights at most"
         )
-    intake = Intake(author, options.present, Mixing.of(made.hp, author.live))
+    intake = Intake(author, options.present, made.hp)
     example = intake.trace_example(author.first_example, replicas)
     traced_methods = [name for name in refusals.TRACED if overrides(author, name)]
     # `fit` trains a model's own steps as our loop does, so it may be chosen for callbacks that need it.
@@ -461,7 +460,7 @@ def _build_keras_graph(
         options.recipe,
         replicas,
         parts.optimizer,
-        example[1] if intake.mixing.mixes else (),
+        example[1] if intake.mixes else (),
         who=who,
     )
     step = fit_program.keras_step(made, replicas, intake)

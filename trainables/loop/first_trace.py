@@ -19,7 +19,6 @@ from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Intake
 from trainables.loop.steps import KerasStep, trace_shapes
 from trainables.recipe.author import Author
-from trainables.recipe.mixing import Mixing
 
 
 def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> None:
@@ -28,7 +27,7 @@ def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> Non
     Losses and metrics get their variables as well. The optimizer is not built, because groups and weight decay still
     have to be assigned to the weights. Raises Refused if the step cannot take the data or does not return a dictionary.
     """
-    intake = Intake(author, lambda: hp, Mixing.of(hp, author.live))
+    intake = Intake(author, lambda: hp, hp)
     _trace(model, _run_in_replica, intake, author.first_example)
 
 

@@ -156,7 +156,7 @@ class FitProgram(Program):
         seed = options.seed
         model = parts.model
         optimizer = parts.optimizer
-        mixed = example[1] if intake.mixing.mixes else ()
+        mixed = example[1] if intake.mixes else ()
         check_options(
             options.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile
         )

@@ -147,7 +147,7 @@ class GraphProgram(Program):
         if number == 1:
             return None, None
         share = Share(number, len(graph.replicas.devices), rank, graph.recipe.micro_batches)
-        return None if graph.intake.mixing.mixes else share, share.without_micro_batches()
+        return None if graph.intake.mixes else share, share.without_micro_batches()
 
     @unregister_with_owner
     def compile(

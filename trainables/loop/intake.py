@@ -5,19 +5,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from sweep.standard_hyperparameters import OF_MIXING
 from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas
 from trainables.numbers.draws import Draws
 from trainables.recipe.author import Author
-from trainables.recipe.mixing import MIXING, ONE_HOT, Mixing
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 from trainables.replicas.slices import Mixture, Slice
+
+if TYPE_CHECKING:
+    from trainables.numbers.live import Live
+    from trainables.recipe.mixing import Mixed, Mixing
 
 FORMS = (
     ("x", "hp", "draws"),
@@ -84,21 +88,25 @@ class Intake:
     """Prepares the examples of each slice of a training batch, independent of how the batch is cut."""
 
     def __init__(
-        self, author: Author, present: Callable[[], Hyperparameters], mixing: Mixing
+        self, author: Author, present: Callable[[], Hyperparameters], hp: Hyperparameters
     ) -> None:
         """Check the signature of the author's `augment`; raises Refused if it is not a known one (see `FORMS`).
 
-        ``present`` is called at each trace and returns the hyperparameters. ``mixing`` says how examples are mixed and
-        erased.
+        ``hp`` are the hyperparameters now; ``present`` is called at each trace and returns those of that moment.
         """
         self._author = author
         self._present = present
-        self.mixing = mixing
+        self._mixing = _read_mixing(hp, author.live)
         self._kind = type(author).__name__
         self._takes = _get_augment_parameters(author)
         # names of what `augment` takes and returns, without hp and draws
         self._returns = self._takes[:-2]
         self._own = type(author).augment is not Author.augment
+
+    @property
+    def mixes(self) -> bool:
+        """Whether examples are mixed with others of their batch."""
+        return self._mixing is not None and self._mixing.mixes
 
     def take(
         self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()
@@ -119,9 +127,8 @@ class Intake:
         augmented, draws = cut, cut.draws
         rows_to_gather = rows[cut.start : cut.stop]
         partners = None
-        if self.mixing.mixes:
-            # Numbered after all calls of augmentation, however many there are.
-            mixing_draws = cut.draws.from_call(cut.draws.calls + MIXING)
+        if self._mixing is not None and self._mixing.mixes:
+            mixing_draws = self._mixing.find_draws(cut.draws)
             partners = mixing_draws.partners()
             # partners may be in other slices, so they are gathered and augmented here as well
             if cut.parts > 1:
@@ -134,22 +141,16 @@ class Intake:
         with slices.entering(augmented):
             example = self._augment(example, draws)
         cut.draws.follow(draws)  # the model's own draws are numbered after those of augmentation
-        if partners is None:
+        if partners is None or self._mixing is None:
             return example
         if cut.parts == 1:
-            return self._mix(
-                example,
-                _map_example(lambda leaf: tf.gather(leaf, partners), example),
-                cut,
-                mixing_draws,
-            )
+            others = _map_example(lambda leaf: tf.gather(leaf, partners), example)
+            return _record_mixture(self._mixing.mix(example, others, mixing_draws), cut)
         # The slice's own examples come first, then their partners.
         count = cut.stop - cut.start
-        halves = (
-            _map_example(lambda t: _cut_rows(t, 0, count), example),
-            _map_example(lambda t: _cut_rows(t, count), example),
-        )
-        return self._mix(*halves, cut, mixing_draws)
+        own = _map_example(lambda t: _cut_rows(t, 0, count), example)
+        others = _map_example(lambda t: _cut_rows(t, count), example)
+        return _record_mixture(self._mixing.mix(own, others, mixing_draws), cut)
 
     def check_losses(self, cut: Slice) -> None:
         """Raise Refused if whole-number targets of a slice were mixed, and no loss has used both labels of an example.
@@ -158,6 +159,8 @@ class Intake:
         """
         # `lost`: a loss has used both labels
         if not all(mixture.lost for _, mixture in cut.mixtures.values()):
+            from trainables.recipe.mixing import ONE_HOT
+
             raise Refused(
                 "mixup and cutmix give whole-number targets of two examples at once, which compiled losses weigh; here "
                 "something else takes them (a compute_loss() or train_step() of your own); let a train_step() take "
@@ -179,7 +182,9 @@ class Intake:
             x, y, sample_weight = self._merge_returned(
                 self._author.augment(*(arguments[name] for name in self._takes)), example
             )
-        return self.mixing.erase(x, draws.from_call(calls_before)), y, sample_weight
+        if self._mixing is not None:
+            x = self._mixing.erase(x, draws.from_call(calls_before))
+        return x, y, sample_weight
 
     def _merge_returned(self, returned: Any, example: Example) -> Example:
         """Return x, y and sample_weight of ``example``, replaced by what `augment` returned.
@@ -217,18 +222,6 @@ class Intake:
                 _check_rows(called, name, part, rows)
         return (*returned, sample_weight) if len(returned) == 2 else returned
 
-    def _mix(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
-        """Return the examples ``own`` mixed with their partners ``other``, and record the mixture in the slice ``cut``.
-
-        Both have as many rows as the slice. Labels that cannot be averaged are recorded with both of their values.
-        """
-        mixed = self.mixing.mix(own, other, draws)
-        targets = tf.nest.flatten(mixed.y)
-        cut.mixes = True
-        for place, labels in mixed.labels.items():
-            cut.mixtures[id(targets[place])] = targets[place], Mixture(*labels, mixed.share)
-        return mixed.x, mixed.y, mixed.sample_weight
-
     # ---- before training
 
     def trace_example(self, example: Any, replicas: Replicas) -> Any:
@@ -239,13 +232,14 @@ class Intake:
         one, with weights if `augment` adds them. Raises Refused if `augment` returns something wrong or the example
         cannot be mixed.
         """
-        if self._returns == ("x",) and self.mixing == Mixing():
+        if self._returns == ("x",) and self._mixing is None:
             return example
         # Several rows, so that it is noticed if `augment` returns another number of them.
         repeated = tf.nest.map_structure(
             lambda leaf: tf.repeat(tf.convert_to_tensor(leaf), ROWS, axis=0), example
         )
-        self.mixing.check(tf.nest.map_structure(tf.TensorSpec.from_tensor, repeated))
+        if self._mixing is not None:
+            self._mixing.check(tf.nest.map_structure(tf.TensorSpec.from_tensor, repeated))
         specs: list[Any] = []
 
         def on_each() -> None:
@@ -275,6 +269,27 @@ def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
     if part is None:
         return None
     return tf.nest.map_structure(change, part)
+
+
+def _read_mixing(hp: Hyperparameters, live: Live) -> Mixing | None:
+    """Return how a trial mixes and erases its examples, as live numbers of ``live``; None if it does neither."""
+    if not any(name in hp for name in OF_MIXING):
+        return None
+    from trainables.recipe.mixing import Mixing
+
+    return Mixing.of(hp, live)
+
+
+def _record_mixture(mixed: Mixed, cut: Slice) -> Example:
+    """Return mixed examples, and record in their slice which labels were mixed.
+
+    Labels that cannot be averaged are recorded with both of their values.
+    """
+    targets = tf.nest.flatten(mixed.y)
+    cut.mixes = True
+    for place, labels in mixed.labels.items():
+        cut.mixtures[id(targets[place])] = targets[place], Mixture(*labels, mixed.share)
+    return mixed.x, mixed.y, mixed.sample_weight
 
 
 def _get_augment_parameters(author: Author) -> tuple[str, ...]:

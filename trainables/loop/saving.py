@@ -18,9 +18,8 @@ import numpy as np
 from trainables.loop.program import Program
 from trainables.loop.trial import ReadyTrial
 from trainables.recipe.refusals import Refused
-from trainables.replicas import sharded_embedding
 from trainables.state import checkpoint
-from trainables.state.checkpoint import About, CheckpointError
+from trainables.state.checkpoint import About
 from trainables.state.program_variables import State, unwrap_variable
 
 if TYPE_CHECKING:
@@ -55,44 +54,13 @@ def restore(folder: Path, trial: ReadyTrial) -> About:
     else:
         about, values = checkpoint.read(folder)
         if "tables" in about:
-            _assign_joined_tables(folder, trial, about, values)
+            from trainables.loop.joined_tables import assign_joined_tables
+
+            assign_joined_tables(folder, trial, about, values)
         else:
             checkpoint.assign(folder, trial.program.state, values)
     trial.restore(about)
     return about
-
-
-def _assign_joined_tables(
-    folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values
-) -> None:
-    """Assign a checkpoint written on parameter servers to the model's variables, with each table's shards joined.
-
-    ``about`` and ``values`` are what `checkpoint.read` returned. Optimizer variables are not assigned. Raises
-    CheckpointError if a variable is missing or has another shape; then nothing is assigned.
-    """
-    state = trial.program.state
-    model = trial.program.model
-    layers = {}
-    for layer in sharded_embedding.list_sharded_embeddings(model):
-        layers[layer.path] = layer
-    arrays: dict[int, np.ndarray[Any, Any]] = {}
-    # their files are numbered in this order
-    for number, (path, written) in enumerate(about["tables"].items()):
-        if path in layers:  # the others are slots of the optimizer
-            arrays[id(layers[path].embeddings.value)] = checkpoint.read_whole_table(
-                folder, number, path, written, layers[path].output_dim
-            )
-    for variable in model.variables:
-        if variable.path in values:
-            arrays[id(variable.value)] = values[variable.path][0]
-        array = arrays.get(id(variable.value))
-        if array is None or array.shape != tuple(variable.shape):
-            raise CheckpointError(
-                f"{folder}: it holds no {variable.path} of shape {tuple(variable.shape)}"
-            )
-    state.will_train()
-    for variable in model.variables:
-        state.set_values(variable.value, [arrays[id(variable.value)]])
 
 
 Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"

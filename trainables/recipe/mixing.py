@@ -28,11 +28,6 @@ ONE_HOT = (
 )
 
 
-def changes_inputs(hp: Hyperparameters) -> bool:
-    """Return whether a trial has the parameter ``mixup``, ``cutmix`` or ``random_erasing``, even with the value 0."""
-    return "mixup" in hp or "cutmix" in hp or "random_erasing" in hp
-
-
 @dataclass(frozen=True)
 class Mixing:
     """The parameters of mixup, cutmix and random erasing of a trial; None if the trial does not use one of them."""
@@ -54,6 +49,10 @@ class Mixing:
     def mixes(self) -> bool:
         """Whether the trial has the parameter ``mixup`` or ``cutmix``, by which examples are mixed; 0 mixes none."""
         return self.mixup is not None or self.cutmix is not None
+
+    def find_draws(self, draws: Draws) -> Draws:
+        """Return the draws of mixing, which are numbered after all of augmentation; ``draws`` do not advance."""
+        return draws.from_call(draws.calls + MIXING)
 
     def check(self, example: tuple[Any, ...]) -> None:
         """Raise Refused if inputs or targets cannot be mixed or erased.

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sweep import author_code
 from trainables import tensorflow_private
 from trainables.devices.replicas import in_scope_of_servers
-from trainables.numbers import author_lines
 
 _numbers = itertools.count()
 _present = threading.local()
@@ -75,7 +75,7 @@ def recording_variables(
             arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)
         variable = following(**arguments)
         record.created.append(variable)
-        setattr(variable, _NAME, _Origin(record.number, author_lines.find_present_line()))
+        setattr(variable, _NAME, _Origin(record.number, author_code.find_present_line()))
         return variable
 
     with tf.variable_creator_scope(create):
