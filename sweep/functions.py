@@ -20,11 +20,13 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 
 from sweep import garbage
 from sweep.author_code import note_trainable
@@ -93,6 +95,7 @@ class Reporter:
         self._over = False  # whether the trial is to end
         self._messages: SimpleQueue[EpochReported | _End] = SimpleQueue()
         self._answers: SimpleQueue[bool] = SimpleQueue()
+        self._process = os.getpid()  # the only one in which reports are taken
         self._since = time.perf_counter()  # when the last report returned
 
     @property
@@ -184,9 +187,13 @@ class Reporter:
 
         Raises TypeError if no metric is passed or a value is not a number, ValueError if a value is too large for a
         float or ``checkpoint`` is a path that does not exist, RuntimeError if the function has not read the checkpoint
-        that it must continue from (`restored`), and Incompatible if the file asks for folds and the function has not
-        read `fold`.
+        that it must continue from (`restored`) or calls this in a process that it has forked, and Incompatible if the
+        file asks for folds and the function has not read `fold`.
         """
+        if os.getpid() != self._process:  # nobody would answer there
+            raise RuntimeError(
+                "report() is called in a process that the function has forked, expected in the trial's own process"
+            )
         if self._over:  # an earlier report has returned False
             raise _TrialOver
         values = {}
@@ -490,22 +497,49 @@ class FunctionTrainable:
         def run_function() -> None:
             """Call the function, and report what it returned if it has reported nothing.
 
-            Then put its end, or the error that it raised, into the messages of the reporter.
+            Then put its end, or the error that it raised, into the messages of the reporter. A process that the
+            function has forked ends here.
             """
+            process = os.getpid()
             error: BaseException | None = None
             try:
                 returned = self._function(*call_arguments)
-                if run.epoch == self._epoch and not run._over:  # it has reported no epoch
+                is_child = os.getpid() != process
+                # it has reported no epoch
+                if run.epoch == self._epoch and not run._over and not is_child:
                     run._report_returned(returned)
             except _TrialOver:  # it has reported again after False, and is ended by this
                 pass
             except BaseException as caught:  # `train` raises it again
                 error = caught
+            if os.getpid() != process:
+                _end_child(error)
             run._messages.put(_End(error))
 
         # a daemon, because a function that never returns must not keep the process from ending
         threading.Thread(target=run_function, name=f"trial-{assignment.trial}", daemon=True).start()
         return run
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    """End a process that a function has forked as Python ends its main thread; ``error`` is what the function raised.
+
+    The process ends by `os._exit`: libraries such as Ray, whose threads it lacks, would wait for them in a normal exit.
+    """
+    code = 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        code = error.code or 0
+    elif error is not None:
+        code = 1
+        with suppress(Exception):  # standard error may not be writable
+            if isinstance(error, SystemExit):
+                sys.stderr.write(f"{error.code}\n")
+            else:
+                traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 def _make_listener(recorded: RecordedValues) -> imports.Listener:

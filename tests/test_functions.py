@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -450,3 +452,33 @@ def test_a_checkpoint_knows_that_the_function_has_read_the_number_of_its_trial(
     end = finished(worker_of(train), order(trial=3)).end
     assert end is not None
     assert end.facts.by_number
+
+
+def fork_once(hp: Hyperparameters, report: Reporter) -> float | None:
+    """Fork a process that ends in the way ``how``, and report its exit code."""
+    process = os.fork()
+    if process:
+        report(loss=os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+        return None
+    match hp["how"]:
+        case "returns":
+            return 0.5
+        case "exits":
+            sys.exit(3)
+        case "says why":
+            sys.exit("no data")
+        case "reports":
+            report(loss=0.5)
+    raise ValueError("no such way")
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("returns", 0), ("exits", 3), ("says why", 1), ("raises", 1), ("reports", 1)],
+)
+def test_processes_that_a_function_forks_end_by_themselves(
+    worker_of: Callable[[Any], Worker], how: str, code: int
+) -> None:
+    end = finished(worker_of(fork_once), order(how=how, epochs=1))
+    assert isinstance(end, Ends)
+    assert [one.metrics for one in end.epochs] == [{"loss": code}]
