@@ -3,27 +3,56 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
-from sweep import garbage
-from sweep.command import run_command
-from sweep.keeper.client import run_in_keeper, starts_local_ray
-from sweep.read_recorder import recorder
+INTERRUPTED = 130  # exit code, as that of `InterruptedByUser`
 
 
-def run() -> None:
+def run() -> NoReturn:
     """Run the command line of this process, in the folder's keeper or here, and exit with the command's exit code.
 
     A keeper (`sweep.keeper`) runs the command if there is one, or if ``--keep-warm`` or an open page of the folder asks
     for one. Never returns: the process ends by `os._exit`, because a normal exit would spend up to a second on
     unloading large libraries.
     """
-    garbage.collect_rarely()  # the imports that follow make many objects, few of which are garbage
-    recorder.pause()  # no code of the author runs before its import, which calls `resume`
-    code = run_in_keeper(sys.argv[1:])
-    if code is None:  # no keeper has run the command
-        code = run_command(forks_workers=starts_local_ray(sys.argv[1:]))
+    has_begun = False
+    try:
+        # slow imports, during which Ctrl-C may come
+        from sweep import garbage
+        from sweep.command import run_command
+        from sweep.keeper.client import run_in_keeper, starts_local_ray
+        from sweep.read_recorder import recorder
+
+        garbage.collect_rarely()  # the imports that follow make many objects, few of which are garbage
+        recorder.pause()  # no code of the author runs before its import, which calls `resume`
+        code = run_in_keeper(sys.argv[1:])
+        if code is None:  # no keeper has run the command
+            has_begun = True
+            code = run_command(forks_workers=starts_local_ray(sys.argv[1:]))
+    # before the command handles signals, or after one that leaves Ctrl-C to Python
+    except KeyboardInterrupt:
+        code = _end_interrupted(has_begun=has_begun)
     os._exit(code)
+
+
+def _end_interrupted(*, has_begun: bool) -> int:
+    """Print that this process was interrupted and return the exit code of that; ignore further Ctrl-C.
+
+    Unless the command has begun, its document is also printed if it has ``--json``.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    text = "interrupted"
+    with suppress(OSError):
+        os.write(2, f"{text}\n".encode())
+    if not has_begun:
+        from sweep import output
+
+        with suppress(OSError), output.expecting_document(sys.argv[1:]):
+            output.print_missing_document(text, INTERRUPTED)
+    return INTERRUPTED
 
 
 if __name__ == "__main__":

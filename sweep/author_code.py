@@ -9,7 +9,6 @@ installations, notebooks, and the trainable's own package wherever it is install
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import linecache
 import os
 import re
@@ -227,8 +226,10 @@ def _read_installed_names(entry: str) -> frozenset[str]:
 
     Distributions without such a list are checkouts that somebody works on (``NAME.egg-info``), and add no names.
     """
+    from importlib import metadata  # slow to import, and most commands do not need it
+
     names = set()
-    for distribution in importlib.metadata.distributions(path=[entry]):
+    for distribution in metadata.distributions(path=[entry]):
         record = distribution.read_text("RECORD") or ""
         # a line is a path, its hash and its size: "numpy/version.py,sha256=...,293"
         names |= {line.partition(",")[0].partition("/")[0] for line in record.splitlines()}
