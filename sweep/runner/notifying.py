@@ -203,11 +203,12 @@ def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> S
         headers = {}
         if asked.token is not None:
             headers["Authorization"] = f"Bearer {environment.get(asked.token, '')}"
-        return partial(_post_notice, asked.webhook, headers)
+        return partial(_send_in_time, partial(_post_notice, asked.webhook, headers))
     if asked.slack is not None:
-        return partial(_post_to_slack, environment.get(asked.slack, ""))
+        return partial(_send_in_time, partial(_post_to_slack, environment.get(asked.slack, "")))
     # the only kind that is left
-    return partial(_send_mail, asked, environment.get(asked.password or "", ""))
+    password = environment.get(asked.password or "", "")
+    return partial(_send_in_time, partial(_send_mail, asked, password))
 
 
 def _log(text: str) -> None:
@@ -231,6 +232,37 @@ def _encode_notice(notice: Notice) -> bytes:
     """Return all fields of a notice as a JSON object in ASCII bytes."""
     values: dict[str, Any] = {**asdict(notice), "best_trials": list(notice.best_trials)}
     return json.dumps(convert_to_json_types(values)).encode("ascii")
+
+
+def _send_in_time(send: Send, notice: Notice) -> None:
+    """Send a notice in a thread of its own. Raises what ``send`` raises, or TimeoutError after `TIMEOUT_S` seconds.
+
+    The time limits of sockets are for each piece that is received, and a server may send many pieces. What is late goes
+    on in its thread, and its result is ignored.
+    """
+    errors: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def attempt() -> None:
+        """Send, and put the error or None into ``errors``; runs in the thread."""
+        try:
+            send(notice)
+        except Exception as error:
+            errors.put(error)
+        else:
+            errors.put(None)
+
+    threading.Thread(target=attempt, name="sweep notify attempt", daemon=True).start()
+    try:
+        error = errors.get(timeout=TIMEOUT_S)
+    except queue.Empty:
+        raise TimeoutError from None
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del (
+            error
+        )  # its traceback has this frame: the connection would stay open until garbage is collected
 
 
 def _run_command(command: Sequence[str], notice: Notice) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -269,6 +269,28 @@ def test_a_receiver_that_hangs_delays_nothing(
     assert time.monotonic() - began < 30.0
     assert "too many notices wait, dropped" in caplog.text
     let_go.set()
+
+
+class _SlowHandler(socketserver.BaseRequestHandler):
+    """Answers with a header that has no end, byte by byte, faster than the time limit for each of them."""
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            self.request.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            for _ in range(100):
+                self.request.sendall(b"x")
+                time.sleep(0.1)
+
+
+def test_a_server_that_sends_byte_by_byte_has_the_same_time(monkeypatch) -> None:
+    monkeypatch.setattr(notifying, "TIMEOUT_S", 0.5)
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _SlowHandler)
+    server.daemon_threads = True
+    with serving(server):
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            make_sender(Notify(webhook=f"http://127.0.0.1:{server.server_address[1]}/"))(NOTICE)
+        assert time.monotonic() - began < 5.0
 
 
 @pytest.mark.parametrize(
