@@ -9,7 +9,9 @@ signal and a trainable trains in its main thread, because nothing else stops suc
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -276,7 +278,8 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
     """Print a last message and end this process at once with exit code 130; never returns.
 
     It ends within 2 s even if other threads run or the output is blocked. ``tidy`` clears the terminal before the
-    message. A command with ``--json`` prints it as a document, too. `send_exit_code` is called before the end.
+    message. A command with ``--json`` prints it as a document, too. The folders of `temporary_folder` are deleted, and
+    `send_exit_code` is called before the end.
     """
     terminal = _active.terminal if _active else 2
     # ends the process if one of the calls below blocks
@@ -288,9 +291,25 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
         os.write(terminal, f"{last_words}\n".encode())
     with suppress(Exception):
         output.print_missing_document(last_words, CODE)
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
     with suppress(Exception):
         send_exit_code(CODE)
     os._exit(CODE)
+
+
+_folders: list[str] = []
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[str]:
+    """Yield a new temporary folder; it is deleted after the block, or when `exit_now` ends this process inside it."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+        _folders.append(folder)
+        try:
+            yield folder
+        finally:
+            _folders.remove(folder)
 
 
 _masks = threading.local()  # of threads that fork

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from sweep import interruption
 from sweep.errors import InterruptedByUser, StoppedAtOnce
@@ -163,3 +166,22 @@ def test_the_signals_of_a_forked_child_are_not_its_parent_s(forks: str) -> None:
         assert ends == [-signal.SIGTERM]
         assert not signals.asked
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
+
+
+ENDS_AT_ONCE = """
+import os, signal, time
+from pathlib import Path
+from sweep import interruption
+interruption.start_handling_signals()
+with interruption.temporary_folder("sweep-") as folder:
+    (Path(folder) / "trial").mkdir()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+"""
+
+
+def test_a_temporary_folder_does_not_outlive_a_process_that_ends_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDS_AT_ONCE]
+    ran = subprocess.run(command, env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=PATIENCE_S)
+    assert ran.returncode == interruption.CODE
+    assert [*tmp_path.iterdir()] == []

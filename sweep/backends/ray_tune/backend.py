@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import Any
 import ray
 from ray import tune
 
+from sweep import interruption
 from sweep.backends import Driver, Job, SweepStatus
 from sweep.backends.ray_tune import kept_ray, kept_workers, worker_exits
 from sweep.backends.ray_tune.adapters import (
@@ -166,7 +166,7 @@ def train_trials(
         worker_exits.make_exits_folder(job),
         _publish_end(published),
         _keep_workers(backend, job, driver),
-        tempfile.TemporaryDirectory(prefix="sweep-") as scratch,
+        interruption.temporary_folder("sweep-") as scratch,
     ):
         tune.run(
             TrialWorker,
