@@ -174,14 +174,23 @@ def _list_lines(error: SweepError) -> list[str]:
 def _exit_with_error(error: SweepError, lines: Sequence[str], *, as_json: bool) -> NoReturn:
     """Write ``lines`` to standard error, with ``as_json`` also the error's document to standard output, and exit.
 
-    The exit code is that of ``error``.
+    A process in the background also writes the document into the file of `options.ERRORS_TO`, if that still exists. The
+    exit code is that of ``error``.
     """
     from sweep.documents import mistakes
 
     for line in lines:
         _print_error_line(line)
+    content = mistakes.describe_error(error)
     if as_json:
-        _print_document(mistakes.describe_error(error))
+        _print_document(content)
+    file = click.get_current_context().meta.get(options.ERRORS_TO)
+    if file is not None:
+        from sweep.render import document
+
+        # no longer there once the session has begun
+        with suppress(OSError), file.open("r+") as stream:
+            stream.write(document(content))
     sys.exit(error.exit_code)
 
 

@@ -93,12 +93,30 @@ as_json = click.option(
     help="JSON for programs, errors too; `schema COMMAND` describes it.",
 )
 
-detach = click.option(
-    "--detach",
-    is_flag=True,
-    help="Go on in the background; say how to watch it, wait for it and stop it.",
-)
 ARGUMENTS = "sweep.arguments"  # key in the context: the command line, as it was typed
+ERRORS_TO = (
+    "sweep.errors_to"  # key in the context: the file for the document of an error, None for none
+)
+
+
+def detach(command: Callable[..., None]) -> Callable[..., None]:
+    """Declare ``--detach``, and the hidden option by which the process in the background gets the file for its errors.
+
+    The file is kept in the context as `ERRORS_TO`.
+    """
+    command = click.option(
+        "--detach",
+        is_flag=True,
+        help="Go on in the background; say how to watch it, wait for it and stop it.",
+    )(command)
+    return click.option(
+        "--errors-to",
+        type=click.Path(path_type=Path),
+        hidden=True,
+        expose_value=False,
+        callback=lambda ctx, _, file: ctx.meta.update({ERRORS_TO: file}),
+    )(command)
+
 
 _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 """Options that set a key of the sweep file, with that key."""

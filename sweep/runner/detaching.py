@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.errors import InputError, Problem
+from sweep.errors import EXPECTED, InputError, Problem
 from sweep.store.disk import get_process_name, storing
 from sweep.store.folder import ResultsFolder
 
@@ -17,20 +20,10 @@ LOOK_S = 0.1
 
 
 class NotStarted(InputError):
-    """The error that a process in the background has ended before its session began, with the errors in its output."""
+    """The error that a process in the background has ended before its session began, with the errors of that."""
 
-    def __init__(self, output: str, exit_code: int) -> None:
-        lines = []
-        for line in output.splitlines():
-            if line.startswith("error: "):
-                lines.append(line.removeprefix("error: "))
-        # the last line of a traceback says what has happened; a process that was killed may have printed nothing
-        lines = (
-            lines
-            or output.strip().splitlines()[-1:]
-            or [f"the driver ended with exit code {exit_code}"]
-        )
-        super().__init__(Problem("", line) for line in lines)
+    def __init__(self, problems: Iterable[Problem], exit_code: int) -> None:
+        super().__init__(problems)
         self.exit_code = exit_code
 
 
@@ -56,12 +49,15 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     earlier_bytes = _find_size(folder.log)
     # beside the sweep's folder, which the process may still have to create; it is moved there in the end
     output = folder.path.parent / f".{folder.name}.{get_process_name()}.driver.log"
+    errors = output.with_suffix(".errors")
     with storing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         stream = output.open("wb")
+        errors.touch()  # only this process creates and deletes it
+    command, *rest = arguments
     with stream:
         driver = subprocess.Popen(
-            [sys.executable, "-m", "sweep", *arguments],
+            [sys.executable, "-m", "sweep", command, "--errors-to", os.fspath(errors), *rest],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
@@ -73,9 +69,8 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
             # a short session may have begun and ended since the size was read above, so that is read again
             if code is not None and _find_size(folder.log) <= earlier_bytes:
                 # below 0: a signal has killed it; 0: it has ended without a session, which is an error here
-                raise NotStarted(
-                    output.read_text(encoding="utf-8", errors="replace"), code if code > 0 else 2
-                )
+                code = code if code > 0 else 2
+                raise NotStarted(_read_problems(errors, output, code), code)
             time.sleep(LOOK_S)
     except BaseException:  # also Ctrl-C
         if driver.poll() is None:
@@ -83,11 +78,38 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
             driver.wait()
         output.unlink(missing_ok=True)
         raise
+    finally:
+        errors.unlink(missing_ok=True)
     kept = folder.path / "driver.log"
     output.rename(kept)  # the process goes on writing into it
     # it is meant to outlive this process, which must not wait for it or warn about it
     driver.returncode = 0
     return Detached(driver.pid, kept)
+
+
+def _read_problems(errors: Path, output: Path, exit_code: int) -> list[Problem]:
+    """Return why a process has ended: its error document in the file ``errors`` or, if that is empty, its output.
+
+    Of the output, that is the lines that begin with ``error:``, or the last line. A process that was killed may have
+    printed nothing; then it is the exit code.
+    """
+    with suppress(OSError, ValueError):
+        mistakes = json.loads(errors.read_text(encoding="utf-8"))["error"]
+        return [
+            Problem(
+                mistake["where"],
+                EXPECTED.join(filter(None, (mistake["is"], mistake["expected"]))),
+                mistake["hint"],
+            )
+            for mistake in mistakes
+        ]
+    text = output.read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.startswith("error: ")]
+    # the last line of a traceback says what has happened
+    lines = (
+        lines or text.strip().splitlines()[-1:] or [f"the driver ended with exit code {exit_code}"]
+    )
+    return [Problem("", line.removeprefix("error: ")) for line in lines]
 
 
 def _find_size(path: Path) -> int:

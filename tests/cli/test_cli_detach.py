@@ -95,15 +95,18 @@ def test_a_start_that_fails_is_visible(project: Path) -> None:
     assert call("run", "first.yaml", "--inline", "-q")[0] == 0
     code, out, err = call("run", "first.yaml", "--inline", "--detach", "--json")
     assert (code, json.loads(out)["exit_code"]) == (4, 4)
-    assert "holds a sweep already" in json.loads(out)["error"][0]["is"]
     assert err.startswith("error: results/first: holds a sweep already")
+    # as one that does not start in the background
+    code, alone, _ = call("run", "first.yaml", "--inline", "--json")
+    assert (code, json.loads(alone)) == (4, json.loads(out))
+    assert json.loads(out)["error"][0]["where"] == "results/first"
     code, _, err = call(
         "run", "first.yaml", "--detach", "--name", "other", "--address", "127.0.0.1:1"
     )
     assert (code, "127.0.0.1:1" in err) == (2, True)
     assert call("run", "first.yaml", "--detach", "--set", "trainable=nowhere:X")[0] == 2
     assert not (project / "results" / "other").exists()
-    assert not list((project / "results").glob(".*driver.log"))
+    assert not list((project / "results").glob(".*"))
 
 
 def test_events_are_all_that_standard_output_has(project: Path) -> None:
