@@ -90,17 +90,19 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
             f"{kind.__name__}.compile() takes arguments of its own; call it inside model(), "
             f"which sweep then leaves as it is, and {FIT}"
         )
+    # before fixed batches, without which Keras makes no stateful layer
+    for layer in keras_private.flatten_layers(model):
+        if getattr(layer, "stateful", False):
+            raise Refused(
+                f"layer {layer.name!r} is stateful: it carries its state from one batch to the next, also from "
+                "training to validation and into the smaller last batch of an epoch, whether or not examples are "
+                "shuffled; set stateful=False, and leave out batch_size and batch_shape in keras.Input"
+            )
     for tensor in keras.tree.flatten(getattr(model, "inputs", None) or []):
         if tensor.shape and tensor.shape[0] is not None:
             raise Refused(
                 f"input {tensor.name!r} has a fixed batch of {tensor.shape[0]}, but batch_size cuts the batches and "
                 "the last of an epoch is smaller; leave out batch_size and batch_shape in keras.Input"
-            )
-    for layer in keras_private.flatten_layers(model):
-        if getattr(layer, "stateful", False):
-            raise Refused(
-                f"layer {layer.name!r} is stateful: it carries its state from one batch to the next, "
-                "and examples are shuffled; set stateful=False"
             )
 
 

@@ -71,11 +71,9 @@ def static() -> keras.Model:
 
 
 def stateful() -> keras.Model:
-    inputs = keras.Input((6,))
-    x = layers.GRU(3, stateful=False)(layers.Reshape((2, 3))(inputs))
-    model = keras.Model(inputs, layers.Dense(3)(x))
-    model.layers[2].stateful = True
-    return model
+    inputs = keras.Input((6,), batch_size=16)  # Keras wants it for stateful layers
+    x = layers.GRU(3, stateful=True)(layers.Reshape((2, 3))(inputs))
+    return keras.Model(inputs, layers.Dense(3)(x))
 
 
 @pytest.fixture(params=["ours", "served"])
