@@ -45,12 +45,14 @@ def correct_optimizer(
 ) -> None:
     """Stop an optimizer, and those inside it, from summing gradients over replicas, because the loop has done so.
 
-    Raises Refused if one of them is not supported. With ``fit``, none is checked or changed in this respect. In any
-    case, biases and other variables among ``weights`` with fewer than two dimensions are exempted from weight decay if
-    ``optimizer`` is the trial's, as held by ``parts``, and not made by the author.
+    Raises Refused if one of them is not supported. With ``fit``, none is changed in this respect, and less is refused.
+    In any case, biases and other variables among ``weights`` with fewer than two dimensions are exempted from weight
+    decay if ``optimizer`` is the trial's, as held by ``parts``, and not made by the author.
     """
-    for part in () if fit else groups.list_parts(optimizer):
-        refusals.check_optimizer(part)
-        keras_corrections.take_global_gradients(part)
+    for part in groups.list_parts(optimizer):
+        refusals.check_finalizing(part)
+        if not fit:
+            refusals.check_optimizer(part)
+            keras_corrections.take_global_gradients(part)
     if optimizer is parts.parts.optimizer and not parts.own_optimizer:
         optimizers.exclude_from_decay(optimizer, weights)

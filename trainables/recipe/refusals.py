@@ -324,6 +324,31 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
             f"optimizer() returned a {name} with ema_overwrite_frequency, which fails under a strategy; leave it out: "
             "use_ema alone validates with the averaged weights"
         )
+    if _has_own_method(optimizer, "scale_loss"):
+        raise Refused(
+            f"optimizer() returned a {name} with its own scale_loss(), which sweep's loop does not call; leave it out, "
+            f"or {FIT}"
+        )
+
+
+def check_finalizing(optimizer: keras.optimizers.Optimizer | None) -> None:
+    """Raise Refused for an optimizer with its own `finalize_variable_values`, which Keras calls once."""
+    if _has_own_method(optimizer, "finalize_variable_values"):
+        raise Refused(
+            f"the optimizer is a {type(optimizer).__name__} with its own finalize_variable_values(), which Keras calls "
+            "after the last epoch, and sweep does not; leave it out, or let on_epoch_end() assign the weights"
+        )
+
+
+def _has_own_method(optimizer: keras.optimizers.Optimizer | None, method: str) -> bool:
+    """Return whether the class of an optimizer, if there is one, overrides a method of Keras's optimizers."""
+    kinds = (
+        keras.optimizers.Optimizer,
+        keras.optimizers.LossScaleOptimizer,
+        keras.optimizers.MultiOptimizer,
+    )
+    known = [getattr(kind, method) for kind in kinds]
+    return optimizer is not None and getattr(type(optimizer), method) not in known
 
 
 def check_rates(hp: Hyperparameters, *, read: bool) -> None:

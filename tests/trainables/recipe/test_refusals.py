@@ -46,6 +46,17 @@ class ExtraKey(keras.Model):
         }
 
 
+class OwnScale(keras.optimizers.SGD):
+    def scale_loss(self, loss: Any) -> Any:
+        return 4.0 * loss
+
+
+class OwnEnd(keras.optimizers.SGD):
+    def finalize_variable_values(self, var_list: Any) -> None:
+        for weight in var_list:
+            weight.assign(0.5 * weight)
+
+
 class OwnFit(keras.Model):
     def fit(self, *given: Any, **options: Any) -> Any:
         self.optimizer.learning_rate = 0.01
@@ -152,6 +163,8 @@ def test_a_fit_of_the_models_own_is_called_where_fit_trains() -> None:
             lambda: keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2),
             "with ema_overwrite_frequency",
         ),
+        (OwnScale, r"OwnScale with its own scale_loss\(\), .* `training: {loop: fit}`"),
+        (OwnEnd, r"OwnEnd with its own finalize_variable_values\(\)"),
     ],
 )
 @pytest.mark.usefixtures("loop")
@@ -162,6 +175,29 @@ def test_optimizers(optimizer: Any, message: str) -> None:
 
     with pytest.raises(Exception, match=message):
         train(Given(), assignment())
+
+
+def test_an_optimizer_with_a_loss_scale_of_its_own_trains_in_fit() -> None:
+    class Given(Small):
+        def optimizer(self, hp: Any) -> Any:
+            rate = hp.number("learning_rate")
+            return OwnScale(rate) if rate < 0.02 else keras.optimizers.SGD(rate)
+
+    scaled, plain = (
+        metrics(train(Given(), assignment(training={"loop": "fit"}, learning_rate=rate)))
+        for rate in (0.01, 0.04)
+    )
+    for one, other in zip(scaled, plain, strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+
+
+def test_fit_would_end_each_epoch_as_a_training() -> None:
+    class Given(Small):
+        def optimizer(self, hp: Any) -> Any:
+            return OwnEnd(0.01)
+
+    with pytest.raises(Exception, match=r"own finalize_variable_values\(\)"):
+        train(Given(), assignment(training={"loop": "fit"}))
 
 
 class Cosine(Small):
