@@ -488,13 +488,14 @@ def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any
             )
             cut.totals = {name: totals[name] for name in mode.totals} or None
             cut.draw(tf.constant(seed), tf.constant(update), mode.calls)
+            # A metric that a layer tracks counts all rows that the layer gets, also those that stand in. Its variables
+            # have a value of their own on each replica ("on_read"), which is set back where no row counts.
+            counters = [v for v in tried.counters if v.synchronization == "on_read"]
+            before = [tf.identity(v) for v in counters]
             with slices.entering(cut):
                 shares = dict(mode.compute(given, tf.range(size), cut))
-            # A metric that a layer tracks counts all rows that the layer gets, also those that stand in. Its variables
-            # have a value of their own on each replica ("on_read"), which is set back to 0 where no row counts.
-            for variable in tried.counters:
-                if variable.synchronization == "on_read":
-                    variable.assign(variable * tf.cast(cut.real, variable.dtype))
+            for variable, value in zip(counters, before, strict=True):
+                variable.assign(tf.where(cut.real, variable, value))
             return shares, {name: cut.counts.get(name, tf.constant(0.0)) for name in mode.totals}
 
         shares, counted = tried.replicas.run(compute_on_replica, given)

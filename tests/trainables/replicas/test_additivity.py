@@ -344,6 +344,25 @@ def test_sums_and_comparisons_are_no_means(loss: Any) -> None:
         Wrong().begin(assignment(micro_batches=2))
 
 
+class Three(Small):
+    """So few examples that one of four parts has none."""
+
+    def data(self, hp: Any) -> Any:
+        (x, y), _ = super().data(hp)
+        return (x[:3], y[:3]), (x[3:6], y[3:6])
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential([keras.Input((6,)), layers.Dense(3)])
+
+
+def test_metrics_of_fewer_examples_than_parts_are_means_over_them() -> None:
+    whole = metrics(train(Three(), assignment()))
+    for one, other in zip(
+        whole, metrics(train(Three(), assignment(gpus=2, micro_batches=2))), strict=True
+    ):
+        assert other == pytest.approx(one, rel=1e-5)
+
+
 def test_fewer_examples_than_parts_can_be_mixed() -> None:
     """An empty part has a row that stands in, and no row beyond the last one."""
 
