@@ -578,10 +578,11 @@ def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep
     the URL of a sweep in an object store.
 
     Raises:
-        InputError: naming all that are missing or cannot be read.
+        InputError: naming all that are missing, cannot be read, or are given twice, whose trials would count twice.
     """
     problems: list[Problem] = []
     taken: list[EarlierSweep] = []
+    places: dict[str, str] = {}  # the name by which each sweep is given first, by its path
     for number, sweep in enumerate(sweeps):
         try:
             folder = ResultsFolder.open(results, sweep)
@@ -594,6 +595,12 @@ def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep
                 place = str(folder.path.resolve())
             else:
                 place = folder.place
+            if place in places:
+                what = f"{sweep} is given twice"
+                if places[place] != sweep:
+                    what = f"{sweep} is the same sweep as {places[place]}"
+                problems.append(Problem(f"warm_start.{number}", what, "name each sweep once"))
+            places.setdefault(place, sweep)
             taken.append({"path": place, "log_bytes": log_bytes})
         except (InputError, StoreError) as error:
             if isinstance(error, InputError):

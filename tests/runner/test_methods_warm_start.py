@@ -83,6 +83,22 @@ def test_missing_sweeps_are_all_named(tmp_path: Path) -> None:
     assert [problem.where for problem in caught.value.problems] == ["warm_start.0", "warm_start.1"]
 
 
+def test_the_same_sweep_twice_is_a_mistake_since_its_trials_would_count_twice(
+    project: Path,
+) -> None:
+    earlier = run(project, EARLIER.replace("run_cap: 12", "run_cap: 2")).folder
+    (project / "results" / "link").symlink_to(earlier.path, target_is_directory=True)
+    with pytest.raises(InputError) as caught:
+        methods.record_warm_start(
+            ["earlier", str(earlier.path), "earlier", "link"], project / "results"
+        )
+    assert [(problem.where, problem.what) for problem in caught.value.problems] == [
+        ("warm_start.1", f"{earlier.path} is the same sweep as earlier"),
+        ("warm_start.2", "earlier is given twice"),
+        ("warm_start.3", "link is the same sweep as earlier"),
+    ]
+
+
 def test_nothing_is_made_for_a_sweep_with_a_missing_one(project: Path) -> None:
     with pytest.raises(InputError, match=r"warm_start\.0: nosuch: no such sweep"):
         run(project, TPE + "warm_start: [nosuch]\nrun_cap: 2\n")
