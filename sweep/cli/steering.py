@@ -77,7 +77,7 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
     Fixed parameters, and those that do not apply, may be left out.
     """
     from sweep.documents.shapes import AddedDocument
-    from sweep.runner import additions
+    from sweep.runner import additions, resuming
     from sweep.runner.steering import COMMAND, Add, list_added
 
     if bool(values) == (file is not None):  # both are given, or neither
@@ -87,7 +87,8 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
     if file is None:
         act = Add.of([additions.read_assignments(values)], COMMAND)
     else:
-        act = Add.of(additions.read_file(file), str(file))
+        space = resuming.open_sweep(folder).spec.space
+        act = Add.of(additions.read_file(file, space), str(file))
     added = list_added(_request_steering(folder, act))
     running = folder.is_running()
     if running:

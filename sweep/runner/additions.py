@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sweep.errors import InputError, Problem, refuse
 from sweep.events import NULL_PARAMS, Value
+from sweep.space import Space
+from sweep.space.domains import Domain, Tied, contains, list_choices
 from sweep.spec import read_text
 from sweep.spec.validation import describe_value
 from sweep.spec.yaml_reader import read_value
@@ -40,17 +43,18 @@ def read_assignments(assignments: Sequence[str], where: str = "add") -> dict[str
     return found
 
 
-def read_file(path: Path) -> list[dict[str, Value]]:
+def read_file(path: Path, space: Space) -> list[dict[str, Value]]:
     """Read configurations from a file: a list of mappings in YAML or JSON, or CSV with a line of names.
 
-    A file whose name ends in ``.csv`` is CSV: each cell is read as YAML, and empty cells are left out. If any column
-    begins with ``param.``, as in `trials.parquet`, only these columns are read, without the prefix, and the names in
+    A file whose name ends in ``.csv`` is CSV, which does not tell texts from numbers: each cell is read as a value that
+    its parameter may have in ``space``, otherwise as YAML, and empty cells are left out. If any column begins with
+    ``param.``, as in `trials.parquet`, only these columns are read, without the prefix, and the names in
     ``null_params`` are null. A single mapping is one configuration. Whether the parameters exist is not checked. Raises
     `InputError`, also for a missing or an empty file.
     """
     text = read_text(path)
     if path.suffix.lower() == ".csv":
-        return _read_csv(text, str(path))
+        return _read_csv(text, str(path), space)
     content = read_value(text, str(path))
     if isinstance(content, dict):
         content = [content]
@@ -73,20 +77,21 @@ def read_file(path: Path) -> list[dict[str, Value]]:
     return found
 
 
-def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
+def _read_csv(text: str, source: str, space: Space) -> list[dict[str, Value]]:
     """Return the configurations in a CSV text, one from each line below the names.
 
-    ``source`` is the name of the file in messages. Raises `InputError` if there is no such line, or for the first
-    mistake in one.
+    ``source`` is the name of the file in messages, and ``space`` is as for `read_file`. Raises `InputError` if there is
+    no such line, or for the first mistake in one.
     """
     # Spreadsheets begin their files with a byte order mark, which would become a part of the first name.
     lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # all line ends become \n
     # or else a quotation that is not closed would be accepted
     reader = csv.DictReader(lines, strict=True)
+    domains = {parameter.name: parameter.domain for parameter in space.parameters}
     configurations = []
     try:
         for row in reader:
-            configurations.append(_read_row(row, f"{source}, line {reader.line_num}"))
+            configurations.append(_read_row(row, f"{source}, line {reader.line_num}", domains))
     except csv.Error as error:
         raise InputError.one(
             source, f"is no valid CSV after line {reader.line_num}: {error}"
@@ -98,12 +103,15 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
     return configurations
 
 
-def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> dict[str, Value]:
-    """Return the configuration in a row of CSV: its cells that are not empty, each read as YAML.
+def _read_row(
+    row: Mapping[str | None, str | list[str] | None], where: str, domains: Mapping[str, Domain]
+) -> dict[str, Value]:
+    """Return the configuration in a row of CSV: its cells that are not empty, each read by `_read_cell`.
 
     If any column begins with ``param.``, only these columns are read, without the prefix, and the parameters that the
-    column `NULL_PARAMS` lists are null. ``where`` names the row in messages. Raises `InputError` if the row has more
-    cells than there are names, or for the first cell that is no valid value.
+    column `NULL_PARAMS` lists are null. ``where`` names the row in messages, and ``domains`` has the domains
+    of the parameters. Raises `InputError` if the row has more cells than there are names, or for the first cell that is
+    no valid value.
     """
     if None in row:  # the key under which `DictReader` puts the cells without a name
         raise InputError.one(where, "has more cells than there are names")
@@ -125,7 +133,34 @@ def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> d
         }
     configuration = {}
     for name, cell in cells.items():
-        configuration[name] = read_value(cell, f"{where}, {name}")
+        configuration[name] = _read_cell(cell, domains.get(name), f"{where}, {name}")
     if isinstance(nulls, list):
         configuration |= {str(name): None for name in nulls}
     return configuration
+
+
+def _read_cell(cell: str, domain: Domain | None, where: str) -> Value:
+    """Return the value of a cell that is not empty: one of its parameter's ``domain`` if there is one, else as YAML.
+
+    Where all choices are texts, such as ``"1e3"`` or ``"yes"``, the cell itself is looked for first. An apostrophe that
+    `export csv` has put before what a spreadsheet would take for a formula is removed. ``where`` is the place in
+    messages. Raises `InputError` if the cell is no value of the domain, and not YAML either.
+    """
+    if domain is None or isinstance(domain, Tied):
+        return read_value(cell, where)
+    texts = [cell]
+    if cell.startswith("'"):
+        texts.append(cell[1:])
+    parsed: list[Value] = []
+    for text in texts:
+        with suppress(InputError):
+            parsed.append(read_value(text, where))
+    choices = list_choices(domain)
+    if choices and all(isinstance(choice, str) or choice is None for choice in choices):
+        candidates = [*texts, *parsed]
+    else:
+        candidates = [*parsed, *texts]
+    for value in candidates:
+        if contains(domain, value):
+            return value
+    return read_value(cell, where)

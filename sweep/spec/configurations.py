@@ -20,6 +20,7 @@ from sweep.space.domains import (
     Domain,
     Range,
     Tied,
+    configuration_key,
     contains,
     get_domain_bounds,
     get_quantum,
@@ -240,9 +241,10 @@ def read_configurations(
 ) -> tuple[Params, ...]:
     """Return complete configurations in the form that searchers use; add mistakes for those not in the space.
 
-    Fixed parameters may be left out; tied ones, and those that do not apply, must be. Configurations that are not in
-    the space are left out of the result; one that appears twice is a mistake and stays in it. ``path`` is the place of
-    the list or, unless ``numbered``, of the single configuration.
+    Fixed and tied parameters may be left out; those that do not apply, and tied ones with another value than their
+    expression has, must be. Configurations that are not in the space are left out of the result; one that appears twice
+    is a mistake and stays in it. ``path`` is the place of the list or, unless ``numbered``, of the single
+    configuration.
     """
     found: list[Params] = []
     for index, one in enumerate(given):
@@ -263,15 +265,12 @@ def _read_configuration(
     parameters = {parameter.name: parameter for parameter in space.parameters}
     mistakes_before = document.found
     given = _undo_roundings(parameters, given)
+    free = {}
     for name, value in given.items():
-        if name not in parameters:
-            document.add_mistake(
-                (*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True
-            )
-        else:
-            # All names are passed as given: a parameter of a condition may be fixed or tied, and is then left out.
-            _check_value(parameters[name], value, parameters, (*path, name), document)
-    params = _complete_baseline(given, space)
+        if name not in parameters or not isinstance(parameters[name].domain, Tied):
+            free[name] = value
+    params = _complete_baseline(free, space)
+    _check_given(given, parameters, params, path, document)
     for name in given:
         # Only without other mistakes, since a wrong value may be why another parameter seems not to apply.
         if name in parameters and name not in params and document.found == mistakes_before:
@@ -301,6 +300,29 @@ def _read_configuration(
         return None
     # in the order of the space
     return {name: params[name] for name in space.names if name in params}
+
+
+def _check_given(
+    given: Mapping[str, Value],
+    parameters: Mapping[str, Parameter],
+    params: Params,
+    path: KeyPath,
+    document: Document,
+) -> None:
+    """Add a mistake for each value that is not possible by itself, also for a tied one that differs in ``params``."""
+    for name, value in given.items():
+        if name not in parameters:
+            document.add_mistake(
+                (*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True
+            )
+            continue
+        if isinstance(parameters[name].domain, Tied):
+            # a table of trials has tied values as well, and whole numbers maybe as floats
+            computed = {name: params.get(name, value)}
+            if configuration_key({name: value}) == configuration_key(computed):
+                continue
+        # All names are passed as given: a parameter of a condition may be fixed or tied, and is then left out.
+        _check_value(parameters[name], value, parameters, (*path, name), document)
 
 
 def _must_be_given(parameter: Parameter, params: Params) -> bool:

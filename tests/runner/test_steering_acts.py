@@ -12,12 +12,14 @@ from test_steered_sweeps import Workers, spec
 import sweep
 from sweep.contract import Devices
 from sweep.errors import InputError, RefusedError, UnknownNameError
-from sweep.events import ConfigurationsEnqueued, SweepChanged, TrialStarted
+from sweep.events import ConfigurationsEnqueued, SweepChanged, TrialStarted, Value
 from sweep.runner import additions
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.runner.steering import Act, Add, Change, Note, Request, Star
 from sweep.schedulers.early_termination import build_scheduler
+from sweep.space import Parameter, Space
+from sweep.space.domains import Categorical, key
 from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
 from sweep.store.log import Log
@@ -308,6 +310,7 @@ epochs: 9
         event for event in store_log.read(driven.path) if isinstance(event, ConfigurationsEnqueued)
     ]
     assert event.configurations == ({"a": 0.5, "half": 0.25, "fixed": 7, "kind": "adam"},)
+    driven.add(a=0.25, kind="adam", half=0.125, fixed=7.0)  # as a table of trials has them
     for values, words in (
         ({"a": 0.5, "kind": "sgd"}, "lacks momentum"),
         (
@@ -315,7 +318,7 @@ epochs: 9
             "momentum: does not apply with the other values; remove it",
         ),
         (
-            {"a": 0.5, "kind": "adam", "half": 0.25},
+            {"a": 0.5, "kind": "adam", "half": 0.3},
             "half: is tied to other parameters: a / 2; remove it",
         ),
         ({"a": 0.5, "kind": "adam", "fixed": 8}, "fixed: number 8, expected 7"),
@@ -339,21 +342,22 @@ def test_notes_and_stars_are_on_trials_that_have_begun(driven: Driven) -> None:
 
 
 def test_configurations_of_a_file(tmp_path: Path) -> None:
+    nothing_known = Space(())
     path = tmp_path / "more.yaml"
     path.write_text("- {a: 1e-3, b: [1, 2]}\n- {a: 2}\n")
-    assert additions.read_file(path) == [{"a": 0.001, "b": [1, 2]}, {"a": 2}]
+    assert additions.read_file(path, nothing_known) == [{"a": 0.001, "b": [1, 2]}, {"a": 2}]
     path = tmp_path / "more.json"
     path.write_text('{"a": 1}')
-    assert additions.read_file(path) == [{"a": 1}]
+    assert additions.read_file(path, nothing_known) == [{"a": 1}]
     path = tmp_path / "more.csv"
     path.write_text("a,kind\n1e-3,adam\n2,\n")
-    assert additions.read_file(path) == [{"a": 0.001, "kind": "adam"}, {"a": 2}]
+    assert additions.read_file(path, nothing_known) == [{"a": 0.001, "kind": "adam"}, {"a": 2}]
     path.write_text("trial,param.a,metric.loss\n0,3,0.5\n")
-    assert additions.read_file(path) == [{"a": 3}]
+    assert additions.read_file(path, nothing_known) == [{"a": 3}]
     path.write_text('param.a,param.b,param.c,null_params\n3,,,"[""b""]"\n4,5,,\n')
-    assert additions.read_file(path) == [{"a": 3, "b": None}, {"a": 4, "b": 5}]
+    assert additions.read_file(path, nothing_known) == [{"a": 3, "b": None}, {"a": 4, "b": 5}]
     path.write_bytes(b"a,kind\r1e-3,adam\r2,\r")  # lines end as on an old Mac
-    assert additions.read_file(path) == [{"a": 0.001, "kind": "adam"}, {"a": 2}]
+    assert additions.read_file(path, nothing_known) == [{"a": 0.001, "kind": "adam"}, {"a": 2}]
     for text, words in (
         ("a\n", "no line below the names"),
         ("a\n1,2\n", "line 2: has more cells than there are names"),
@@ -362,13 +366,13 @@ def test_configurations_of_a_file(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=words):
-            additions.read_file(path)
+            additions.read_file(path, nothing_known)
     path = tmp_path / "more.yaml"
     path.write_text("- 1\n")
     with pytest.raises(
         InputError, match=r"more.yaml: \[0\]: number 1, expected a mapping of parameters"
     ):
-        additions.read_file(path)
+        additions.read_file(path, nothing_known)
     with pytest.raises(
         InputError, match=r"(?s)add: 'a', expected NAME=VALUE.*add: b is given twice"
     ):
@@ -399,3 +403,29 @@ def test_from_python(tmp_path: Path) -> None:
     first = again.info["first_spec"]
     assert isinstance(first, dict)
     assert first["parameters"]["a"]["values"] == [3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("choices", "value", "cell"),
+    [
+        *((text, text, text) for text in ("1e3", "yes", "null", "007", "~", "a: b", "[1", "'q'")),
+        ("-x", "-x", "'-x"),  # as `export csv` has it, for spreadsheets
+        ([None, "null"], "null", "null"),
+        ([1, "1e2"], "1e2", "1e2"),
+        ([1, "1e2"], "1e2", '"1e2"'),  # a column with numbers and texts is JSON
+        (["-1", "a", 1], "-1", '"-1"'),
+        ([-1, "a"], -1, "'-1"),
+        ([True, "true"], True, "true"),
+        ([[1, 2], [3]], [1, 2], "[1, 2]"),
+    ],
+)
+def test_a_cell_is_read_as_a_value_of_its_parameter(
+    tmp_path: Path, choices: Value, value: Value, cell: str
+) -> None:
+    values = choices if isinstance(choices, list) else [choices, "else"]
+    space = Space((Parameter("kind", Categorical(tuple(values))),))
+    quoted = cell.replace('"', '""')
+    path = tmp_path / "trials.csv"
+    path.write_text(f'trial,param.kind\n0,"{quoted}"\n')
+    (found,) = additions.read_file(path, space)
+    assert key(found) == key({"kind": value})
