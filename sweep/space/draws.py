@@ -15,7 +15,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import NormalDist
 from typing import Literal, TypeAlias
 
@@ -117,8 +117,7 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
             points = [_interpolate_on_log_scale(low, high, t) for t in ends]
         case IntUniform(low, high) | Uniform(low, high):
             points = [low + t * (high - low) for t in ends]
-    # gives 0.3 for 0.1 + 0.2
-    values = [snap(domain, float(f"{x:.12g}")) for x in points]
+    values = [snap(domain, x) for x in _round_points(points)]
     if possible is None:
         return tuple(dict.fromkeys(values))
     place_of = {value: place for place, value in enumerate(possible)}
@@ -128,6 +127,19 @@ def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
         last = len(possible) - (count - len(places))  # the following ones need a place each
         places.append(min(max(place_of[value], first), last))
     return tuple(possible[place] for place in places)
+
+
+def _round_points(points: list[float]) -> list[float]:
+    """Return ascending numbers rounded to 12 digits, so that 0.1 + 0.2 becomes 0.3.
+
+    They are returned unchanged if that would move one by more than a millionth of its distance from the next, as in a
+    narrow range of large numbers.
+    """
+    rounded = [float(f"{x:.12g}") for x in points]
+    for (x, near_x), (y, near_y) in pairwise(zip(points, rounded, strict=True)):
+        if max(abs(near_x - x), abs(near_y - y)) > 1e-6 * (y - x):
+            return points
+    return rounded
 
 
 def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:

@@ -120,6 +120,14 @@ def test_constants_and_ties_have_no_place_on_a_scale() -> None:
         (IntUniform(1, 10, log=True), 10, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)),
         (IntUniform(1, 16, log=True), 8, (1, 2, 3, 4, 5, 7, 11, 16)),
         (Uniform(1, 4.9, 1), 4, (1, 2, 3, 4)),
+        # narrow ranges of large numbers are not rounded to 12 digits
+        (Uniform(1e15, 1e15 + 1), 3, (1e15, 1e15 + 0.5, 1e15 + 1)),
+        (Normal(1e13, 1), 3, (9999999999999.033, 1e13, 10000000000000.967)),
+        (
+            IntUniform(123456789012345, 123456789912345),
+            3,
+            (123456789012345, 123456789462345, 123456789912345),
+        ),
     ],
 )
 def test_count_grid(domain: Domain, count: int, values: tuple[float, ...]) -> None:
