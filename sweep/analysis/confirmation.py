@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
 from sweep.analysis.sweep_rows import Sweep, Trial
@@ -18,6 +17,7 @@ from sweep.events import UNFINISHED, Params, Role, Status
 from sweep.space.domains import configuration_key, group_by_configuration
 from sweep.space.objectives import Objective, objective
 from sweep.statistics.intervals import ALPHA
+from sweep.statistics.means import compute_mean
 from sweep.statistics.power import LEAST
 from sweep.statistics.racing import FIRST_SEEDS, look_at_race
 from sweep.statistics.verdicts import TOO_FEW
@@ -83,7 +83,7 @@ class Racer:
     def mean(self) -> float:
         """The mean loss over its fresh seeds; NaN if it has none."""
         if self.losses:
-            return fmean(self.losses)
+            return compute_mean(self.losses)
         return math.nan
 
 
@@ -205,7 +205,7 @@ def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
             # of one seed, with all its folds
             epochs = max(one.epochs for one in group) * (rules.folds or 1)
             is_baseline = any(one.role is Role.BASELINE for one in group)
-            racer = Racer(key, group[0].params, is_baseline, fmean(means), (), epochs)
+            racer = Racer(key, group[0].params, is_baseline, compute_mean(means), (), epochs)
             completed.append((racer, means))
     return sorted(completed, key=lambda candidate: candidate[0].selected)
 
@@ -278,7 +278,7 @@ def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
         trials = [(repeat, fold) for fold in _list_folds(rules)]
         if any(trial not in losses for trial in trials):
             return None
-        means.append(fmean(losses[trial] for trial in trials))
+        means.append(compute_mean(losses[trial] for trial in trials))
     return means
 
 
@@ -335,7 +335,7 @@ def _score_fresh_seeds(
     for (key, repeat), losses in ended.items():
         # a NaN makes the mean NaN, whatever the folds that are missing
         if len(losses) == (rules.folds or 1) or any(map(math.isnan, losses.values())):
-            scores.setdefault(key, {})[repeat] = fmean(losses.values())
+            scores.setdefault(key, {})[repeat] = compute_mean(losses.values())
     return scores, begun
 
 
@@ -600,7 +600,7 @@ def _describe_finalist(
         difference=None if racer.behind is None else first.from_loss(racer.behind),
         low=low,
         high=high,
-        tested={name: fmean(values) for name, values in test_values.items()},
+        tested={name: compute_mean(values) for name, values in test_values.items()},
         trials=tuple(trial.trial for trial in trials),
     )
 

@@ -36,6 +36,7 @@ from sweep.prices import COST
 from sweep.progress import count_units
 from sweep.space.domains import configuration_key
 from sweep.space.early_terminate import NoTermination, Own
+from sweep.statistics.means import compute_mean
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
@@ -301,7 +302,7 @@ class Standing:
             return None
         values = {one.trial: self.outline.objective.from_loss(one.loss) for one in found}
         fresh = found[0].role is Role.CONFIRM
-        return Best(fmean(values.values()), tuple(sorted(values)), found[0].params, fresh)
+        return Best(compute_mean(values.values()), tuple(sorted(values)), found[0].params, fresh)
 
     @property
     def total(self) -> int | None:
@@ -823,7 +824,7 @@ class Standing:
 
         `_make_sort_key` decides: more trials are better than fewer; with as many, the better mean counts.
         """
-        best = Best(fmean(trials.values()), tuple(sorted(trials)), params)
+        best = Best(compute_mean(trials.values()), tuple(sorted(trials)), params)
         if self.searched_best is None or self._make_sort_key(best) > self._make_sort_key(
             self.searched_best
         ):

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -29,6 +29,7 @@ from sweep.statistics.intervals import (
     compute_mean_interval,
     compute_share_interval,
 )
+from sweep.statistics.means import compute_mean
 from sweep.statistics.verdicts import Compared, Verdict, compare_configurations, compare_fronts
 from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
@@ -62,7 +63,7 @@ def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
         value = trial.metrics.get(metric, math.nan)
         if math.isfinite(value):
             found.setdefault((trial.seed, trial.fold), []).append(value)
-    return {seed: fmean(values) for seed, values in found.items()}
+    return {seed: compute_mean(values) for seed, values in found.items()}
 
 
 def judge(
@@ -540,7 +541,7 @@ def _summarize(
             else:
                 shared = 0.0
             interval = compute_mean_interval(values, shared=shared)
-            scores.append(Score(metric, goal, values, fmean(values), std, interval))
+            scores.append(Score(metric, goal, values, compute_mean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
     if len(scores) == len(objectives):  # a row has scores of all objectives or of none
         complete = tuple(scores)

@@ -22,6 +22,7 @@ from sweep.events import UNFINISHED, EpochReported, Event, Params, Status, Sweep
 from sweep.schedulers import Pausing, Scheduler
 from sweep.space.domains import group_by_configuration
 from sweep.space.objectives import Objective
+from sweep.statistics.means import compute_mean
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
 
 if TYPE_CHECKING:
@@ -426,7 +427,7 @@ class _Configuration:
     def loss(self) -> float:
         """The mean loss of the completed trials; infinite if none completed."""
         if self.losses:
-            return fmean(self.losses.values())
+            return compute_mean(self.losses.values())
         return math.inf
 
     @property
@@ -478,7 +479,11 @@ def _choose_best(
         # without the losses: the share and the status
         if not losses or one.place[:2] != winner.place[:2]:
             continue
-        key = (-len(losses) / max(len(one.curves), one.repeats), fmean(losses), one is not winner)
+        key = (
+            -len(losses) / max(len(one.curves), one.repeats),
+            compute_mean(losses),
+            one is not winner,
+        )
         if best_key is None or key < best_key:  # of equal keys, the first one
             best = one
             best_key = key

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from sweep.events import Role, Status
 from sweep.progress import SHARE, count_units
 from sweep.space.objectives import Objective, objective
 from sweep.statistics.intervals import Z
+from sweep.statistics.means import compute_mean
 
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
@@ -253,7 +253,7 @@ def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
     for trial in trials:
         if trial.status is Status.COMPLETED and metric in trial.metrics:
             values.append(trial.metrics[metric])
-    scores = (structs.replace(row.scores[0], mean=fmean(values)),) if values else ()
+    scores = (structs.replace(row.scores[0], mean=compute_mean(values)),) if values else ()
     return structs.replace(row, trials=trials, scores=scores)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, stdev
+
+from sweep.statistics.means import compute_mean
 
 ALPHA = 0.05
 Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96, for the 95 % interval of a normal mean
@@ -27,7 +29,7 @@ def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Inter
     )
 
     half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _compute_standard_error(values, shared)
-    mean = fmean(values)
+    mean = compute_mean(values)
     return mean - half, mean + half
 
 
@@ -39,7 +41,7 @@ def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
     """
     from scipy.special import stdtr
 
-    mean = fmean(differences)
+    mean = compute_mean(differences)
     error = _compute_standard_error(differences, shared)
     if not error:
         return 0.0 if mean else 1.0

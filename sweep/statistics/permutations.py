@@ -79,7 +79,7 @@ def check_equality(scores: Floats) -> Equality:
     the error at its level.
     """
     # a seed with a single score compares nothing
-    scores = scores[np.isfinite(scores).sum(axis=1) > 1]
+    scores = shrink_large(scores[np.isfinite(scores).sum(axis=1) > 1])
     there = np.isfinite(scores)
     centred = np.nan_to_num(scores - np.nanmean(scores, axis=1, keepdims=True))
     # scaled to a mean square of 1, to which `_LEAST_VARIANCE` refers; if all scores are equal, they stay 0
@@ -112,6 +112,15 @@ def check_equality(scores: Floats) -> Equality:
             furthest = int(t[0].argmax())
     count = float((largest >= largest[0] - _ROUNDING * abs(largest[0])).sum())
     return Equality(count / len(largest), furthest, patterns.error)
+
+
+def shrink_large(table: Floats) -> Floats:
+    """Return numbers divided by the largest if their squares are too large for a float, else as they are.
+
+    The tests do not depend on the scale. NaN, for a missing score, stays.
+    """
+    largest = np.abs(table).max(initial=0.0, where=~np.isnan(table))
+    return table / largest if largest > 1e150 else table
 
 
 def _compute_variances(squares: Floats, means: Floats, counts: npt.NDArray[np.int_]) -> Floats:
@@ -162,7 +171,7 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     The scaled differences have shape (seeds, comparisons); a column of zeros stays so. ``work`` limits the number of
     patterns times the number of comparisons, down to `FEWEST_DRAWN` patterns.
     """
-    table = np.asarray(differences, dtype=np.float64)
+    table = shrink_large(np.asarray(differences, dtype=np.float64))
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))
     table = table / np.where(norms > 0, norms, 1.0)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev, variance
 
 from sweep.statistics.intervals import ALPHA
+from sweep.statistics.means import compute_mean
 
 LEAST = 6
 """Minimum number of common seeds for a verdict: with five, no p-value is below 0.06."""
@@ -29,7 +30,7 @@ def estimate_more_seeds(
     """
     count = len(differences)
     # NaN is not 0: without differences, any verdict needs `LEAST`
-    mean = fmean(differences) if count else math.nan
+    mean = compute_mean(differences) if count else math.nan
     if mean == 0:
         return None
     if count > 1:
@@ -83,13 +84,13 @@ def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
     ``scores`` has the scores of each configuration. Configurations with fewer than two are left out; all others have
     the same weight.
     """
-    variances = []
-    for values in scores:
-        if len(values) > 1:
-            variances.append(variance(values))
-    if not variances:
+    several = [values for values in scores if len(values) > 1]
+    if not several:
         return None
-    return math.sqrt(fmean(variances))
+    try:
+        return math.sqrt(fmean(map(variance, several)))
+    except OverflowError:  # the squares are too large for a float
+        return math.hypot(*(stdev(values) / math.sqrt(len(several)) for values in several))
 
 
 def count_seeds_needed(comparisons: int) -> int:

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, structs
@@ -27,6 +26,7 @@ from sweep.statistics.intervals import (
     compute_mean_interval,
     compute_t_test,
 )
+from sweep.statistics.means import compute_mean
 from sweep.statistics.power import LEAST, count_seeds_needed, estimate_more_seeds
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def compare_configurations(
     sign = -1.0 if maximize else 1.0
     leader = best
     if leader is None:
-        leader = min(scored, key=lambda name: sign * fmean(scored[name].values()))
+        leader = min(scored, key=lambda name: sign * compute_mean(scored[name].values()))
     others = [name for name in scored if name != leader]
     if folds:
         shared = compute_fold_correction(folds)
@@ -94,7 +94,7 @@ def compare_configurations(
     for name in others:
         differences[name] = compute_differences(scored[name], scored[leader])
     compared = [name for name in others if len(differences[name]) >= LEAST]
-    behind = {name: sign * fmean(differences[name]) > 0 for name in compared}
+    behind = {name: sign * compute_mean(differences[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (leader, *compared)}  # the leader must come first
     if folds:
         tests = _test_by_folds(tested, leader, behind, shared)
@@ -142,10 +142,9 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     from sweep.statistics import permutations
 
     names = list(scored)
-    if maximize:
-        table = _align_scores(scored)
-    else:
-        table = -_align_scores(scored)
+    table = permutations.shrink_large(_align_scores(scored))
+    if not maximize:
+        table = -table
     place = {name: at for at, name in enumerate(names)}
     errors: list[float] = []
 
@@ -252,7 +251,7 @@ def _make_comparison(differences: Sequence[float], shared: float, more: int | No
             Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best"
         )
     low, high = compute_mean_interval(differences, shared=shared) or (None, None)
-    mean = fmean(differences)
+    mean = compute_mean(differences)
     return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, undecided=TOO_FEW)
 
 
@@ -351,7 +350,7 @@ def _test_domination(
     values = []
     for one, other in scores:
         values.append(compute_differences(one, other))
-    for mean, high in zip(map(fmean, values), maximize, strict=True):
+    for mean, high in zip(map(compute_mean, values), maximize, strict=True):
         # the first one's mean is equal, or higher where higher is better, or lower where lower is better
         if mean == 0 or (mean > 0) == high:
             return 1.0

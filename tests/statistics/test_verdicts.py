@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from sweep.statistics.intervals import ALPHA
-from sweep.statistics.power import LEAST, count_seeds_needed
+from sweep.statistics.means import compute_mean
+from sweep.statistics.power import LEAST, compute_spread, count_seeds_needed
 from sweep.statistics.verdicts import Verdict, compare_configurations, compare_fronts
 
 BEST, TIES, WORSE, UNDECIDED = Verdict
@@ -256,3 +257,31 @@ def test_of_a_cross_validation_each_set_is_adjusted_for_its_pairs() -> None:
     assert {one.verdict for one in beside} == {WORSE}
     assert beside[0].p_adjusted == pytest.approx(min(beside[0].p * 45, 1.0))
     assert [one.p_adjusted for one in beside] == sorted(one.p_adjusted for one in beside)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e160, 1.5e308])
+def test_scores_whose_squares_or_sums_are_too_large_for_a_float(scale: float) -> None:
+    scores = table(0.5, 0.52, 0.9, noise=0.05)
+    large = {
+        name: {seed: score * scale for seed, score in own.items()} for name, own in scores.items()
+    }
+    usual = compare_configurations(scores, maximize=False)
+    found = compare_configurations(large, maximize=False)
+    assert [(one.verdict, one.p, one.p_adjusted) for one in found.values()] == [
+        (one.verdict, one.p, one.p_adjusted) for one in usual.values()
+    ]
+    fronts = compare_fronts([large, large], maximize=[False, False], front=[0])
+    assert fronts[2].p == found[2].p
+    spread = compute_spread([list(own.values()) for own in large.values()])
+    assert spread is not None
+    assert spread / scale == pytest.approx(
+        compute_spread([list(own.values()) for own in scores.values()])
+    )
+
+
+def test_the_mean_of_the_largest_floats() -> None:
+    largest = np.finfo(float).max
+    assert compute_mean([largest] * 3) == largest
+    assert compute_mean([1e308, 1.5e308]) == pytest.approx(1.25e308)
+    assert compute_mean(iter([0.1, 0.2, 0.4])) == pytest.approx(0.7 / 3)
