@@ -20,6 +20,7 @@ from sweep.searchers.gaussian_process import (
     KernelParameters,
     fit_kernel_parameters,
 )
+from sweep.space.objectives import INFEASIBLE
 
 FEWEST = 3
 """Minimum number of results for a rung above the first to count."""
@@ -53,7 +54,9 @@ def limit_losses(results: RungResults) -> Array:
     violates = (
         np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
     )
-    known = results.losses[meets]
+    # beyond this bound, squares of losses are too large for a float
+    losses = results.losses.clip(-INFEASIBLE, INFEASIBLE)
+    known = losses[meets]
     best = float(known.min()) if len(known) else 0.0
     if len(known):
         reach = FARTHEST * _typical_distance(known, best)

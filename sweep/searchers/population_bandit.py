@@ -114,6 +114,9 @@ def standardize(values: Array) -> Array:
         finite = values[np.isfinite(values)]
     else:
         finite = np.zeros(1)  # if all are minus infinity, all become 0
+    # a power of two, which changes no bit, so that the result does not depend on the metric's unit
+    unit = 2.0 ** (math.frexp(float(np.abs(finite).max()))[1] - 1)
+    values, finite = values / unit, finite / unit
     middle = float(np.median(finite))
     # 1.4826 times the median distance is the deviation of a normal sample; if the distance is 0, nothing is clipped
     reach = 3 * 1.4826 * float(np.median(np.abs(finite - middle))) or math.inf

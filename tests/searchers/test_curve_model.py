@@ -54,6 +54,7 @@ def model(*rungs: RungResults, features: Array = POINTS) -> CurveModel:
         ([9.0, 9.0], [1, math.inf], [1, 1]),
         ([math.inf, math.inf], [0, 0], [1, 1]),
         ([2.0, 2.0], [0, 0], [2, 2]),
+        ([1.0, 1e200, -1e308], [0, 0, 0], [1, 1e100, -1e100]),  # whose squares are floats
         # the median is as good as the best
         (
             [0.0, 0.0, 0.0, 5.0, 10.0],

@@ -127,6 +127,13 @@ def test_what_is_expected_of_pending_copies_changes_deviations_alone() -> None:
     assert expecting.predict(asked)[1] < model.predict(asked)[1]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e12, 1e308])
+def test_standardized_gains_do_not_depend_on_the_unit_of_the_metric(scale: float) -> None:
+    gains = np.array([0.1, 0.3, 0.2, -math.inf, 0.5, 0.45])
+    assert standardize(gains * scale) == pytest.approx(standardize(gains))
+
+
 def test_gains_are_standardized_and_the_largest_fall_is_the_best() -> None:
     _, values = make_training_data(
         [trained(5.0, 5.0), trained(0.1, 0.3), trained(0.2, before=0.25)], AXES
