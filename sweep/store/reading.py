@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ from sweep.store.tables import (
     Tables,
     build_tables,
     make_numeric_array,
+    without_deleted_checkpoints,
     write,
 )
 
@@ -44,9 +46,15 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
     """Return the tables of a sweep as its log is now, without writing anything.
 
     ``metrics`` lists the columns of the metrics table to read, some of which may be missing; None reads all. Table
-    files that were made from another log are ignored. If there is no log, the files are read as they are. Raises
-    `StoreError` if a file or the log cannot be read.
+    files that were made from another log are ignored. If there is no log, the files are read as they are. Checkpoints
+    that were deleted are not named. Raises `StoreError` if a file or the log cannot be read.
     """
+    found = _read_as_logged(folder, metrics)
+    return replace(found, trials=without_deleted_checkpoints(folder, found.trials))
+
+
+def _read_as_logged(folder: ResultsFolder, metrics: Sequence[str] | None) -> Tables:
+    """Return the tables for `read_tables`, with the checkpoints that the log and the files name."""
     with ExitStack() as stack:
         # Each file is opened only once, because a running sweep replaces them.
         files = _open_tables(folder, stack)

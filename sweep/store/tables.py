@@ -390,19 +390,42 @@ def build_tables(folder: ResultsFolder) -> Tables:
 def write(folder: ResultsFolder, tables: Tables) -> None:
     """Replace both Parquet files of a sweep, whose metadata says up to which byte of the log they were made.
 
-    Each file is complete at any time, but not replaced together with the other one. Raises `StoreError` if one of them
-    cannot be written.
+    Each file is complete at any time, but not replaced together with the other one. Checkpoints that were deleted are
+    not named. Raises `StoreError` if one of the files cannot be written.
     """
     history = tables.history
+    trials = without_deleted_checkpoints(folder, tables.trials)
     # The mark tells readers later whether the log is still the one from which the tables were made.
     if folder.log.exists():
         mark = log.mark(folder.log, history.log_bytes)
     else:
         mark = None
     metadata = {METADATA: json.dumps(asdict(replace(history, mark=mark))).encode()}
-    for path, table in ((folder.metrics, tables.metrics), (folder.trials, tables.trials)):
+    for path, table in ((folder.metrics, tables.metrics), (folder.trials, trials)):
         with replacing(path) as aside:
             pq.write_table(table.replace_schema_metadata(metadata), aside, compression="zstd")
+
+
+def without_deleted_checkpoints(folder: ResultsFolder, trials: pa.Table) -> pa.Table:
+    """Return the table of trials with null in place of each checkpoint that is no longer in the folder.
+
+    The log, of which tables are made, only says what was saved. If results are in an object store, of which the folder
+    has no checkpoints, the table is returned as it is.
+    """
+    name = "checkpoint"
+    if name not in trials.column_names or trials[name].null_count == len(trials) or folder.store:
+        return trials
+    try:
+        # usually few of many trials: looking for each checkpoint would take long on a network's disk
+        present = {entry.name for entry in (folder.path / "checkpoints").iterdir()}
+    except OSError:
+        present = set()
+    kept = []
+    for path in trials[name].to_pylist():
+        there = path and Path(path).parent.name in present and (folder.path / path).exists()
+        kept.append(path if there else None)
+    place = trials.column_names.index(name)
+    return trials.set_column(place, trials.schema.field(name), _array(kept, pa.string()))
 
 
 Kind: TypeAlias = Literal["param", "number", "integer", "text"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ NAMES = ("statuses", "interrupted", "folds", "confirmed", "answered")
 def read(name: str, results: Path) -> dict[str, Any]:
     """What a recorded sweep, copied into ``results``, is to its readers."""
     shutil.copytree(RECORDED / name, results / name, ignore=shutil.ignore_patterns("read.json"))
+    for line in (results / name / "log.jsonl").read_text().splitlines():
+        if checkpoint := re.search(r'"checkpoint":"([^"]+)"', line):
+            (results / name / checkpoint[1]).mkdir(parents=True, exist_ok=True)
     sweep = reopen(results, name, ["run_cap=99"])
     found = {
         **_tables(sweep.folder),

@@ -105,6 +105,9 @@ def written(results: Path, name: str, events: list[Event]) -> ResultsFolder:
     folder = ResultsFolder.create(results, name, "", info)
     with Log(folder.log) as log:
         log.append(events)
+    for event in events:
+        if isinstance(event, TrialEnded) and event.facts.checkpoint:
+            (folder.path / event.facts.checkpoint).mkdir(parents=True, exist_ok=True)
     write(folder, build_tables(folder))
     return folder
 

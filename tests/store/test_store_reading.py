@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 from tales import STORY, build, started, written
 
 from sweep.store import reading, tables
+from sweep.store.features import STAND_IN
 from sweep.store.log import Log
 from sweep.store.reading import read_tables
 
@@ -91,3 +93,22 @@ def test_files_of_an_earlier_version_are_still_read(tmp_path, monkeypatch):
     monkeypatch.undo()
     folder.log.write_bytes(folder.log.read_bytes().replace(b'"loss is nan"', b'"loss is inf"'))
     assert read_tables(folder).trials["status_reason"].to_pylist() == ["", "loss is nan"]
+
+
+def test_checkpoints_that_were_deleted_are_not_named(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    named = "checkpoints/t0/2"
+    assert read_tables(folder).trials["checkpoint"].to_pylist() == [named, None]
+    (folder.path / named).rmdir()
+    caught_up = read_tables(folder)
+    assert caught_up.trials["checkpoint"].to_pylist() == [None, None]
+    assert caught_up.trials.schema == build(STORY).trials().schema
+    tables.write(folder, build(STORY).tables())
+    assert pq.read_table(folder.trials)["checkpoint"].to_pylist() == [None, None]
+
+
+def test_a_copy_of_a_store_names_the_checkpoints_of_the_store(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    (folder.path / "checkpoints" / "t0" / "2").rmdir()
+    (folder.path / STAND_IN).write_text((tmp_path / "store").as_uri())
+    assert read_tables(folder).trials["checkpoint"].to_pylist() == ["checkpoints/t0/2", None]
