@@ -240,7 +240,7 @@ def _find_file(folder: Path, file: str) -> Path:
 
 
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
-    """Write a draft into a folder and return its path.
+    """Write a draft into a folder and return its path. The folder `SPACES` is created in it if it is missing.
 
     Raises `InputError` if ``file`` is not the plain name of a sweep file or is a link to another folder, and
     `StoreError` if it cannot be written.
@@ -249,6 +249,8 @@ def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> 
     path = _find_file(folder, file)
     if not replace and has_other_text(folder, file, text):
         raise RefusedError.one(file, "exists with another text", "give the new one another name")
+    with storing(path):
+        path.parent.mkdir(exist_ok=True)
     with replacing(path) as aside:
         aside.write_bytes(text.encode())
     return path

@@ -115,6 +115,18 @@ def test_another_file_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "a.yaml").read_text() == "two\n"
 
 
+def test_the_folder_of_sweep_files_is_created(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    assert save_draft(inner, "search_spaces/a.yaml", "one\n").read_text() == "one\n"
+    (inner / "search_spaces" / "a.yaml").unlink()
+    (inner / "search_spaces").rmdir()
+    (inner / "search_spaces").symlink_to(tmp_path / "missing")
+    with pytest.raises(InputError, match="is a link to another folder"):
+        save_draft(inner, "search_spaces/a.yaml", "one\n")
+    assert not (tmp_path / "missing").exists()
+
+
 @pytest.mark.parametrize("file", ELSEWHERE)
 def test_a_file_is_opened_by_a_plain_name_alone(tmp_path: Path, file: str) -> None:
     (tmp_path / "a.yaml").write_text("secret\n")
