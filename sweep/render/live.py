@@ -186,9 +186,10 @@ class LiveView(Closing):
 
         Waits at most 2 seconds for the terminal.
         """
+        # queues an unfinished line; the thread's last turn, which writes it, may begin once it is told to end
+        self._stdout.give_back()
         self._over.set()  # so that a later event does not start the thread again
         thread, self._thread = self._thread, None
-        self._stdout.give_back()  # queues an unfinished line, for the last turn of the thread
         if thread is not None:
             thread.join(PATIENCE_S)
 

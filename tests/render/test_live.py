@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -403,6 +404,29 @@ def test_what_a_trainable_prints_comes_above_the_picture(monkeypatch: pytest.Mon
     above = file.getvalue()
     assert above.index("one\r\n") < above.index("20%\r\n")
     assert "10%" not in above
+
+
+def test_an_unfinished_line_is_written_even_if_drawing_ends_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    give_back = Above.give_back
+
+    def give_back_late(above: Above) -> None:
+        """Give the thread the time to end, if it has been told so."""
+        deadline = time.monotonic() + 0.5
+        while "sweep-view" in [thread.name for thread in threading.enumerate()]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        give_back(above)
+
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", file)
+    monkeypatch.setattr(Above, "give_back", give_back_late)
+    console = Console(force_terminal=True, width=60, _environ={"TERM": "xterm"})
+    with LiveView(console, Outline(metric="acc", total=1)):
+        sys.stdout.write("unfinished")
+    assert "unfinished\r\n" in file.getvalue()
 
 
 def test_a_line_in_an_encoding_that_lacks_its_characters() -> None:
