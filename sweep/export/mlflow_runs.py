@@ -202,6 +202,7 @@ class _Export:
             _ID: self._sweep.identity,
             _TRIAL: str(trial.trial),
             "sweep.trial_id": trial.trial_id,
+            "sweep.role": trial.role.value,
             "sweep.repeat": str(trial.repeat),
             "sweep.seed": str(trial.seed),
             "sweep.status": trial.status.value,

@@ -215,6 +215,7 @@ def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
         "name": sweep.name,
         "trial": trial.trial,
         "trial_id": trial.trial_id,
+        "role": trial.role.value,
         "repeat": trial.repeat,
         "seed": trial.seed,
         "objectives": [{"name": name, "goal": goal} for name, goal in sweep.sweep.objectives],

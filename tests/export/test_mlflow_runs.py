@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from hostile import BEGAN, STATUSES, story, trial
+from msgspec.structs import replace
 
 from sweep.errors import InputError
-from sweep.events import NoteWritten, Status
+from sweep.events import NoteWritten, Role, Status, TrialStarted
 from sweep.export import mlflow_runs, runs
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -27,7 +28,10 @@ def test_runs_are_read_back_and_not_written_twice(
 ) -> None:
     from mlflow.tracking import MlflowClient
 
-    folder = made(story())
+    events = story()
+    begun = next(place for place, event in enumerate(events) if isinstance(event, TrialStarted))
+    events[begun] = replace(events[begun], role=Role.BASELINE)
+    folder = made(events)
     uri = mlflow_runs.make_local_uri(tmp_path / "out")
     done = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
     assert (done.new, done.unchanged, done.renamed) == (len(STATUSES), 0, {"f1=macro": "f1_macro"})
@@ -74,6 +78,9 @@ def test_runs_are_read_back_and_not_written_twice(
     tags = found["6"].data.tags
     assert (tags["sweep.status"], tags["sweep.seed"], tags["sweep.repeat"]) == ("failed", "13", "0")
     assert tags["sweep.reason"] == "because, of\nfailed"
+
+    assert tags["sweep.role"] == "search"
+    assert found["0"].data.tags["sweep.role"] == "baseline"
 
     again = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
     assert (again.new, again.unchanged) == (0, len(STATUSES))

@@ -103,6 +103,7 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
         "batch": 32,
     }
     assert (config["sweep"]["trial"], config["sweep"]["seed"]) == (1, 8)
+    assert config["sweep"]["role"] == "search"
     assert [(row["_step"], row["val/acc"], row["_timestamp"]) for row in first["history"]] == [
         (epoch, 0.1 + epoch / 100, BEGAN + 10 + epoch) for epoch in (1, 2, 3)
     ]
