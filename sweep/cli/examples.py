@@ -239,13 +239,10 @@ def _write_and_announce(
 @folder_option
 @options.as_json
 def examples_command(name: str | None, to: Path, as_json: bool) -> None:
-    """List the shipped sweep files, or copy the one called NAME.
-
-    With --json they are only described, and nothing is copied.
-    """
-    if as_json:  # NAME is then described, and not copied
-        shown = [find_example(name)] if name else list_examples().values()
-        click.echo(json.dumps([_example_as_dict(shipped) for shipped in shown], indent=2))
+    """List the shipped sweep files, or copy the one called NAME."""
+    if name is None and as_json:
+        shown = [_example_as_dict(shipped) for shipped in list_examples().values()]
+        click.echo(json.dumps(shown, indent=2))
         return
     if name is None:
         for shipped in list_examples().values():
@@ -259,7 +256,7 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
     contents = {f"{name}.yaml": start.text}
     if start.beside is not None:
         contents[start.beside.name] = start.beside.read_text(encoding="utf-8")
-    _write_and_announce(contents, name, to, as_json=False)
+    _write_and_announce(contents, name, to, as_json=as_json)
 
 
 def _example_as_dict(shipped: Example) -> dict[str, str]:

@@ -52,7 +52,7 @@ SHAPES: Mapping[str, Any] = {
     "doctor": tuple[Finding, ...],
     "error": ErrorDocument,
     "event": Event,
-    "examples": tuple[shapes.ShippedExample, ...],
+    "examples": tuple[shapes.ShippedExample, ...] | shapes.FilesWritten,
     "export": shapes.ExportDocument,
     "init": shapes.FilesWritten,
     "kube": shapes.KubernetesList,

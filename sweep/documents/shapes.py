@@ -1,8 +1,8 @@
 """The document of each command, as classes whose fields are its keys.
 
 A document of one object begins with its version, which changes when a key is removed or gets another meaning; keys may
-be added at any time. `list`, `examples` and `doctor` print a list, `kube` a List of Kubernetes, and `schema` a schema:
-these formats have no room for a version.
+be added at any time. `list`, `doctor`, and `examples` without a name print a list, `kube` a List of Kubernetes, and
+`schema` a schema: these formats have no room for a version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def extend(kind: type[Extended], base: object, **more: Any) -> Extended:
 
 @dataclass(frozen=True, kw_only=True)
 class FilesWritten(Document):
-    """Files that `init` has written, and the commands to type next."""
+    """Files that `init` or `examples NAME` has written, and the commands to type next."""
 
     files: tuple[str, ...]
     next: tuple[str, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -85,6 +86,14 @@ def test_every_example_can_be_a_start_and_be_copied(folder: Path) -> None:
         copied = load_spec(folder / "copies" / f"{name}.yaml", environment={})
         assert copied == load_spec(one.file, environment={})
     assert (folder / "copies" / "nested_cnn.py").is_file()
+
+
+def test_an_example_is_copied_with_json_too(folder: Path) -> None:
+    code, output = call("examples", "nested", "--json")
+    assert code == 0
+    files = json.loads(output)["files"]
+    assert files == ["nested.yaml", "nested_cnn.py"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(files)
 
 
 def test_examples_lists_what_each_asks_and_costs() -> None:

@@ -602,7 +602,7 @@ OTHERS = (
     Row("init scored", 4, err="scored.py: already in"),
     Row("examples", out="lr_wd_aug"),
     Row("examples --json", out=r'"name": "lr_wd_aug",\n +"question": "Which learning rate'),
-    Row("examples verdict --json", out=r'"name": "verdict"'),
+    Row("examples verdict --to NEW --json", out='"NEW/verdict.yaml"'),
     Row("examples verdict --to NEW", out="wrote    NEW/verdict.yaml\n"),
     Row("mcp now", 2, err="Got unexpected extra argument"),
     Row(
@@ -618,7 +618,8 @@ JSON = (
         Row(line, out=out)
         for line, out in (
             ("init NEW --function --json", '"NEW.yaml",\n +"NEW.py"'),
-            ("examples verdict --json", '"name": "verdict"'),
+            ("examples --json", '"name": "verdict"'),
+            ("examples verdict --to NEW --json", '"NEW/verdict.yaml"'),
             ("plan one.yaml --json", '"find_lr": null'),
             ("list --json", '"name": "one"'),
             ("status one --json", '"version": 1'),
