@@ -66,6 +66,19 @@ def test_durations_and_scores_are_those_of_the_commands(visit: Visit) -> None:
     assert one.page.evaluate(f"{scores}.map(inScore)") == list(map(score, scores))
 
 
+def test_events_of_other_days_have_dates(visit: Visit) -> None:
+    one = visit()
+    now = time.time()
+    show = "times => timesOf(times.map((time) => ({ time }))).map((one) => one.textContent)"
+    (today,) = one.page.evaluate(show, [now])
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", today)
+    year = time.localtime(now - 86400).tm_year
+    assert str(year) in one.page.evaluate(show, [now - 86400, now])[0]
+    assert one.page.evaluate(show, [now - 86400, now])[1].endswith(today)
+    midnight = time.mktime((2026, 1, 2, 0, 5, 0, 0, 0, -1))
+    assert re.search(r"\b0?0:05:00$", one.page.evaluate(show, [midnight])[0])
+
+
 def test_charts_grow_and_what_was_chosen_stays(visit: Visit, project: Path) -> None:
     with driving(ResultsFolder(project / "results" / "lives")) as driver:
         one = visit()

@@ -85,8 +85,13 @@ function inMoney(value) {
   return value >= 1 || value === 0 ? value.toFixed(2) : value.toPrecision(2);
 }
 
-function atTime(time) {
-  return new Date(1000 * time).toLocaleTimeString([], { hour12: false });
+// Elements with the times of events, with their dates unless all are of today.
+function timesOf(events) {
+  const moments = events.map((one) => new Date(1000 * one.time));
+  const today = new Date().toDateString();
+  const style = { timeStyle: "medium", hourCycle: "h23" };
+  if (moments.some((moment) => moment.toDateString() !== today)) style.dateStyle = "medium";
+  return moments.map((moment) => make("time", { datetime: moment.toISOString() }, moment.toLocaleString([], style)));
 }
 
 // A state or a status: a word, and a mark whose colour repeats it.

@@ -271,10 +271,11 @@ function showEvents(facts) {
   const shown = facts.events.slice(0, live.allEvents ? facts.events.length : SHOWN_EVENTS);
   const newest = Math.max(0, ...facts.events.map((one) => one.line));
   if (!hasChanged(list, newest, shown.length)) return;
-  const items = shown.map((one) => {
+  const times = timesOf(shown);
+  const items = shown.map((one, at) => {
     const fresh = live.newest && one.line > live.newest;
     const words = linkTrial(one.text, one.trial);
-    return make("li", { class: fresh ? "fresh" : null, "data-status": one.status || null }, make("time", { datetime: new Date(1000 * one.time).toISOString() }, atTime(one.time)), " ", ...words);
+    return make("li", { class: fresh ? "fresh" : null, "data-status": one.status || null }, times[at], " ", ...words);
   });
   live.newest = newest;
   replaceRows(list, items);

@@ -183,7 +183,8 @@ function outputPart(trial) {
 
 function eventPart(trial) {
   if (!trial.events.length) return null;
-  const items = trial.events.map((one) => make("li", {}, make("time", { datetime: new Date(1000 * one.time).toISOString() }, atTime(one.time)), " ", one.text));
+  const times = timesOf(trial.events);
+  const items = trial.events.map((one, at) => make("li", {}, times[at], " ", one.text));
   return make("section", {}, make("h2", {}, `What happened to it${QUERY ? `: trial ${trial.trial}` : ""}`), make("ol", { class: "events" }, items));
 }
 
