@@ -6,6 +6,7 @@ be sent is written to the debug log and given up. Secrets come from the environm
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -19,8 +20,11 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from email.message import EmailMessage
+from email.utils import make_msgid
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -325,18 +329,37 @@ def _send_mail(asked: Notify, password: str, notice: Notice) -> None:
     """Send a notice as a mail, encrypted if the server can; a password is only sent encrypted.
 
     A server that encrypts must have a certificate of an authority that this machine trusts. Raises an exception if
-    sending fails.
+    sending fails, but not if only the server's good-bye is not as expected: the mail would be sent again.
     """
     host, _, port = (asked.server or "").rpartition(":")
     message = EmailMessage()
     message["To"] = asked.mail
     message["From"] = asked.sender or asked.mail
     message["Subject"] = shortened(printable(notice.text), 120)
+    # not every server adds these, and mails without them are taken for spam
+    message["Date"] = datetime.fromtimestamp(notice.time, UTC)
+    message["Message-ID"] = make_msgid(domain=host)
     message.set_content(f"{printable(notice.text)}\n\n{_encode_notice(notice).decode('ascii')}\n")
-    with _connect_to_mail_server(host, int(port), must_encrypt=asked.user is not None) as server:
+    must_encrypt = asked.user is not None
+    with closing(_connect_to_mail_server(host, int(port), must_encrypt=must_encrypt)) as server:
         if asked.user is not None:
-            server.login(asked.user, password)
+            _log_in(server, asked.user, password)
         server.send_message(message)
+        with suppress(smtplib.SMTPException):
+            server.quit()
+
+
+def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:
+    """Log in to a mail server. Raises SMTPException if it refuses."""
+    if f"{user}{password}".isascii():
+        server.login(user, password)
+        return
+    # smtplib sends nothing but ASCII; this is UTF-8, as RFC 4616 says
+    server.ehlo_or_helo_if_needed()
+    credentials = base64.b64encode(f"\0{user}\0{password}".encode()).decode("ascii")
+    code, answer = server.docmd("AUTH", f"PLAIN {credentials}")
+    if code != 235:
+        raise smtplib.SMTPAuthenticationError(code, answer)
 
 
 def _connect_to_mail_server(host: str, port: int, *, must_encrypt: bool) -> smtplib.SMTP:

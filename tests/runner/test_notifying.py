@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import smtplib
 import socketserver
 import ssl
 import sys
@@ -150,6 +151,7 @@ class Mailbox(socketserver.TCPServer):
         super().__init__(("127.0.0.1", 0), _Conversation)
         self.mails: list[str] = []
         self.logins: list[tuple[str, str]] = []
+        self.goodbye, self.welcome = b"221 bye", b"235 welcome"
         self.tls: ssl.SSLContext | None = None
         if certificate is not None:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -193,9 +195,9 @@ class _Conversation(socketserver.StreamRequestHandler):
 
     def _answer(self, word: bytes, *, is_encrypted: bool) -> bytes:
         if word == b"QUIT":
-            return b"221 bye\r\n"
+            return self.server.goodbye + b"\r\n"
         if word == b"AUTH":
-            return b"235 welcome\r\n"
+            return self.server.welcome + b"\r\n"
         if word == b"EHLO" and self.server.tls is not None:
             return (
                 b"250-here\r\n250 AUTH PLAIN\r\n"
@@ -217,7 +219,32 @@ def test_mail_reaches_a_server() -> None:
             )
     (mail,) = server.mails
     assert "To: ann@example.org" in mail
+    assert "Date: " in mail
+    assert "Message-ID: " in mail
     assert "Subject: s: a < b & \\x1bc" in mail
+
+
+def test_a_mail_that_was_taken_is_sent_even_if_the_server_says_a_strange_goodbye() -> None:
+    server = Mailbox()
+    server.goodbye = b"421 closing"
+    with serving(server):
+        make_sender(Notify(mail="ann@example.org", server=server.address))(NOTICE)
+    assert len(server.mails) == 1
+
+
+def test_a_password_may_have_any_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = trustme.CA()
+    server = Mailbox(authority.issue_cert("127.0.0.1"))
+    authority.cert_pem.write_to_path(tmp_path / "trusted.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+    asked = Notify(mail="ann@example.org", server=server.address, user="ann", password="P")
+    with serving(server):
+        make_sender(asked, {"P": "pässwört"})(NOTICE)
+        server.welcome = b"535 no"
+        with pytest.raises(smtplib.SMTPAuthenticationError):
+            make_sender(asked, {"P": "fälsch"})(NOTICE)
+    assert server.logins == [("ann", "pässwört"), ("ann", "fälsch")]
+    assert len(server.mails) == 1
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
