@@ -472,6 +472,11 @@ class GraphProgram(Program):
         found = flatten_metrics(step.reported(self._metrics(training=False), sums, examples_seen))
         return Evaluated(found, global_losses.compute_deviation(*spread) if spread else math.nan)
 
+    def reset_metrics(self) -> None:
+        """Reset the metrics, which an evaluation in a hook or callback may have counted."""
+        if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
+            self._read_metrics()
+
     def _split_for_processes(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
         if self._graph.replicas.span_processes:
             return split_by_batch_size(chunks, batch_size)

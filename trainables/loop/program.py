@@ -230,6 +230,10 @@ class Program(ABC):
         """
         return False
 
+    def reset_metrics(self) -> None:
+        """Reset the metrics that an evaluation in a hook or callback may have counted; do nothing by default."""
+        return
+
     def check_phases(self) -> None:
         """Raise Refused if the trial has something that cannot be reset between phases; do nothing by default."""
         return

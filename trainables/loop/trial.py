@@ -439,8 +439,9 @@ class ReadyTrial:
 
         Changes are found by a comparison with ``settings_before``. ``hook`` is the method's name, which is recorded as
         the reason if the trial is stopped. If the block raises, nothing is applied. In any case, `model.stop_training`
-        is set back to False, and the program becomes `spent` if its next trial would inherit a change. Raises Refused
-        for a setting that would have no effect, and for a learning rate beside lr_schedule plateau.
+        is set back to False, and the program becomes `spent` if its next trial would inherit a change. As in
+        `Model.fit`, what `model.evaluate` counts in the block counts in no epoch. Raises Refused for a setting that
+        would have no effect, and for a learning rate beside lr_schedule plateau.
         """
         program = self.program
         try:
@@ -450,6 +451,8 @@ class ReadyTrial:
         finally:  # also if a hook raises, because other trials may use the program
             program.spent = program.spent or hooks.affects_next_trial(program, settings_before)
             program.model.stop_training = False
+        with self.placement.replicas.scope():
+            program.reset_metrics()
         rate = hooks.find_set_rate(program, settings_before)
         if rate is not None and self.reduction:
             raise Refused(

@@ -102,6 +102,34 @@ def test_they_are_told_what_fit_tells_them(training: Any) -> None:
     assert told == told_by_keras.told
 
 
+class Evaluates(keras.callbacks.Callback):
+    """Evaluates the model on examples of its own."""
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.model.evaluate(np.ones((9, 6)), np.zeros(9), verbose=0)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.on_train_begin()
+
+
+@LOOPS
+def test_what_a_callback_evaluates_counts_in_no_epoch(training: Any) -> None:
+    class Counted(Small):
+        def metrics(self, hp: Any, model: Any) -> Any:
+            return ["accuracy"]
+
+        def data(self, hp: Any) -> Any:
+            return (*super().data(hp), (np.ones((5, 6)), np.ones(5)))
+
+    class Called(Counted):
+        def callbacks(self, hp: Any) -> Any:
+            return [Evaluates()]
+
+    plain, called = Counted(), Called()
+    assert metrics(train(called, trial(training))) == metrics(train(plain, trial(training)))
+    assert called.test() == plain.test()
+
+
 @LOOPS
 def test_keras_own_set_the_rate_and_end_the_trial(training: Any) -> None:
     def rates(make: Make) -> list[float]:
