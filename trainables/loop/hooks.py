@@ -248,12 +248,15 @@ COMPARISONS = {
 class Callbacks:
     """The author's Keras callbacks for one trial.
 
+    As in `Model.fit`, a `History` comes after them, unless they have one, and is the model's attribute ``history``.
     Creating it raises Refused if a callback cannot work in the trial's loop, which is `Model.fit` if ``fit`` is True.
     """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback], *, fit: bool = False) -> None:
         self._callbacks = list(callbacks)
         refusals.check_callbacks(self._callbacks, fit=fit)
+        if self._callbacks and not any(map(_is_history, self._callbacks)):
+            self._callbacks.append(keras.callbacks.History())
         self._made = [_copy_attributes(callback) for callback in self._callbacks]
         self._kept_by_author: dict[str, Any] = {}
 
@@ -298,13 +301,20 @@ class Callbacks:
             callback.set_params({"verbose": 0, "epochs": epochs, "steps": updates})
             callback.set_model(model)
 
+    def _show_history(self) -> None:
+        """Set the model's ``history``, in place of that of a single epoch, which `Model.fit` sets where it trains."""
+        for callback in filter(_is_history, self):
+            callback.model.history = callback
+
     def train_begin(self) -> None:
         """Call each callback's `on_train_begin`; to be called once per trial, not after a checkpoint is restored."""
+        self._show_history()
         for callback in self:
             callback.on_train_begin()
 
     def epoch_begin(self, epoch: int) -> None:
         """Call each callback's `on_epoch_begin` for an epoch (from 1; callbacks get it from 0)."""
+        self._show_history()
         for callback in self:
             callback.on_epoch_begin(epoch - 1)
 
@@ -322,6 +332,7 @@ class Callbacks:
         the values with which it is saved. Raises Refused if the dictionary has a value that is not a number.
         """
         logs: dict[str, Any] = dict(metrics)
+        self._show_history()
         for callback in self:
             saves = isinstance(callback, keras.callbacks.ModelCheckpoint)
             with saving() if saves else nullcontext():
@@ -371,6 +382,10 @@ class Callbacks:
                 vars(callback)[name] = (
                     COMPARISONS.get(value, value) if isinstance(value, str) else value
                 )
+
+
+def _is_history(callback: keras.callbacks.Callback) -> bool:
+    return isinstance(callback, keras.callbacks.History)
 
 
 def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:

@@ -130,6 +130,33 @@ def test_what_a_callback_evaluates_counts_in_no_epoch(training: Any) -> None:
     assert called.test() == plain.test()
 
 
+class ReadsHistory(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.lowest = min(self.model.history.history.get("val_loss", [0.0]))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        logs["lowest"] = self.lowest
+        logs["epochs"] = len(self.model.history.epoch)
+
+
+@LOOPS
+def test_they_read_the_history_of_the_trial_as_in_fit(training: Any, tmp_path: Path) -> None:
+    (straight, _), (broken, _), (resumed, _) = (author(ReadsHistory) for _ in range(3))
+    seen = metrics(train(straight, trial(training)))
+    losses = [epoch["val_loss"] for epoch in seen]
+    assert [epoch["lowest"] for epoch in seen] == [
+        min(losses[:number], default=0.0) for number in range(4)
+    ]
+    assert [epoch["epochs"] for epoch in seen] == [0, 1, 2, 3]
+
+    broken.begin(trial(training))
+    first = go_on(broken, pause_after=2)
+    broken.save(tmp_path)()
+    resumed.begin(trial(training))
+    assert resumed.restore(tmp_path) == 2
+    assert metrics([*first, *go_on(resumed)]) == seen
+
+
 @LOOPS
 def test_keras_own_set_the_rate_and_end_the_trial(training: Any) -> None:
     def rates(make: Make) -> list[float]:
@@ -396,9 +423,9 @@ def test_the_next_trial_of_a_kept_program_has_its_own() -> None:
 def test_changed_values_are_told_from_those_that_were_made() -> None:
     callback = Told()
     callbacks = Callbacks([callback])
-    assert callbacks.state() == [{}]
+    assert callbacks.state() == [{}, {}]  # of it, and of the history
     callback.told.append(["begins", 0])
-    assert callbacks.state() == [{"told": [["begins", 0]]}]
+    assert callbacks.state() == [{"told": [["begins", 0]]}, {}]
     callback.other = object()
     assert callbacks.state() is None
 
