@@ -264,9 +264,8 @@ def _send_in_time(send: Send, notice: Notice) -> None:
         if error is not None:
             raise error
     finally:
-        del (
-            error
-        )  # its traceback has this frame: the connection would stay open until garbage is collected
+        # its traceback has this frame: the connection would stay open until garbage is collected
+        del error
 
 
 def _run_command(command: Sequence[str], notice: Notice) -> None:
