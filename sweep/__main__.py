@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-INTERRUPTED = 130  # exit code, as that of `InterruptedByUser`
+INTERRUPTED = 130  # exit code, as of `InterruptedByUser`
 
 
 def run() -> NoReturn:
