@@ -174,8 +174,7 @@ def _list_lines(error: SweepError) -> list[str]:
 def _exit_with_error(error: SweepError, lines: Sequence[str], *, as_json: bool) -> NoReturn:
     """Write ``lines`` to standard error, with ``as_json`` also the error's document to standard output, and exit.
 
-    A process in the background also writes the document into the file of `options.ERRORS_TO`, if that still exists. The
-    exit code is that of ``error``.
+    The document is also for a process that waits for the start of this one. The exit code is that of ``error``.
     """
     from sweep.documents import mistakes
 
@@ -184,13 +183,7 @@ def _exit_with_error(error: SweepError, lines: Sequence[str], *, as_json: bool) 
     content = mistakes.describe_error(error)
     if as_json:
         _print_document(content)
-    file = click.get_current_context().meta.get(options.ERRORS_TO)
-    if file is not None:
-        from sweep.render import document
-
-        # no longer there once the session has begun
-        with suppress(OSError), file.open("r+") as stream:
-            stream.write(document(content))
+    options.tell_waiting_process(lambda: _write_document(content))
     sys.exit(error.exit_code)
 
 
@@ -204,11 +197,16 @@ def _print_usage_error(error: click.UsageError, *, as_json: bool) -> None:
 
 def _print_document(content: ErrorDocument) -> None:
     """Print the document of an error; ignore that standard output may be closed."""
-    from sweep.render import document
-
     output.document_follows()
     with suppress(OSError):
-        click.echo(document(content))
+        click.echo(_write_document(content))
+
+
+def _write_document(content: ErrorDocument) -> str:
+    """Return the document of an error as JSON."""
+    from sweep.render import document
+
+    return document(content)
 
 
 def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,15 +95,13 @@ as_json = click.option(
 )
 
 ARGUMENTS = "sweep.arguments"  # key in the context: the command line, as it was typed
-ERRORS_TO = (
-    "sweep.errors_to"  # key in the context: the file for the document of an error, None for none
-)
+_WAITING = "sweep.waiting"  # key in the context: the file of `tell_waiting_process`
 
 
 def detach(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare ``--detach``, and the hidden option by which the process in the background gets the file for its errors.
+    """Declare ``--detach``, and the hidden option with which that starts the process in the background.
 
-    The file is kept in the context as `ERRORS_TO`.
+    Its value is the file of `tell_waiting_process`.
     """
     command = click.option(
         "--detach",
@@ -110,12 +109,26 @@ def detach(command: Callable[..., None]) -> Callable[..., None]:
         help="Go on in the background; say how to watch it, wait for it and stop it.",
     )(command)
     return click.option(
-        "--errors-to",
+        "--tell",
         type=click.Path(path_type=Path),
         hidden=True,
         expose_value=False,
-        callback=lambda ctx, _, file: ctx.meta.update({ERRORS_TO: file}),
+        callback=lambda ctx, _, file: ctx.meta.update({_WAITING: file}),
     )(command)
+
+
+def tell_waiting_process(describe: Callable[[], str]) -> None:
+    """Tell the process that has started this one in the background, and waits, what has become of the start.
+
+    ``describe`` returns that as JSON, see `sweep.runner.detaching`. Only the first call counts. Do nothing if no
+    process waits.
+    """
+    file = click.get_current_context().meta.get(_WAITING)
+    if file is not None:
+        # no longer there once that process has read it
+        with suppress(OSError), file.open("r+", encoding="utf-8") as stream:
+            if not stream.read():
+                stream.write(describe())
 
 
 _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}

@@ -322,12 +322,15 @@ def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
         """Create the view: lines of JSON with ``--events``, otherwise the live view.
 
-        The live view first gets the lines of `Options.opening`.
+        The live view first gets the lines of `Options.opening`. A process that waits for the start of this one learns
+        that this session has the folder.
         """
         from sweep.analysis import Outline
         from sweep.render.event_lines import EventLines
         from sweep.render.live import on_terminal
+        from sweep.runner import detaching
 
+        options.tell_waiting_process(lambda: detaching.describe_start(folder))
         if how.events:
             return EventLines(Outline.of(spec), results, terminal)
         live_view = on_terminal(spec, how)

@@ -38,39 +38,41 @@ class Detached:
 def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     """Run ``python -m sweep`` with ``arguments`` in the background; return once its session is in the log.
 
-    ``folder`` is that of the sweep, which the process may still have to create; its log must have grown before this
-    function returns, without a time limit. The output of the process goes into ``driver.log`` in that folder, in place
-    of an earlier one. If this function is interrupted, the process is ended and its output deleted.
+    ``folder`` is that of the sweep, which the process may still have to create. There is no time limit. The output of
+    the process goes into ``driver.log`` in that folder, in place of an earlier one. If this function is interrupted,
+    the process is ended and its output deleted.
+
+    The process writes into a file, whose path it gets, the text of `describe_start` or the document of an error. That
+    the log grows is not enough, because the session of another process may run.
 
     Raises:
         NotStarted: if the process ends before its session has begun.
         StoreError: if the file for its output cannot be created.
     """
-    earlier_bytes = _find_size(folder.log)
     # beside the sweep's folder, which the process may still have to create; it is moved there in the end
     output = folder.path.parent / f".{folder.name}.{get_process_name()}.driver.log"
-    errors = output.with_suffix(".errors")
+    told = output.with_suffix(".json")
     with storing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         stream = output.open("wb")
-        errors.touch()  # only this process creates and deletes it
+        told.touch()  # only this process creates and deletes it
     command, *rest = arguments
     with stream:
         driver = subprocess.Popen(
-            [sys.executable, "-m", "sweep", command, "--errors-to", os.fspath(errors), *rest],
+            [sys.executable, "-m", "sweep", command, "--tell", os.fspath(told), *rest],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
             start_new_session=True,
         )
     try:
-        while _find_size(folder.log) <= earlier_bytes:
+        while not _has_begun(told, folder):
             code = driver.poll()
-            # a short session may have begun and ended since the size was read above, so that is read again
-            if code is not None and _find_size(folder.log) <= earlier_bytes:
+            # a short session may have begun and ended since that was read above, so it is read again
+            if code is not None and not _has_begun(told, folder):
                 # below 0: a signal has killed it; 0: it has ended without a session, which is an error here
                 code = code if code > 0 else 2
-                raise NotStarted(_read_problems(errors, output, code), code)
+                raise NotStarted(_read_problems(told, output, code), code)
             time.sleep(LOOK_S)
     except BaseException:  # also Ctrl-C
         if driver.poll() is None:
@@ -79,7 +81,7 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
         output.unlink(missing_ok=True)
         raise
     finally:
-        errors.unlink(missing_ok=True)
+        told.unlink(missing_ok=True)
     kept = folder.path / "driver.log"
     output.rename(kept)  # the process goes on writing into it
     # it is meant to outlive this process, which must not wait for it or warn about it
@@ -87,14 +89,26 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     return Detached(driver.pid, kept)
 
 
-def _read_problems(errors: Path, output: Path, exit_code: int) -> list[Problem]:
-    """Return why a process has ended: its error document in the file ``errors`` or, if that is empty, its output.
+def describe_start(folder: ResultsFolder) -> str:
+    """Return JSON that says that this process has the lock of a sweep, with the size of its log before the session."""
+    return json.dumps({"log_bytes": _find_size(folder.log)})
+
+
+def _has_begun(told: Path, folder: ResultsFolder) -> bool:
+    """Return whether the process that writes the file ``told`` has begun its session, which is in the log."""
+    with suppress(OSError, ValueError, KeyError):  # it has written nothing yet, or an error
+        return bool(_find_size(folder.log) > json.loads(told.read_text())["log_bytes"])
+    return False
+
+
+def _read_problems(told: Path, output: Path, exit_code: int) -> list[Problem]:
+    """Return why a process has ended: its error document in the file ``told`` or, if there is none, its output.
 
     Of the output, that is the lines that begin with ``error:``, or the last line. A process that was killed may have
     printed nothing; then it is the exit code.
     """
-    with suppress(OSError, ValueError):
-        mistakes = json.loads(errors.read_text(encoding="utf-8"))["error"]
+    with suppress(OSError, ValueError, KeyError):
+        mistakes = json.loads(told.read_text(encoding="utf-8"))["error"]
         return [
             Problem(
                 mistake["where"],

@@ -41,6 +41,12 @@ def test_a_sweep_in_the_background_is_watched_waited_for_and_stopped(project: Pa
     assert os.getsid(process) == process  # a session of its own
     assert (found["sweep"], found["stop"]) == ("first", "python -m sweep stop first")
     until(lambda: call("status", "first")[1].startswith("first  running"))
+    # the log grows, but not by the session of another process
+    driver_log = (project / "results" / "first" / "driver.log").stat().st_ino
+    code, out, err = call("resume", "first", "--inline", "--detach", "--json")
+    assert (code, json.loads(out)["exit_code"]) == (4, 4)
+    assert f"the sweep is being run by process {process}" in err
+    assert (project / "results" / "first" / "driver.log").stat().st_ino == driver_log
     code, out, err = call("wait", "first", "--timeout", "0", "--json")
     waited = json.loads(out)
     assert (code, waited["exit_code"], waited["reached"], waited["state"]) == (
