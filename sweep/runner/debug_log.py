@@ -37,6 +37,10 @@ def redirected(path: Path) -> Iterator[TextIO]:
         finally:
             with suppress(OSError):  # the disk is full: this output is lost, the sweep is not
                 sys.stderr.flush()
+            # what is still in its buffer then would reach the terminal
+            with Path(os.devnull).open("wb") as null:
+                os.dup2(null.fileno(), 2)
+            sys.stderr.flush()
             os.dup2(kept, 2)
 
 
