@@ -996,7 +996,8 @@ class Coordinator:
             return False
         if trial.started.trial not in self._open:  # ``failure`` has ended it
             return True
-        if self._pauses.explain_pause(trial):
+        # as in `_stop_after_step`
+        if epochs and self._pauses.explain_pause(trial):
             return self._pause_if_held(trial, Facts())
         end = trial.make_due_end()
         facts = answer.facts

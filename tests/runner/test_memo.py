@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 
 import sweep
 from sweep.backends import checkpoints
-from sweep.events import EpochReported, TrialEnded
+from sweep.events import EpochReported, Event, TrialEnded
 from sweep.store import log as store_log
 
 SECOND = FILE.replace("curves", "second")
@@ -189,6 +191,25 @@ def test_the_scheduler_judges_answered_trials_too(project: Path) -> None:
         if isinstance(e, EpochReported)
     ]
     assert reported == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (2, 1)]
+
+
+class _Bounded(Watcher):
+    """Interrupts a sweep that does not end."""
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if len(self.seen) == 100:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_result_that_ends_where_its_trial_pauses_completes_it(project: Path) -> None:
+    (project / "curve.py").write_text(TRAINABLE.replace("self.given.epochs:", "2:"))
+    run(project)
+    watcher = _Bounded()
+    rule = "early_terminate: {type: asha_promotion, min_iter: 2, eta: 2, min_completed: 3}\n"
+    second = run(project, SECOND + rule, watcher, memo=True)
+    assert second.completed == 3
+    assert answered(watcher) == {0: "curves/0", 1: "curves/1", 2: "curves/2"}
 
 
 def test_answered_epochs_are_on_no_budget(project: Path) -> None:
