@@ -176,6 +176,33 @@ class Foresighted(Small):
         return lambda now: 1 - now.epoch / total
 
 
+class Averages(keras.callbacks.Callback):
+    """Gives the model the mean of its weights as the training ends, as strangers' averages do."""
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.seen: list[Any] = []
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen.append(self.model.get_weights())
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.model.set_weights([sum(each) / len(each) for each in zip(*self.seen, strict=True)])
+
+
+class Called(Small):
+    """With Keras's callbacks."""
+
+    def callbacks(self, hp: Any) -> Any:
+        choices = {
+            "keras": keras.callbacks.ReduceLROnPlateau("val_loss", patience=1),
+            "lambda": keras.callbacks.LambdaCallback(on_train_end=lambda logs: None),
+            "schedule": keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / hp.epochs),
+            "own": Averages(),
+        }
+        return [choices[hp["kind"]]]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of a callback
 @pytest.mark.parametrize(
     ("trainable", "cases"),
     [
@@ -192,6 +219,10 @@ class Foresighted(Small):
         (
             Foresighted(),
             [({"epochs": 2}, False), ({}, False)],
+        ),
+        (
+            Called(),
+            [({"kind": kind}, kind == "keras") for kind in ("own", "lambda", "schedule", "keras")],
         ),
     ],
 )

@@ -238,6 +238,20 @@ def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> f
         ) from error
 
 
+# Keras's own that neither ask for the number of epochs nor change the model as the training ends
+OF_ANY_LENGTH = frozenset(
+    {
+        keras.callbacks.CSVLogger,
+        keras.callbacks.EarlyStopping,
+        keras.callbacks.History,
+        keras.callbacks.ModelCheckpoint,
+        keras.callbacks.ProgbarLogger,
+        keras.callbacks.ReduceLROnPlateau,
+        keras.callbacks.RemoteMonitor,
+        keras.callbacks.TerminateOnNaN,
+    }
+)
+
 COMPARISONS = {
     f"keras.ops.{comparison.__name__}": comparison
     for comparison in (keras.ops.less, keras.ops.greater)
@@ -287,6 +301,11 @@ class Callbacks:
         return any(
             refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self
         )
+
+    @property
+    def may_depend_on_trial_length(self) -> bool:
+        """Whether callbacks have code of the author's, which may ask for the number of epochs or act at their end."""
+        return any(type(callback) not in OF_ANY_LENGTH for callback in self)
 
     def watch(
         self, author: Author, model: keras.Model, *, epochs: int | None, updates: int
