@@ -328,9 +328,8 @@ def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
         from sweep.analysis import Outline
         from sweep.render.event_lines import EventLines
         from sweep.render.live import on_terminal
-        from sweep.runner import detaching
 
-        options.tell_waiting_process(lambda: detaching.describe_start(folder))
+        options.tell_waiting_process(lambda: _describe_start(folder))
         if how.events:
             return EventLines(Outline.of(spec), results, terminal)
         live_view = on_terminal(spec, how)
@@ -339,6 +338,13 @@ def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
         return live_view
 
     return view
+
+
+def _describe_start(folder: ResultsFolder) -> str:
+    """Return what a process that has started this one in the background is told, once this one has the folder."""
+    from sweep.runner import detaching  # only processes in the background need it
+
+    return detaching.describe_start(folder)
 
 
 def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
