@@ -16,13 +16,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.state.values import Digester, IdentityDigest, holds_user_content
 from trainables import keras_private
 from trainables.recipe import groups, refusals
 from trainables.recipe.author import Author, overrides
@@ -370,8 +371,8 @@ class Callbacks:
         """Return for each callback, in order, a dictionary of the attributes that have changed, for a checkpoint.
 
         They are compared with those when this object was created. Returns None if one of these attributes is not a
-        plain value, which a checkpoint cannot hold. Objects that were changed in place, other than lists and
-        dictionaries, count as unchanged.
+        plain value, which a checkpoint cannot hold. An object that was changed in place counts as changed, if
+        `_ContentDigester` knows its content.
         """
         found = []
         for callback, made in zip(self, self._made, strict=True):
@@ -410,18 +411,37 @@ def _is_history(callback: keras.callbacks.Callback) -> bool:
 def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
     """Return a callback's attributes by name, without those that Keras sets.
 
-    Lists and dictionaries are copied with all that they contain. NumPy numbers become Python numbers, and the functions
-    in `COMPARISONS` become their names there, so that attributes can be compared and saved. All other values, other
-    functions included, are the callback's own objects.
+    Lists and dictionaries of plain values are copied with all that they contain. NumPy numbers become Python numbers,
+    and the functions in `COMPARISONS` become their names there, so that attributes can be compared and saved. All other
+    values become a `_Content`.
     """
-    copies = {}
+    copies: dict[str, Any] = {}
     for name, value in vars(callback).items():
-        if name not in keras_private.CALLBACK_ATTRIBUTES:
-            if isinstance(value, list | dict):
-                copies[name] = copy.deepcopy(value)
-            else:
-                copies[name] = _convert_to_plain(value)
+        if name in keras_private.CALLBACK_ATTRIBUTES:
+            continue
+        plain = _convert_to_plain(value)
+        if _may_be_kept(plain):
+            copies[name] = copy.deepcopy(plain)
+        else:
+            content = _ContentDigester().digest(value)
+            copies[name] = _Content(IdentityDigest(value), content)
     return copies
+
+
+class _Content(NamedTuple):
+    """Stands for a value that no checkpoint can hold; equal to that of the same object with the same content."""
+
+    identity: IdentityDigest
+    content: object
+
+
+class _ContentDigester(Digester):
+    """A digester that ignores the content of functions and of objects of libraries, which may change without a call."""
+
+    def _digest_object(self, value: Any) -> object:
+        if holds_user_content(value):
+            return super()._digest_object(value)
+        return IdentityDigest(value)
 
 
 def _convert_to_plain(value: Any) -> Any:
@@ -432,15 +452,8 @@ def _convert_to_plain(value: Any) -> Any:
 
 
 def _are_equal_attributes(first: Any, second: Any) -> bool:
-    """Return whether two attributes are the same object, or equal plain values of the same type."""
-    if first is second:
-        return True
-    return (
-        _may_be_kept(first)
-        and _may_be_kept(second)
-        and type(first) is type(second)
-        and bool(first == second)
-    )
+    """Return whether two attributes are equal values of the same type, as `_copy_attributes` returns them."""
+    return type(first) is type(second) and bool(first == second)
 
 
 def _may_be_kept(value: object) -> bool:
@@ -448,9 +461,9 @@ def _may_be_kept(value: object) -> bool:
 
     Checkpoints can hold such values. Keys of dictionaries must be texts.
     """
-    if isinstance(value, list):
+    if type(value) is list:  # a class derived from it would be resumed as a list
         return all(map(_may_be_kept, value))
-    if isinstance(value, dict):
+    if type(value) is dict:
         return all(isinstance(name, str) and _may_be_kept(part) for name, part in value.items())
     return value is None or type(value) in (bool, int, float, str)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -363,6 +364,44 @@ def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> 
     holds.restore(tmp_path / "other")
     for mine, theirs in zip(holds.trained_model().get_weights(), expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("begin", "change"),
+    sampled(
+        [
+            (lambda: deque([0.0], maxlen=3), lambda held: held.append(1.0)),
+            (lambda: defaultdict(float), lambda held: held.update(seen=1.0)),
+            (lambda: np.zeros(2), lambda held: np.add(held, 1.0, out=held)),
+            (lambda: [np.zeros(2)], lambda held: np.add(held[0], 1.0, out=held[0])),
+            (lambda: np.random.default_rng(0), lambda held: held.normal()),
+            (lambda: keras.metrics.Mean(), lambda held: held.update_state(1.0)),
+        ],
+        3,
+        several=True,
+    ),
+)
+def test_what_is_changed_in_place_and_is_not_plain_is_not_resumed(begin: Any, change: Any) -> None:
+    class Holding(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = begin()
+
+    callback = Holding()
+    callbacks = Callbacks([callback])
+    assert callbacks.state() == [{}, {}]
+    change(callback.held)
+    assert callbacks.state() is None
+
+
+def test_what_cannot_be_copied_may_be_in_a_list() -> None:
+    class Holding(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.locks = [threading.Lock()]
+
+    callbacks = Callbacks([Holding()])
+    assert callbacks.state() == [{}, {}]
 
 
 def test_an_attribute_that_is_none_is_there_after_a_resume(tmp_path: Path) -> None:
