@@ -23,6 +23,7 @@ class Order:
     # stop before training if the data have this fingerprint: the result is known
     known_data: str | None = None
     moved: bool = False  # it did not fit into another process
+    copied: bool = False  # it continues from its parent's checkpoint, and cannot begin anew
     waits: bool = False  # save at each decision epoch, because the trial may pause there
     shares: bool = False  # its GPU share may change, in which case another worker continues it
 

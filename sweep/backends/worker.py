@@ -58,7 +58,7 @@ from sweep.contract import (
     Stopped,
     Trainable,
 )
-from sweep.errors import StoppedAtOnce, WorkerLost, first_line
+from sweep.errors import StoppedAtOnce, TrainableError, WorkerLost, first_line
 from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
 from sweep.functions import load_trainable
 from sweep.progress import SHARE, count_units, passes_any
@@ -765,8 +765,8 @@ class Worker:
         """Begin the trial with the trainable, or continue it from its newest checkpoint that can be restored.
 
         Unusable checkpoints are skipped with a notice. Raises DiskFault if the checkpoints in an object store cannot be
-        fetched, OtherData if the data have changed, TrainableError for an invalid ``depends_on``, and any other error
-        of creating the trainable or of its ``begin``.
+        fetched, OtherData if the data have changed, TrainableError for an invalid ``depends_on`` and for a copy of
+        another trial without a usable checkpoint, and any other error of creating the trainable or of its ``begin``.
         """
         # an invalid one ends the trial before it trains
         declared = inputs.get_declared_paths(self._get_trainable())
@@ -777,31 +777,36 @@ class Worker:
         trial.saver.finish(kept=False)
         trial.reset()
         kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
-        is_restored = False
-        while not is_restored:
+        why = "there is none"
+        while why:
             with checkpoints.raising_disk_faults():
                 path = next(kept, None)
             # after the download, and anew for each checkpoint that is tried
             trial.since = time.monotonic()
             if path is None:  # none was saved, or all are unusable
+                if trial.order.copied:
+                    raise TrainableError(
+                        f"it is a copy of another trial, whose checkpoint cannot be restored ({why})"
+                    )
                 self._get_trainable().begin(self._make_assignment(trial))
                 break
-            is_restored = self._restore(trial, path)
+            why = self._restore(trial, path)
+            if why:
+                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({why})")
         trial.history = [*trial.restored_reports]
         trial.saver = self._create_saver(trial.number, trial.done, trial.restored_reports)
         trial.begun = True
 
-    def _restore(self, trial: _Trial, path: Path) -> bool:
-        """Begin the trial and continue it from the checkpoint in the folder ``path``.
+    def _restore(self, trial: _Trial, path: Path) -> str:
+        """Begin the trial and continue it from the checkpoint in the folder ``path``; return "".
 
-        Return False, with a notice, if the checkpoint is unusable. Raises what the trainable's ``begin`` raises,
+        If the checkpoint is unusable, return why. Raises what the trainable's ``begin`` raises,
         OtherData, and an error of ``restore`` that says that memory is out.
         """
         try:
             manifest = checkpoints.read_verified_manifest(path)
         except checkpoints.Damaged as error:
-            self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
-            return False
+            return str(error)
         # Before `begin`, which gets this number: with fewer micro-batches, it has run out of memory before.
         trial.accumulate = max(trial.accumulate, manifest.accumulate)
         trainable = self._get_trainable()
@@ -815,17 +820,14 @@ class Worker:
         except Exception as error:  # whatever is wrong with it, the one before may work
             if memory.is_out_of_memory(error):
                 raise
-            self._notices.append(
-                f"trial {trial.number}: {path.name} is unusable ({first_line(error)})"
-            )
-            return False
+            return first_line(error)
         trial.done = done
         trial.trained_s = manifest.trained_s
         # As in `count`, except that a checkpoint does not say where the epoch before ended: only the last unit counts.
         trial.decided = passes_any(trial.order.decision_epochs, trial.units - 1, trial.units)
         trial.restored_reports = manifest.reports
         self._add_earlier_inputs(manifest.inputs)
-        return True
+        return ""
 
     def _record_epoch(self, trial: _Trial, epoch: EpochReported) -> bool:
         """Check and record an epoch that the trainable has reported; return whether to train another in this step.

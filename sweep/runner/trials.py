@@ -210,6 +210,7 @@ class Terms:
             to_beat,
             known_data=known_data,
             moved=trial.moved,
+            copied=started.parent is not None,
             waits=trial.may_pause,
             shares=shares,
         )

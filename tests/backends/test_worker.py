@@ -336,6 +336,15 @@ def test_without_a_usable_checkpoint_the_trial_begins_again(job: Job) -> None:
     assert len(notices) == 2
 
 
+def test_a_copy_of_another_trial_does_not_begin_again(job: Job) -> None:
+    _interrupted(job, epochs=4)
+    for path in checkpoints.list_newest_first(job.results_folder, 3):
+        _cut(path)
+    reports, end, notices = whole(Worker(job), order(epochs=9, copied=True))
+    assert (reports, end.status, len(notices)) == ([], Status.FAILED, 2)
+    assert "whose checkpoint cannot be restored (state.json is damaged)" in end.reason
+
+
 def test_on_other_data_a_trial_neither_goes_on_nor_begins_again(job: Job) -> None:
     _interrupted(job, epochs=4)
     reports, end, notices = whole(Worker(job), order("9 other", epochs=9))

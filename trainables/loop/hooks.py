@@ -393,9 +393,7 @@ class Callbacks:
         """
         # None stands for attributes that could not be saved.
         if not isinstance(state, list) or len(state) != len(self._callbacks):
-            raise CheckpointError(
-                "Keras callbacks keep state that no checkpoint holds; it begins anew"
-            )
+            raise CheckpointError("Keras callbacks keep state that no checkpoint holds")
         for callback, changed in zip(self, state, strict=True):
             for name, value in changed.items():
                 # A function that compares was saved as its name.

@@ -358,7 +358,7 @@ def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> 
     holds.save(tmp_path / "other")()
     expected = holds.trained_model().get_weights()
     holds.begin(trial())
-    with pytest.raises(CheckpointError, match="it begins anew"):
+    with pytest.raises(CheckpointError, match="no checkpoint holds"):
         holds.restore(tmp_path / "other")
     holds.begin(replace(trial(), trains=False))  # to be looked at, it needs nothing of them
     holds.restore(tmp_path / "other")
