@@ -760,7 +760,7 @@ def test_the_table_has_every_command_and_every_option() -> None:
         options = [
             param
             for param in command.params
-            if isinstance(param, click.Option) and param.name != "help"
+            if isinstance(param, click.Option) and param.name != "help" and not param.hidden
         ]
         missing = [
             option.opts for option in options if not set(option.opts) & table.get(name, set())
