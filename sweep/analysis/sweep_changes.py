@@ -99,9 +99,7 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
         )
         try:
             widened = _find_last_widening(sweep)
-        except (
-            InputError
-        ):  # the ranking does not depend on the file, which another version has written
+        except InputError:  # of another version; the ranking does not depend on the file
             widened = 0
         without = _count_chosen_before(searched, widened)
         # all that were chosen before the last change lack its values

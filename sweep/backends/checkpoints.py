@@ -576,6 +576,8 @@ class CheckpointKeeper:
         """
         if not self._full:
             return None
+        if not self._kept[-1].is_unconfirmed:  # only fresh seeds are kept, before all of the search
+            return -math.inf
         return self._kept[-1].loss
 
     def recall(self, change: Change) -> None:
@@ -612,9 +614,9 @@ class CheckpointKeeper:
         """Keep or delete the checkpoints of a trial when it ends permanently; other changes delete none.
 
         The last and best checkpoints of a trial that has completed with a finite loss and was saved are kept. If there
-        are then too many trials or bytes, those of the trials with the highest losses are deleted, perhaps of this one,
-        first of trials outside of the confirmation, but never those of the best trial. The checkpoints of a trial that
-        has ended otherwise are deleted.
+        are then too many trials or bytes, those of the last trials in the order of `_KeptCheckpoints` are deleted,
+        perhaps of this one, but never those of the first: the best fresh seed of a confirmation or, without one, the
+        best trial. The checkpoints of a trial that has ended otherwise are deleted.
         """
         # it will write checkpoints again, which `close` must not delete
         if isinstance(change, Reopened):

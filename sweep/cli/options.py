@@ -120,15 +120,16 @@ def detach(command: Callable[..., None]) -> Callable[..., None]:
 def tell_waiting_process(describe: Callable[[], str]) -> None:
     """Tell the process that has started this one in the background, and waits, what has become of the start.
 
-    ``describe`` returns that as JSON, see `sweep.runner.detaching`. Only the first call counts. Do nothing if no
-    process waits.
+    ``describe`` returns that as JSON, which becomes a line of a file, see `sweep.runner.detaching`. Do nothing if no
+    process waits, or outside of a command.
     """
-    file = click.get_current_context().meta.get(_WAITING)
+    context = click.get_current_context(silent=True)
+    file = context.meta.get(_WAITING) if context else None
     if file is not None:
         # no longer there once that process has read it
         with suppress(OSError), file.open("r+", encoding="utf-8") as stream:
-            if not stream.read():
-                stream.write(describe())
+            stream.seek(0, os.SEEK_END)
+            stream.write(f"{' '.join(describe().splitlines())}\n")
 
 
 _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}

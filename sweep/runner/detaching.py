@@ -42,7 +42,7 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     the process goes into ``driver.log`` in that folder, in place of an earlier one. If this function is interrupted,
     the process is ended and its output deleted.
 
-    The process writes into a file, whose path it gets, the text of `describe_start` or the document of an error. That
+    The process writes into a file, whose path it gets, the line of `describe_start` and the document of an error. That
     the log grows is not enough, because the session of another process may run.
 
     Raises:
@@ -97,18 +97,20 @@ def describe_start(folder: ResultsFolder) -> str:
 def _has_begun(told: Path, folder: ResultsFolder) -> bool:
     """Return whether the process that writes the file ``told`` has begun its session, which is in the log."""
     with suppress(OSError, ValueError, KeyError):  # it has written nothing yet, or an error
-        return bool(_find_size(folder.log) > json.loads(told.read_text())["log_bytes"])
+        first = told.read_text(encoding="utf-8").partition("\n")[0]
+        return bool(_find_size(folder.log) > json.loads(first)["log_bytes"])
     return False
 
 
 def _read_problems(told: Path, output: Path, exit_code: int) -> list[Problem]:
-    """Return why a process has ended: its error document in the file ``told`` or, if there is none, its output.
+    """Return why a process has ended: the error document that ends the file ``told`` or, without one, its output.
 
     Of the output, that is the lines that begin with ``error:``, or the last line. A process that was killed may have
     printed nothing; then it is the exit code.
     """
     with suppress(OSError, ValueError, KeyError):
-        mistakes = json.loads(told.read_text(encoding="utf-8"))["error"]
+        last = told.read_text(encoding="utf-8").rstrip("\n").rpartition("\n")[2]
+        mistakes = json.loads(last)["error"]
         return [
             Problem(
                 mistake["where"],

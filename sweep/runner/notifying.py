@@ -167,13 +167,17 @@ class Receiver:
     def _work(self) -> None:
         """Send the queued notices in order until the queue is closed; runs in the thread.
 
-        There are up to three attempts for each notice, with pauses between them. Failures are only logged.
+        There are up to three attempts for each notice, with pauses between them, but none after an attempt that is
+        still under way. Failures are only logged.
         """
         while (notice := self._queue.get()) is not None:
             for pause_s in (*PAUSES_S, None):  # None: no pause follows the last attempt
                 try:
                     self._send(notice)
                     break
+                except _StillUnderWay as error:
+                    _log(f"{self._name}: not sent yet, {_describe_failure(error)}: {notice.text}")
+                    break  # another attempt might send it twice
                 except Exception as error:  # whatever a server answers: the sweep goes on
                     _log(f"{self._name}: not sent, {_describe_failure(error)}: {notice.text}")
                 if pause_s is not None:
@@ -238,8 +242,12 @@ def _encode_notice(notice: Notice) -> bytes:
     return json.dumps(convert_to_json_types(values)).encode("ascii")
 
 
+class _StillUnderWay(TimeoutError):
+    """Raised if an attempt to send a notice takes too long; it goes on, and may succeed."""
+
+
 def _send_in_time(send: Send, notice: Notice) -> None:
-    """Send a notice in a thread of its own. Raises what ``send`` raises, or TimeoutError after `TIMEOUT_S` seconds.
+    """Send a notice in a thread of its own. Raises what ``send`` raises, or _StillUnderWay after `TIMEOUT_S` seconds.
 
     The time limits of sockets are for each piece that is received, and a server may send many pieces. What is late goes
     on in its thread, and its result is ignored.
@@ -259,7 +267,7 @@ def _send_in_time(send: Send, notice: Notice) -> None:
     try:
         error = errors.get(timeout=TIMEOUT_S)
     except queue.Empty:
-        raise TimeoutError from None
+        raise _StillUnderWay from None
     try:
         if error is not None:
             raise error

@@ -121,11 +121,16 @@ def open_sweep(folder: ResultsFolder) -> ResumableSweep:
 def _describe_refused_file(info: SweepInfo) -> Problem:
     """Return the line that explains the mistakes of a stored sweep file, which had none when the sweep began."""
     packages = info.provenance.get("packages")
-    if isinstance(packages, Mapping) and "sweep" in packages:
-        author = f"sweep {packages['sweep']}"
+    version = packages.get("sweep") if isinstance(packages, Mapping) else None
+    if version == VERSION:  # a checkout of this version, or a person has changed the file
+        author = "by other code"
+    elif version is None:
+        author = "by another version of sweep"
     else:
-        author = "another version of sweep"
-    what = f"was written by {author}; this one, {VERSION}, refuses the file and cannot resume the sweep"
+        author = f"by sweep {version}"
+    what = (
+        f"was written {author}; this one, {VERSION}, refuses the file and cannot resume the sweep"
+    )
     return Problem(str(info.path), what, "status, compare, best, report and export still read it")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import LogReader, Standing
-from sweep.errors import InputError, StoreError
+from sweep.errors import InputError, StoreError, UnknownNameError
 from sweep.events import EpochReported, Event, OutputPrinted, SweepChanged
 from sweep.runner import resuming
 from sweep.spec import Spec, changes, parse_spec
@@ -202,7 +202,7 @@ def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
     try:
         stored = resuming.open_to_show(folder.path.parent, folder.name)
         first_line = str(next(iter(stored.problems), ""))  # there may be many mistakes
-    except StoreError as error:
+    except (StoreError, UnknownNameError) as error:
         stored = resuming.StoredSweep(folder, None)
         first_line = str(error)
     if stored.resumable is not None:

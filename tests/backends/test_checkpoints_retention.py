@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -106,6 +107,7 @@ def test_the_fresh_seeds_of_a_confirmation_keep_theirs_before_all_others(tmp_pat
     assert list(kept(tmp_path)) == [0, 3, 4]
     assert keeps.to_beat() == -9
     keeps.see(saved(tmp_path, 5, [3], Role.CONFIRM))
+    assert keeps.to_beat() == -math.inf
     keeps.see(saved(tmp_path, 6, [10]))  # after the confirmation, the search has gone on
     assert list(kept(tmp_path)) == [3, 4, 5]
 

@@ -239,7 +239,8 @@ def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> f
         ) from error
 
 
-# Keras's own that neither ask for the number of epochs nor change the model as the training ends
+# Keras's own that neither ask for the number of epochs nor change the model as the training ends; an EarlyStopping that
+# restores the best weights is refused
 OF_ANY_LENGTH = frozenset(
     {
         keras.callbacks.CSVLogger,
@@ -270,7 +271,8 @@ class Callbacks:
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback], *, fit: bool = False) -> None:
         self._callbacks = list(callbacks)
         refusals.check_callbacks(self._callbacks, fit=fit)
-        if self._callbacks and not any(map(_is_history, self._callbacks)):
+        self._adds_history = bool(self._callbacks) and not any(map(_is_history, self._callbacks))
+        if self._adds_history:
             self._callbacks.append(keras.callbacks.History())
         self._made = [_copy_attributes(callback) for callback in self._callbacks]
         self._kept_by_author: dict[str, Any] = {}
@@ -305,7 +307,7 @@ class Callbacks:
 
     @property
     def may_depend_on_trial_length(self) -> bool:
-        """Whether callbacks have code of the author's, which may ask for the number of epochs or act at their end."""
+        """Whether there are callbacks beside those in `OF_ANY_LENGTH`, which may ask for the number of epochs."""
         return any(type(callback) not in OF_ANY_LENGTH for callback in self)
 
     def watch(
@@ -392,9 +394,15 @@ class Callbacks:
         Raises CheckpointError if ``state`` is None or belongs to another number of callbacks.
         """
         # None stands for attributes that could not be saved.
-        if not isinstance(state, list) or len(state) != len(self._callbacks):
+        if not isinstance(state, list):
             raise CheckpointError("Keras callbacks keep state that no checkpoint holds")
-        for callback, changed in zip(self, state, strict=True):
+        # checkpoints of earlier versions know nothing of the History that is added here
+        expected = {len(self._callbacks), len(self._callbacks) - self._adds_history}
+        if len(state) not in expected:
+            raise CheckpointError(
+                f"it is of {len(state)} Keras callbacks, and there are others now"
+            )
+        for callback, changed in zip(self, state, strict=False):
             for name, value in changed.items():
                 # A function that compares was saved as its name.
                 vars(callback)[name] = (
@@ -426,6 +434,9 @@ def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
     return copies
 
 
+_OF_MODELS = (keras.layers.Layer, keras.Variable, tf.Variable, keras.optimizers.Optimizer)
+
+
 class _Content(NamedTuple):
     """Stands for a value that no checkpoint can hold; equal to that of the same object with the same content."""
 
@@ -434,7 +445,23 @@ class _Content(NamedTuple):
 
 
 class _ContentDigester(Digester):
-    """A digester that ignores the content of functions and of objects of libraries, which may change without a call."""
+    """A digester that ignores the content of functions and of objects of libraries, which may change without a call.
+
+    It also ignores the values of layers, variables and optimizers, which are mostly those of the trial's own model, and
+    what Keras sets on a callback inside another one.
+    """
+
+    def _digest_parts(self, value: Any, identity: object) -> object:
+        if isinstance(value, _OF_MODELS):
+            return IdentityDigest(value)
+        if isinstance(value, keras.callbacks.Callback):
+            own = {
+                name: part
+                for name, part in vars(value).items()
+                if name not in keras_private.CALLBACK_ATTRIBUTES
+            }
+            return IdentityDigest(value), self.digest(own, value)
+        return super()._digest_parts(value, identity)
 
     def _digest_object(self, value: Any) -> object:
         if holds_user_content(value):

@@ -469,6 +469,37 @@ def test_changed_values_are_told_from_those_that_were_made() -> None:
     assert callbacks.state() is None
 
 
+def test_a_checkpoint_of_a_version_without_the_added_history_is_restored() -> None:
+    callback = Told()
+    Callbacks([callback]).restore([{"told": [["begins", 0]]}])
+    assert callback.told == [["begins", 0]]
+    with pytest.raises(CheckpointError, match="of 3 Keras callbacks, and there are others now"):
+        Callbacks([Told()]).restore([{}, {}, {}])
+
+
+def test_the_model_and_callbacks_inside_a_callback_do_not_keep_it_from_being_resumed() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+
+    class Composite(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
+            self.net = model
+            self.layers = [*model.layers]
+
+        def set_model(self, model: Any) -> None:
+            super().set_model(model)
+            self.inner.set_model(model)
+
+    callback = Composite()
+    callbacks = Callbacks([callback])
+    callback.set_model(model)
+    model.layers[0].kernel.assign(model.layers[0].kernel + 1.0)
+    assert callbacks.state() == [{}, {}]
+    callback.inner.verbose = 5
+    assert callbacks.state() is None
+
+
 class Hooked(Small):
     """Sets the first weights, and the rate as an epoch begins."""
 
