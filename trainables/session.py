@@ -177,7 +177,7 @@ class TrialSession(RankJoining):
         hp = Hyperparameters(assignment.params)
         options = assignment.training
         _set_lengths(hp, assignment)
-        if assignment.devices.gpus or "jit_compile" in options:
+        if assignment.devices.gpus or "jit_compile" in options:  # nothing is cached otherwise
             from trainables.devices import compile_cache
 
             compile_cache.enable_caches(options, assignment.devices)

@@ -93,7 +93,7 @@ def objectives(folder: ResultsFolder) -> Objectives:
 
 
 def read_space(folder: ResultsFolder) -> Space | None:
-    """Return the search space of a sweep; None if its sweep.json has no sweep file that this version of sweep accepts.
+    """Return the search space of a sweep; None if sweep.json lacks it, or this version of sweep refuses the sweep file.
 
     Raises `StoreError` if sweep.json cannot be read.
     """

@@ -539,9 +539,8 @@ GB = 1_000_000_000
 class _KeptCheckpoints:
     """The checkpoints that a completed trial keeps, ordered by how long it keeps them: the first are deleted last."""
 
-    is_unconfirmed: (
-        bool  # False for the fresh seeds of a confirmation, on whose models the test depends
-    )
+    # False for the fresh seeds of a confirmation, which are all needed for the test
+    is_outside_confirmation: bool
     loss: float
     trial: int
     size: int = field(compare=False)  # bytes
@@ -576,7 +575,9 @@ class CheckpointKeeper:
         """
         if not self._full:
             return None
-        if not self._kept[-1].is_unconfirmed:  # only fresh seeds are kept, before all of the search
+        if not self._kept[
+            -1
+        ].is_outside_confirmation:  # only fresh seeds are kept, before all of the search
             return -math.inf
         return self._kept[-1].loss
 
@@ -631,7 +632,7 @@ class CheckpointKeeper:
         if not saved or loss is None:
             self._delete(number)
         else:
-            self._keep(number, loss, is_unconfirmed=trial.role is not Role.CONFIRM)
+            self._keep(number, loss, is_outside_confirmation=trial.role is not Role.CONFIRM)
 
     def _delete(self, trial: int) -> None:
         """Delete the checkpoints of an ended trial, and remember the trial for `close`."""
@@ -641,10 +642,10 @@ class CheckpointKeeper:
     def _retry_later_ones(self) -> None:
         """Try again to keep checkpoints for which the object store was unavailable; they stay noted if it still is."""
         waiting, self._later = self._later, []
-        for trial, loss, is_unconfirmed in waiting:
-            self._keep(trial, loss, is_unconfirmed=is_unconfirmed)
+        for trial, loss, is_outside_confirmation in waiting:
+            self._keep(trial, loss, is_outside_confirmation=is_outside_confirmation)
 
-    def _keep(self, trial: int, loss: float, *, is_unconfirmed: bool) -> None:
+    def _keep(self, trial: int, loss: float, *, is_outside_confirmation: bool) -> None:
         """Keep the last and best checkpoints of a completed trial, unless enough other trials come before it.
 
         While there are too many trials or bytes, the checkpoints of the last trial in the order of `_KeptCheckpoints`
@@ -653,9 +654,11 @@ class CheckpointKeeper:
         """
         self._ended.discard(trial)
         try:
-            kept = _KeptCheckpoints(is_unconfirmed, loss, trial, keep_best(self._folder, trial))
+            kept = _KeptCheckpoints(
+                is_outside_confirmation, loss, trial, keep_best(self._folder, trial)
+            )
         except StoreAway:
-            self._later.append((trial, loss, is_unconfirmed))
+            self._later.append((trial, loss, is_outside_confirmation))
             return
         if not kept.size:  # somebody has deleted the checkpoints
             return

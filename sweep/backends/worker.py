@@ -777,8 +777,9 @@ class Worker:
         trial.saver.finish(kept=False)
         trial.reset()
         kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
-        why = "there is none"
-        while why:
+        is_restored = False
+        reason = "there is none"  # why no checkpoint was restored
+        while not is_restored:
             with checkpoints.raising_disk_faults():
                 path = next(kept, None)
             # after the download, and anew for each checkpoint that is tried
@@ -786,22 +787,23 @@ class Worker:
             if path is None:  # none was saved, or all are unusable
                 if trial.order.copied:
                     raise TrainableError(
-                        f"it is a copy of another trial, whose checkpoint cannot be restored ({why})"
+                        f"it is a copy of another trial, whose checkpoint cannot be restored ({reason})"
                     )
                 self._get_trainable().begin(self._make_assignment(trial))
                 break
-            why = self._restore(trial, path)
-            if why:
-                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({why})")
+            reason = self._restore(trial, path)
+            is_restored = not reason
+            if not is_restored:
+                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({reason})")
         trial.history = [*trial.restored_reports]
         trial.saver = self._create_saver(trial.number, trial.done, trial.restored_reports)
         trial.begun = True
 
     def _restore(self, trial: _Trial, path: Path) -> str:
-        """Begin the trial and continue it from the checkpoint in the folder ``path``; return "".
+        """Begin the trial and restore it from the checkpoint in the folder ``path``; return why that is not possible.
 
-        If the checkpoint is unusable, return why. Raises what the trainable's ``begin`` raises,
-        OtherData, and an error of ``restore`` that says that memory is out.
+        Return "" if it was restored. Raises what the trainable's ``begin`` raises, OtherData, and an error of
+        ``restore`` that says that memory is out.
         """
         try:
             manifest = checkpoints.read_verified_manifest(path)

@@ -174,7 +174,8 @@ def _list_lines(error: SweepError) -> list[str]:
 def _exit_with_error(error: SweepError, lines: Sequence[str], *, as_json: bool) -> NoReturn:
     """Write ``lines`` to standard error, with ``as_json`` also the error's document to standard output, and exit.
 
-    The document is also for a process that waits for the start of this one. The exit code is that of ``error``.
+    The document is also written for a process that has started this one by ``--detach``. The exit code is that of
+    ``error``.
     """
     from sweep.documents import mistakes
 
@@ -183,7 +184,7 @@ def _exit_with_error(error: SweepError, lines: Sequence[str], *, as_json: bool) 
     content = mistakes.describe_error(error)
     if as_json:
         _print_document(content)
-    options.tell_waiting_process(lambda: _write_document(content))
+    options.report_start(lambda: _write_document(content))
     sys.exit(error.exit_code)
 
 

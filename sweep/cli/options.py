@@ -95,13 +95,13 @@ as_json = click.option(
 )
 
 ARGUMENTS = "sweep.arguments"  # key in the context: the command line, as it was typed
-_WAITING = "sweep.waiting"  # key in the context: the file of `tell_waiting_process`
+_START_FILE = "sweep.start_file"  # key in the context: the file of `report_start`
 
 
 def detach(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare ``--detach``, and the hidden option with which that starts the process in the background.
+    """Declare ``--detach``, and the hidden ``--start-file`` that it passes to the process in the background.
 
-    Its value is the file of `tell_waiting_process`.
+    That file is the one of `report_start`.
     """
     command = click.option(
         "--detach",
@@ -109,22 +109,22 @@ def detach(command: Callable[..., None]) -> Callable[..., None]:
         help="Go on in the background; say how to watch it, wait for it and stop it.",
     )(command)
     return click.option(
-        "--tell",
+        "--start-file",
         type=click.Path(path_type=Path),
         hidden=True,
         expose_value=False,
-        callback=lambda ctx, _, file: ctx.meta.update({_WAITING: file}),
+        callback=lambda ctx, _, file: ctx.meta.update({_START_FILE: file}),
     )(command)
 
 
-def tell_waiting_process(describe: Callable[[], str]) -> None:
-    """Tell the process that has started this one in the background, and waits, what has become of the start.
+def report_start(describe: Callable[[], str]) -> None:
+    """Write to the process that has started this one by ``--detach`` whether the session has begun or failed.
 
-    ``describe`` returns that as JSON, which becomes a line of a file, see `sweep.runner.detaching`. Do nothing if no
-    process waits, or outside of a command.
+    ``describe`` returns that as JSON, which becomes a line of the start file, see `sweep.runner.detaching`. Do nothing
+    if no process waits for it, or outside of a command.
     """
     context = click.get_current_context(silent=True)
-    file = context.meta.get(_WAITING) if context else None
+    file = context.meta.get(_START_FILE) if context else None
     if file is not None:
         # no longer there once that process has read it
         with suppress(OSError), file.open("r+", encoding="utf-8") as stream:

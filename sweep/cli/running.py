@@ -322,14 +322,14 @@ def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
         """Create the view: lines of JSON with ``--events``, otherwise the live view.
 
-        The live view first gets the lines of `Options.opening`. A process that waits for the start of this one learns
-        that this session has the folder.
+        The live view first gets the lines of `Options.opening`. A process that waits for this one learns that it has
+        the lock of the sweep.
         """
         from sweep.analysis import Outline
         from sweep.render.event_lines import EventLines
         from sweep.render.live import on_terminal
 
-        options.tell_waiting_process(lambda: _describe_start(folder))
+        options.report_start(lambda: _describe_start(folder))
         if how.events:
             return EventLines(Outline.of(spec), results, terminal)
         live_view = on_terminal(spec, how)
@@ -341,7 +341,7 @@ def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
 
 
 def _describe_start(folder: ResultsFolder) -> str:
-    """Return what a process that has started this one in the background is told, once this one has the folder."""
+    """Return the result of `detaching.describe_start`."""
     from sweep.runner import detaching  # only processes in the background need it
 
     return detaching.describe_start(folder)

@@ -64,7 +64,7 @@ def status(
     from sweep.render.tables import rung_lines
     from sweep.runner import resuming
 
-    stored = resuming.open_to_show(results, sweep)
+    stored = resuming.open_stored_sweep(results, sweep)
     if watch:
         show_until_its_end(stored, 1.0 if interval is None else interval)
         return

@@ -53,7 +53,7 @@ def wait(
     from sweep.runner import resuming, waiting
 
     condition = conditions.parse_condition(until, "--until")
-    stored = resuming.open_to_show(results, sweep)
+    stored = resuming.open_stored_sweep(results, sweep)
     waited = waiting.wait_until(stored, condition, timeout_s=timeout, interval_s=interval)
     problem, code = _find_problem(stored, condition, waited)
     if as_json:

@@ -140,7 +140,9 @@ def _read_row(
 
 
 def _read_cell(cell: str, domain: Domain | None, where: str) -> Value:
-    """Return the value of a cell that is not empty: one of its parameter's ``domain`` if there is one, else as YAML.
+    """Return the value of a cell that is not empty: the one of the parameter's ``domain`` that it stands for.
+
+    Without a domain, or if the domain has no such value, the cell is read as YAML.
 
     Where all choices are texts, such as ``"1e3"`` or ``"yes"``, the cell itself is looked for first. An apostrophe that
     `export csv` has put before what a spreadsheet would take for a formula is removed. ``where`` is the place in

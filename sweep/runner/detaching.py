@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from sweep.errors import EXPECTED, InputError, Problem
 from sweep.store.disk import get_process_name, storing
@@ -42,8 +43,9 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     the process goes into ``driver.log`` in that folder, in place of an earlier one. If this function is interrupted,
     the process is ended and its output deleted.
 
-    The process writes into a file, whose path it gets, the line of `describe_start` and the document of an error. That
-    the log grows is not enough, because the session of another process may run.
+    The process gets the path of a file, into which it writes a line of JSON: what `describe_start` returns or, if it
+    fails, the document of its error. A growing log alone would not show that it has begun, because the session of
+    another process may be running.
 
     Raises:
         NotStarted: if the process ends before its session has begun.
@@ -51,37 +53,32 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     """
     # beside the sweep's folder, which the process may still have to create; it is moved there in the end
     output = folder.path.parent / f".{folder.name}.{get_process_name()}.driver.log"
-    told = output.with_suffix(".json")
-    with storing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        stream = output.open("wb")
-        told.touch()  # only this process creates and deletes it
-    command, *rest = arguments
-    with stream:
-        driver = subprocess.Popen(
-            [sys.executable, "-m", "sweep", command, "--tell", os.fspath(told), *rest],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
+    start = output.with_suffix(".json")
+    driver = None
     try:
-        while not _has_begun(told, folder):
+        with storing(output):
+            output.parent.mkdir(parents=True, exist_ok=True)
+            stream = output.open("wb")
+            start.touch()  # only this process creates and deletes it
+        driver = _start_process(arguments, start, stream)
+        while not _has_begun(start, folder):
             code = driver.poll()
             # a short session may have begun and ended since that was read above, so it is read again
-            if code is not None and not _has_begun(told, folder):
+            if code is not None and not _has_begun(start, folder):
                 # below 0: a signal has killed it; 0: it has ended without a session, which is an error here
                 code = code if code > 0 else 2
-                raise NotStarted(_read_problems(told, output, code), code)
+                raise NotStarted(_read_problems(start, output, code), code)
             time.sleep(LOOK_S)
     except BaseException:  # also Ctrl-C
-        if driver.poll() is None:
+        if driver is not None and driver.poll() is None:
             driver.terminate()
             driver.wait()
-        output.unlink(missing_ok=True)
+        with suppress(OSError):  # it may not have been created
+            output.unlink()
         raise
     finally:
-        told.unlink(missing_ok=True)
+        with suppress(OSError):
+            start.unlink()
     kept = folder.path / "driver.log"
     output.rename(kept)  # the process goes on writing into it
     # it is meant to outlive this process, which must not wait for it or warn about it
@@ -89,27 +86,48 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     return Detached(driver.pid, kept)
 
 
+def _start_process(
+    arguments: Sequence[str], start: Path, output: BinaryIO
+) -> subprocess.Popen[bytes]:
+    """Run ``python -m sweep`` with ``arguments`` in a new session, with ``start`` as its file for `describe_start`.
+
+    Standard output and standard error go into ``output``, which is closed here.
+    """
+    command, *rest = arguments
+    with output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "sweep", command, "--start-file", os.fspath(start), *rest],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
 def describe_start(folder: ResultsFolder) -> str:
-    """Return JSON that says that this process has the lock of a sweep, with the size of its log before the session."""
+    """Return as JSON how large the log of a sweep is now, for the process that waits for this one to begin its session.
+
+    Call it when this process has the lock of the sweep, and before the session is in the log.
+    """
     return json.dumps({"log_bytes": _find_size(folder.log)})
 
 
-def _has_begun(told: Path, folder: ResultsFolder) -> bool:
-    """Return whether the process that writes the file ``told`` has begun its session, which is in the log."""
+def _has_begun(start: Path, folder: ResultsFolder) -> bool:
+    """Return whether the process that writes the file ``start`` has begun its session, so that the log has grown."""
     with suppress(OSError, ValueError, KeyError):  # it has written nothing yet, or an error
-        first = told.read_text(encoding="utf-8").partition("\n")[0]
+        first = start.read_text(encoding="utf-8").partition("\n")[0]
         return bool(_find_size(folder.log) > json.loads(first)["log_bytes"])
     return False
 
 
-def _read_problems(told: Path, output: Path, exit_code: int) -> list[Problem]:
-    """Return why a process has ended: the error document that ends the file ``told`` or, without one, its output.
+def _read_problems(start: Path, output: Path, exit_code: int) -> list[Problem]:
+    """Return why a process has ended: the error document at the end of the file ``start`` or, without one, its output.
 
     Of the output, that is the lines that begin with ``error:``, or the last line. A process that was killed may have
     printed nothing; then it is the exit code.
     """
     with suppress(OSError, ValueError, KeyError):
-        last = told.read_text(encoding="utf-8").rstrip("\n").rpartition("\n")[2]
+        last = start.read_text(encoding="utf-8").rstrip("\n").rpartition("\n")[2]
         mistakes = json.loads(last)["error"]
         return [
             Problem(

@@ -43,6 +43,9 @@ Send: TypeAlias = Callable[[Notice], None]
 
 PERIOD_S = 2.0  # seconds between reads of the log
 TIMEOUT_S = 10.0  # seconds that an attempt to send a notice may take
+STEP_TIMEOUT_S = (
+    8.0  # seconds that a server may take for each step of it, such as accepting the connection
+)
 PAUSES_S = (1.0, 5.0)  # seconds before the second and the third attempt
 MOST_WAITING = 100  # notices in the queue of a receiver; more are dropped
 CLOSING_S = 30.0  # seconds to send what is still in the queues when the sweep has ended
@@ -249,8 +252,8 @@ class _StillUnderWay(TimeoutError):
 def _send_in_time(send: Send, notice: Notice) -> None:
     """Send a notice in a thread of its own. Raises what ``send`` raises, or _StillUnderWay after `TIMEOUT_S` seconds.
 
-    The time limits of sockets are for each piece that is received, and a server may send many pieces. What is late goes
-    on in its thread, and its result is ignored.
+    `STEP_TIMEOUT_S` limits each step, of which there may be many. An attempt that takes longer goes on in its thread,
+    and its result is ignored.
     """
     errors: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
 
@@ -300,11 +303,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
-    """Send a POST request with JSON. Raises an exception for a redirect, a server's error, or after `TIMEOUT_S`."""
+    """Send a POST request with JSON. Raises an exception for a redirect, a server's error, or a slow step."""
     request = urllib.request.Request(
         encode_url(url), content, {"Content-Type": "application/json", **headers}, method="POST"
     )
-    with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
+    with urllib.request.build_opener(_NoRedirect).open(request, timeout=STEP_TIMEOUT_S) as answer:
         answer.read(1)
 
 
@@ -376,8 +379,8 @@ def _connect_to_mail_server(host: str, port: int, *, must_encrypt: bool) -> smtp
     """
     trusted = ssl.create_default_context()  # without a context, smtplib verifies no certificate
     if port == _SMTP_OVER_TLS:
-        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=trusted)
-    server = smtplib.SMTP(host, port, timeout=TIMEOUT_S)
+        return smtplib.SMTP_SSL(host, port, timeout=STEP_TIMEOUT_S, context=trusted)
+    server = smtplib.SMTP(host, port, timeout=STEP_TIMEOUT_S)
     try:
         server.ehlo()
         if server.has_extn("starttls"):

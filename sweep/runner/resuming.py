@@ -62,8 +62,8 @@ class StoredSweep:
         return Outline(name=self.folder.name, metric=metric, goal=goal)
 
 
-def open_to_show(results: Path, sweep: str) -> StoredSweep:
-    """Return an existing sweep whose results are to be shown, with the mistakes of its sweep file if it has any.
+def open_stored_sweep(results: Path, sweep: str) -> StoredSweep:
+    """Return an existing sweep to be shown, also if this version of sweep refuses its sweep file.
 
     ``sweep`` is its name in the folder ``results``, its path, or its URL in an object store. Raises `UnknownNameError`
     if there is no such sweep, and `StoreError` if its sweep.json or its log is damaged.

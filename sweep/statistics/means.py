@@ -1,4 +1,4 @@
-"""The mean of numbers of any size."""
+"""The mean of numbers whose sum may be too large for a float."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import fmean
 
 
 def compute_mean(values: Iterable[float]) -> float:
-    """Return the mean of one or more numbers as `fmean` does, also if their sum is too large for a float."""
+    """Return the mean of one or more numbers, with the bits of `fmean` unless their sum is too large for a float."""
     numbers = list(values)
     try:
         return fmean(numbers)

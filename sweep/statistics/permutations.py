@@ -79,7 +79,7 @@ def check_equality(scores: Floats) -> Equality:
     the error at its level.
     """
     # a seed with a single score compares nothing
-    scores = shrink_large(scores[np.isfinite(scores).sum(axis=1) > 1])
+    scores = scale_down_large(scores[np.isfinite(scores).sum(axis=1) > 1])
     there = np.isfinite(scores)
     centred = np.nan_to_num(scores - np.nanmean(scores, axis=1, keepdims=True))
     # scaled to a mean square of 1, to which `_LEAST_VARIANCE` refers; if all scores are equal, they stay 0
@@ -114,10 +114,10 @@ def check_equality(scores: Floats) -> Equality:
     return Equality(count / len(largest), furthest, patterns.error)
 
 
-def shrink_large(table: Floats) -> Floats:
-    """Return numbers divided by the largest if their squares are too large for a float, else as they are.
+def scale_down_large(table: Floats) -> Floats:
+    """Divide numbers by the largest of them if their squares would be too large for a float, and return them.
 
-    The tests do not depend on the scale. NaN, for a missing score, stays.
+    Smaller numbers are returned unchanged. The tests do not depend on the scale. NaN stands for a missing score.
     """
     largest = np.abs(table).max(initial=0.0, where=~np.isnan(table))
     return table / largest if largest > 1e150 else table
@@ -171,7 +171,7 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     The scaled differences have shape (seeds, comparisons); a column of zeros stays so. ``work`` limits the number of
     patterns times the number of comparisons, down to `FEWEST_DRAWN` patterns.
     """
-    table = shrink_large(np.asarray(differences, dtype=np.float64))
+    table = scale_down_large(np.asarray(differences, dtype=np.float64))
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))
     table = table / np.where(norms > 0, norms, 1.0)

@@ -142,7 +142,7 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     from sweep.statistics import permutations
 
     names = list(scored)
-    table = permutations.shrink_large(_align_scores(scored))
+    table = permutations.scale_down_large(_align_scores(scored))
     if not maximize:
         table = -table
     place = {name: at for at, name in enumerate(names)}

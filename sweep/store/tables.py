@@ -422,8 +422,8 @@ def without_deleted_checkpoints(folder: ResultsFolder, trials: pa.Table) -> pa.T
         present = set()
     kept = []
     for path in trials[name].to_pylist():
-        there = path and Path(path).parent.name in present and (folder.path / path).exists()
-        kept.append(path if there else None)
+        exists = path and Path(path).parent.name in present and (folder.path / path).exists()
+        kept.append(path if exists else None)
     place = trials.column_names.index(name)
     return trials.set_column(place, trials.schema.field(name), _array(kept, pa.string()))
 

@@ -200,7 +200,7 @@ def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
     The second result is "" if nothing is missing. Raises `StoreError` if not even sweep.json can be read.
     """
     try:
-        stored = resuming.open_to_show(folder.path.parent, folder.name)
+        stored = resuming.open_stored_sweep(folder.path.parent, folder.name)
         first_line = str(next(iter(stored.problems), ""))  # there may be many mistakes
     except (StoreError, UnknownNameError) as error:
         stored = resuming.StoredSweep(folder, None)

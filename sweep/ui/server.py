@@ -426,7 +426,9 @@ async def _send_status(request: web.Request) -> web.Response:
     folder = _open_folder(request, request.match_info["name"])
 
     def read() -> str:
-        return encode_line(describe_status(resuming.open_to_show(folder.path.parent, folder.name)))
+        return encode_line(
+            describe_status(resuming.open_stored_sweep(folder.path.parent, folder.name))
+        )
 
     return web.Response(
         text=await request.app[PAGE].reading.run(read), content_type="application/json"

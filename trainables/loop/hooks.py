@@ -323,20 +323,20 @@ class Callbacks:
             callback.set_params({"verbose": 0, "epochs": epochs, "steps": updates})
             callback.set_model(model)
 
-    def _show_history(self) -> None:
-        """Set the model's ``history``, in place of that of a single epoch, which `Model.fit` sets where it trains."""
+    def _set_history(self) -> None:
+        """Set the model's ``history`` to that of the trial; `Model.fit`, called for each epoch, replaces it."""
         for callback in filter(_is_history, self):
             callback.model.history = callback
 
     def train_begin(self) -> None:
         """Call each callback's `on_train_begin`; to be called once per trial, not after a checkpoint is restored."""
-        self._show_history()
+        self._set_history()
         for callback in self:
             callback.on_train_begin()
 
     def epoch_begin(self, epoch: int) -> None:
         """Call each callback's `on_epoch_begin` for an epoch (from 1; callbacks get it from 0)."""
-        self._show_history()
+        self._set_history()
         for callback in self:
             callback.on_epoch_begin(epoch - 1)
 
@@ -354,7 +354,7 @@ class Callbacks:
         the values with which it is saved. Raises Refused if the dictionary has a value that is not a number.
         """
         logs: dict[str, Any] = dict(metrics)
-        self._show_history()
+        self._set_history()
         for callback in self:
             saves = isinstance(callback, keras.callbacks.ModelCheckpoint)
             with saving() if saves else nullcontext():
@@ -374,7 +374,7 @@ class Callbacks:
 
         They are compared with those when this object was created. Returns None if one of these attributes is not a
         plain value, which a checkpoint cannot hold. An object that was changed in place counts as changed, if
-        `_ContentDigester` knows its content.
+        `_AttributeDigester` compares its content.
         """
         found = []
         for callback, made in zip(self, self._made, strict=True):
@@ -419,7 +419,7 @@ def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
 
     Lists and dictionaries of plain values are copied with all that they contain. NumPy numbers become Python numbers,
     and the functions in `COMPARISONS` become their names there, so that attributes can be compared and saved. All other
-    values become a `_Content`.
+    values become a `_Fingerprint`.
     """
     copies: dict[str, Any] = {}
     for name, value in vars(callback).items():
@@ -429,26 +429,27 @@ def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
         if _may_be_kept(plain):
             copies[name] = copy.deepcopy(plain)
         else:
-            content = _ContentDigester().digest(value)
-            copies[name] = _Content(IdentityDigest(value), content)
+            content = _AttributeDigester().digest(value)
+            copies[name] = _Fingerprint(IdentityDigest(value), content)
     return copies
 
 
 _OF_MODELS = (keras.layers.Layer, keras.Variable, tf.Variable, keras.optimizers.Optimizer)
 
 
-class _Content(NamedTuple):
-    """Stands for a value that no checkpoint can hold; equal to that of the same object with the same content."""
+class _Fingerprint(NamedTuple):
+    """Identity and content of a value that no checkpoint can hold, by which a change of the value is noticed."""
 
     identity: IdentityDigest
     content: object
 
 
-class _ContentDigester(Digester):
-    """A digester that ignores the content of functions and of objects of libraries, which may change without a call.
+class _AttributeDigester(Digester):
+    """Digests attributes of callbacks, so that those that a callback has changed are noticed.
 
-    It also ignores the values of layers, variables and optimizers, which are mostly those of the trial's own model, and
-    what Keras sets on a callback inside another one.
+    Functions, objects of libraries, layers, variables and optimizers are compared by identity: libraries may change
+    what is theirs, and checkpoints hold the values of the trial's own model. What Keras sets on a callback inside
+    another one does not count.
     """
 
     def _digest_parts(self, value: Any, identity: object) -> object:

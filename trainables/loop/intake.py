@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from sweep.standard_hyperparameters import OF_MIXING
 from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas
 from trainables.numbers.draws import Draws
-from trainables.recipe.author import Author
+from trainables.recipe.author import Author, has_mixing
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 from trainables.replicas.slices import Mixture, Slice
@@ -273,7 +272,7 @@ def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
 
 def _read_mixing(hp: Hyperparameters, live: Live) -> Mixing | None:
     """Return how a trial mixes and erases its examples, as live numbers of ``live``; None if it does neither."""
-    if not any(name in hp for name in OF_MIXING):
+    if not has_mixing(hp):
         return None
     from trainables.recipe.mixing import Mixing
 

@@ -191,8 +191,8 @@ class ReadyTrial:
         """Whether the trial can go on with more epochs and give the numbers of a trial that was planned with them.
 
         False if its epochs are not all done, if it is limited by minutes, if its optimizer has a schedule of its own,
-        or if the author's code or the learning rates depend on the number of epochs or updates, as callbacks may that
-        are not Keras's own.
+        or if the author's code or the learning rates depend on the number of epochs or updates. Callbacks other than
+        those of `hooks.OF_ANY_LENGTH` count as depending on it.
         """
         if self.assignment.minutes is not None or self.callbacks.may_depend_on_trial_length:
             return False

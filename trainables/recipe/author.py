@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sweep.errors import TrainableError
 from sweep.hyperparameters import Hyperparameters
+from sweep.standard_hyperparameters import OF_MIXING
 from trainables.data import trial_parts
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
@@ -238,3 +239,8 @@ class Author:
         starts again from its beginning.
         """
         return ()
+
+
+def has_mixing(hp: Hyperparameters) -> bool:
+    """Return whether a trial has one of the hyperparameters in `OF_MIXING`, even with the value 0."""
+    return any(name in hp for name in OF_MIXING)

@@ -9,12 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from sweep.standard_hyperparameters import OF_MIXING
 from trainables import keras_private
 from trainables.data import residence
 from trainables.data.sources import DataError
 from trainables.numbers.seeds import seeding_python_and_numpy
-from trainables.recipe.author import Author
+from trainables.recipe.author import Author, has_mixing
 from trainables.recipe.refusals import Refused, list_overridden_methods
 from trainables.state import weights
 
@@ -34,8 +33,7 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
     """
     if type(author).features is Author.features:
         return False
-    mixed = any(name in hp for name in OF_MIXING)
-    changed = mixed or type(author).augment is not Author.augment
+    changed = has_mixing(hp) or type(author).augment is not Author.augment
     return hp.flag("cache_features", default=not changed)
 
 

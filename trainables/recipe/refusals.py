@@ -332,7 +332,7 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 def check_finalizing(optimizer: keras.optimizers.Optimizer | None) -> None:
-    """Raise Refused for an optimizer with its own `finalize_variable_values`, which Keras calls once."""
+    """Raise Refused for an optimizer with its own `finalize_variable_values`, which sweep does not call."""
     if _has_own_method(optimizer, "finalize_variable_values"):
         raise Refused(
             f"the optimizer is a {type(optimizer).__name__} with its own finalize_variable_values(), which Keras calls "
