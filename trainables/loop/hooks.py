@@ -274,7 +274,9 @@ class Callbacks:
         self._adds_history = bool(self._callbacks) and not any(map(_is_history, self._callbacks))
         if self._adds_history:
             self._callbacks.append(keras.callbacks.History())
-        self._made = [_copy_attributes(callback) for callback in self._callbacks]
+        self._parts_of_model: frozenset[int] = frozenset()  # ids of its layers, variables and so on
+        self._made = self._copy_all_attributes()  # before the trial has changed them
+        self._is_watching = False
         self._kept_by_author: dict[str, Any] = {}
 
     @classmethod
@@ -316,12 +318,17 @@ class Callbacks:
         """Pass the model and the parameters ``epochs`` and ``steps`` (``updates``, in an epoch) to the callbacks.
 
         ``epochs`` is None if only minutes limit the trial. The attributes that the author's `callbacks` has set on the
-        trainable are set again, because they were removed while the model was made.
+        trainable are set again, because they were removed while the model was made. Attributes that `set_model` sets
+        for the first phase do not count as changed, since a resumed trial sets them as well.
         """
         vars(author).update(self._kept_by_author)
         for callback in self:
             callback.set_params({"verbose": 0, "epochs": epochs, "steps": updates})
             callback.set_model(model)
+        self._parts_of_model = frozenset(map(id, _list_parts(model)))
+        if not self._is_watching:
+            self._is_watching = True
+            self._made = self._copy_all_attributes()
 
     def _set_history(self) -> None:
         """Set the model's ``history`` to that of the trial; `Model.fit`, called for each epoch, replaces it."""
@@ -372,20 +379,24 @@ class Callbacks:
     def state(self) -> list[dict[str, Any]] | None:
         """Return for each callback, in order, a dictionary of the attributes that have changed, for a checkpoint.
 
-        They are compared with those when this object was created. Returns None if one of these attributes is not a
+        They are compared with those when the trial began. Returns None if one of these attributes is not a
         plain value, which a checkpoint cannot hold. An object that was changed in place counts as changed, if
         `_AttributeDigester` compares its content.
         """
         found = []
         for callback, made in zip(self, self._made, strict=True):
             changed = {}
-            for name, value in _copy_attributes(callback).items():
+            for name, value in _copy_attributes(callback, self._parts_of_model).items():
                 if name not in made or not _are_equal_attributes(made[name], value):
                     changed[name] = value
             if not all(_may_be_kept(value) for value in changed.values()):
                 return None
             found.append(changed)
         return found
+
+    def _copy_all_attributes(self) -> list[dict[str, Any]]:
+        """Return for each callback, in order, the result of `_copy_attributes`."""
+        return [_copy_attributes(callback, self._parts_of_model) for callback in self]
 
     def restore(self, state: object) -> None:
         """Set the attributes in ``state``, which `state` has returned for callbacks made in the same way.
@@ -414,12 +425,23 @@ def _is_history(callback: keras.callbacks.Callback) -> bool:
     return isinstance(callback, keras.callbacks.History)
 
 
-def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
+def _list_parts(model: keras.Model) -> list[object]:
+    """Return a model with its layers, variables, optimizer and metrics, whose values are in each checkpoint."""
+    parts: list[object] = [model, *keras_private.flatten_layers(model), *model.variables]
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None:
+        parts += [optimizer, *optimizer.variables]
+    return [*parts, *model.metrics]
+
+
+def _copy_attributes(
+    callback: keras.callbacks.Callback, parts_of_model: frozenset[int]
+) -> dict[str, Any]:
     """Return a callback's attributes by name, without those that Keras sets.
 
     Lists and dictionaries of plain values are copied with all that they contain. NumPy numbers become Python numbers,
     and the functions in `COMPARISONS` become their names there, so that attributes can be compared and saved. All other
-    values become a `_Fingerprint`.
+    values become a `_Fingerprint`. ``parts_of_model`` are the ids of objects that are compared by identity.
     """
     copies: dict[str, Any] = {}
     for name, value in vars(callback).items():
@@ -429,12 +451,9 @@ def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
         if _may_be_kept(plain):
             copies[name] = copy.deepcopy(plain)
         else:
-            content = _AttributeDigester().digest(value)
+            content = _AttributeDigester(parts_of_model).digest(value)
             copies[name] = _Fingerprint(IdentityDigest(value), content)
     return copies
-
-
-_OF_MODELS = (keras.layers.Layer, keras.Variable, tf.Variable, keras.optimizers.Optimizer)
 
 
 class _Fingerprint(NamedTuple):
@@ -447,13 +466,18 @@ class _Fingerprint(NamedTuple):
 class _AttributeDigester(Digester):
     """Digests attributes of callbacks, so that those that a callback has changed are noticed.
 
-    Functions, objects of libraries, layers, variables and optimizers are compared by identity: libraries may change
-    what is theirs, and checkpoints hold the values of the trial's own model. What Keras sets on a callback inside
-    another one does not count.
+    Functions, other objects of libraries than Keras's stateful ones, and the parts of the trial's model are compared by
+    identity: libraries may change what is theirs, and checkpoints hold the values of the model. What Keras sets on a
+    callback inside another one does not count.
     """
 
+    def __init__(self, parts_of_model: frozenset[int]) -> None:
+        """Create a digester that compares the objects with the ids ``parts_of_model`` by identity."""
+        super().__init__()
+        self._parts_of_model = parts_of_model
+
     def _digest_parts(self, value: Any, identity: object) -> object:
-        if isinstance(value, _OF_MODELS):
+        if id(value) in self._parts_of_model:
             return IdentityDigest(value)
         if isinstance(value, keras.callbacks.Callback):
             own = {

@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from sampling import sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
@@ -366,20 +367,23 @@ def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> 
         np.testing.assert_array_equal(mine, theirs)
 
 
+def built(layer: keras.layers.Layer) -> keras.layers.Layer:
+    layer.build((None, 2))
+    return layer
+
+
 @pytest.mark.parametrize(
     ("begin", "change"),
-    sampled(
-        [
-            (lambda: deque([0.0], maxlen=3), lambda held: held.append(1.0)),
-            (lambda: defaultdict(float), lambda held: held.update(seen=1.0)),
-            (lambda: np.zeros(2), lambda held: np.add(held, 1.0, out=held)),
-            (lambda: [np.zeros(2)], lambda held: np.add(held[0], 1.0, out=held[0])),
-            (lambda: np.random.default_rng(0), lambda held: held.normal()),
-            (lambda: keras.metrics.Mean(), lambda held: held.update_state(1.0)),
-        ],
-        3,
-        several=True,
-    ),
+    [
+        (lambda: deque([0.0], maxlen=3), lambda held: held.append(1.0)),
+        (lambda: defaultdict(float), lambda held: held.update(seen=1.0)),
+        (lambda: np.zeros(2), lambda held: np.add(held, 1.0, out=held)),
+        (lambda: [np.zeros(2)], lambda held: np.add(held[0], 1.0, out=held[0])),
+        (lambda: np.random.default_rng(0), lambda held: held.normal()),
+        (lambda: keras.metrics.Mean(), lambda held: held.update_state(1.0)),
+        (lambda: tf.Variable(0.0), lambda held: held.assign(1.0)),
+        (lambda: built(keras.layers.Dense(1)), lambda held: held.kernel.assign([[1.0], [2.0]])),
+    ],
 )
 def test_what_is_changed_in_place_and_is_not_plain_is_not_resumed(begin: Any, change: Any) -> None:
     class Holding(keras.callbacks.Callback):
@@ -493,10 +497,14 @@ def test_the_model_and_callbacks_inside_a_callback_do_not_keep_it_from_being_res
 
     callback = Composite()
     callbacks = Callbacks([callback])
-    callback.set_model(model)
+    callbacks.watch(Small(), model, epochs=2, updates=5)
     model.layers[0].kernel.assign(model.layers[0].kernel + 1.0)
     assert callbacks.state() == [{}, {}]
     callback.inner.verbose = 5
+    assert callbacks.state() is None
+    callback.inner.verbose = 0
+    assert callbacks.state() == [{}, {}]
+    callback.copied = callback.net  # not set again when the trial is resumed
     assert callbacks.state() is None
 
 
