@@ -300,7 +300,13 @@ class TrialSession(RankJoining):
             epochs = assignment.epochs
         else:
             epochs = None
-        callbacks.watch(self._author, program.model, epochs=epochs, updates=trial.walk.per_epoch)
+        callbacks.watch(
+            self._author,
+            program.networks,
+            OWN | self.data.left_attributes,
+            epochs=epochs,
+            updates=trial.walk.per_epoch,
+        )
         program.callbacks = callbacks
 
     def enter_next_phase(self) -> ReadyTrial:

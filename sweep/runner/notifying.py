@@ -43,9 +43,7 @@ Send: TypeAlias = Callable[[Notice], None]
 
 PERIOD_S = 2.0  # seconds between reads of the log
 TIMEOUT_S = 10.0  # seconds that an attempt to send a notice may take
-STEP_TIMEOUT_S = (
-    8.0  # seconds that a server may take for each step of it, such as accepting the connection
-)
+STEP_TIMEOUT_S = 8.0  # seconds that a server may take for each step of it before the notice is sent
 PAUSES_S = (1.0, 5.0)  # seconds before the second and the third attempt
 MOST_WAITING = 100  # notices in the queue of a receiver; more are dropped
 CLOSING_S = 30.0  # seconds to send what is still in the queues when the sweep has ended
@@ -246,14 +244,14 @@ def _encode_notice(notice: Notice) -> bytes:
 
 
 class _StillUnderWay(TimeoutError):
-    """Raised if an attempt to send a notice takes too long; it goes on, and may succeed."""
+    """Raised if an attempt takes too long, or a server does not answer; the notice may have been or still be sent."""
 
 
 def _send_in_time(send: Send, notice: Notice) -> None:
     """Send a notice in a thread of its own. Raises what ``send`` raises, or _StillUnderWay after `TIMEOUT_S` seconds.
 
-    `STEP_TIMEOUT_S` limits each step, of which there may be many. An attempt that takes longer goes on in its thread,
-    and its result is ignored.
+    An attempt that takes longer goes on in its thread, and its result is ignored. `STEP_TIMEOUT_S` is less, so that a
+    server that cannot be reached makes ``send`` itself raise, and another attempt can follow.
     """
     errors: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
 
@@ -303,12 +301,22 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
-    """Send a POST request with JSON. Raises an exception for a redirect, a server's error, or a slow step."""
+    """Send a POST request with JSON.
+
+    Raises _StillUnderWay if the server gets the request and does not answer in time, and another exception for a
+    redirect, a server's error, or a connection that takes too long.
+    """
     request = urllib.request.Request(
         encode_url(url), content, {"Content-Type": "application/json", **headers}, method="POST"
     )
-    with urllib.request.build_opener(_NoRedirect).open(request, timeout=STEP_TIMEOUT_S) as answer:
-        answer.read(1)
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(
+            request, timeout=STEP_TIMEOUT_S
+        ) as answer:
+            answer.read(1)
+    except TimeoutError as error:
+        # of the answer; a timeout of what comes before it is the reason of a URLError
+        raise _StillUnderWay from error
 
 
 # the reserved characters of RFC 3986, section 2.2, and what begins one that is encoded already
@@ -354,6 +362,9 @@ def _send_mail(asked: Notify, password: str, notice: Notice) -> None:
     with closing(_connect_to_mail_server(host, int(port), must_encrypt=must_encrypt)) as server:
         if asked.user is not None:
             _log_in(server, asked.user, password)
+        if server.sock is not None:
+            # A mail that the server has got must not count as one that failed because its answer was late.
+            server.sock.settimeout(2 * TIMEOUT_S)
         server.send_message(message)
         with suppress(smtplib.SMTPException):
             server.quit()

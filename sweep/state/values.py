@@ -193,6 +193,8 @@ class Digester:
     ``nbytes`` counts the bytes of arrays and texts.
     """
 
+    largest_bytes = LARGEST_BYTES
+
     def __init__(self) -> None:
         self._path: list[int] = []
         self._objects_left = _MOST
@@ -213,13 +215,19 @@ class Digester:
                 self.nbytes += 8
             # floats by their text, since NaN differs from itself, and 0.0 equals -0.0
             return type(value).__name__, repr(value) if isinstance(value, float) else value
-        if id(value) in self._path or len(self._path) > _DEEPEST or self._objects_left < 0:
+        if id(value) in self._path:
             return IdentityDigest(identity)
+        if len(self._path) > _DEEPEST or self._objects_left < 0:
+            return self._digest_beyond_limits(identity)
         self._path.append(id(value))
         try:
             return self._digest_parts(value, identity)
         finally:
             self._path.pop()
+
+    def _digest_beyond_limits(self, value: object) -> object:
+        """Return the digest of a value that is nested too deeply, or is one of too many."""
+        return IdentityDigest(value)
 
     def _digest_parts(self, value: Any, identity: object) -> object:
         """Return the digest of a value that is not plain, by its kind.
@@ -301,7 +309,7 @@ class Digester:
         self.nbytes += array.nbytes
         if array.dtype.hasobject:
             return IdentityDigest(value), self._digest_pickle(array, value)
-        if array.nbytes > LARGEST_BYTES:
+        if array.nbytes > self.largest_bytes:
             if array.flags.c_contiguous:
                 sample = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]
             else:  # `reshape` would copy it

@@ -152,6 +152,7 @@ class Mailbox(socketserver.TCPServer):
         self.mails: list[str] = []
         self.logins: list[tuple[str, str]] = []
         self.goodbye, self.welcome = b"221 bye", b"235 welcome"
+        self.pause_s = 0.0  # until it answers to a mail
         self.tls: ssl.SSLContext | None = None
         if certificate is not None:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -184,6 +185,7 @@ class _Conversation(socketserver.StreamRequestHandler):
             if word == b"DATA":
                 connection.sendall(b"354 go on\r\n")
                 self.server.mails.append(b"".join(iter(lines.readline, b".\r\n")).decode())
+                time.sleep(self.server.pause_s)
             if word == b"AUTH":
                 assert is_encrypted
                 _, user, password = base64.b64decode(line.split()[2]).decode().split("\0")
@@ -340,6 +342,56 @@ def test_what_is_still_under_way_is_not_sent_again(
         receiver.close(10.0)
     assert len(attempts) == 1
     assert "webhook: not sent yet" in caplog.text
+
+
+class _LateHandler(socketserver.BaseRequestHandler):
+    """Answers over HTTP, later than a step may take."""
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            self.request.recv(65536)
+            time.sleep(0.8)
+            self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        ("http", 1),  # it has the notice
+        ("https", 3),  # it does not get as far as that
+    ],
+)
+def test_a_late_answer_is_waited_for_and_a_late_connection_is_tried_again(
+    scheme: str, expected: int, monkeypatch
+) -> None:
+    monkeypatch.setattr(notifying, "STEP_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(notifying, "PAUSES_S", (0.01, 0.01))
+    attempts = []
+
+    class Counting(_LateHandler):
+        def handle(self) -> None:
+            attempts.append(self.client_address)
+            super().handle()
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Counting)
+    server.daemon_threads = True
+    with serving(server):
+        receiver = Receiver(Notify(webhook=f"{scheme}://127.0.0.1:{server.server_address[1]}/"))
+        receiver.put(NOTICE)
+        receiver.close(10.0)
+    assert len(attempts) == expected
+
+
+def test_a_mail_that_is_answered_late_is_not_sent_again(monkeypatch) -> None:
+    monkeypatch.setattr(notifying, "STEP_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(notifying, "PAUSES_S", (0.01, 0.01))
+    server = Mailbox()
+    server.pause_s = 0.8
+    with serving(server):
+        receiver = Receiver(Notify(mail="ann@example.org", server=server.address))
+        receiver.put(NOTICE)
+        receiver.close(10.0)
+    assert len(server.mails) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Reads
-from sweep.state.values import Digester, IdentityDigest, holds_user_content
+from sweep.state.values import Digester, IdentityDigest, get_attributes
 from trainables import keras_private
 from trainables.recipe import groups, refusals
 from trainables.recipe.author import Author, overrides
@@ -274,10 +276,11 @@ class Callbacks:
         self._adds_history = bool(self._callbacks) and not any(map(_is_history, self._callbacks))
         if self._adds_history:
             self._callbacks.append(keras.callbacks.History())
-        self._parts_of_model: frozenset[int] = frozenset()  # ids of its layers, variables and so on
-        self._made = self._copy_all_attributes()  # before the trial has changed them
-        self._is_watching = False
         self._kept_by_author: dict[str, Any] = {}
+        self._saved_elsewhere = _SavedElsewhere()
+        # for each callback, before the trial has changed them: as the first phase began, and the present one
+        self._at_first: list[dict[str, Any]] = []
+        self._in_phase: list[dict[str, Any]] = []
 
     @classmethod
     def of(cls, author: Author, hp: Hyperparameters, *, fit: bool = False) -> Callbacks:
@@ -313,22 +316,31 @@ class Callbacks:
         return any(type(callback) not in OF_ANY_LENGTH for callback in self)
 
     def watch(
-        self, author: Author, model: keras.Model, *, epochs: int | None, updates: int
+        self,
+        author: Author,
+        networks: Sequence[keras.Model],
+        own: frozenset[str],
+        *,
+        epochs: int | None,
+        updates: int,
     ) -> None:
         """Pass the model and the parameters ``epochs`` and ``steps`` (``updates``, in an epoch) to the callbacks.
 
-        ``epochs`` is None if only minutes limit the trial. The attributes that the author's `callbacks` has set on the
-        trainable are set again, because they were removed while the model was made. Attributes that `set_model` sets
-        for the first phase do not count as changed, since a resumed trial sets them as well.
+        To be called as each phase of a trial begins. ``networks`` are the model, first, and all other networks of the
+        trial. ``own`` names the attributes that this package sets on the trainable. ``epochs`` is None if only minutes
+        limit the trial. The attributes that the author's `callbacks` has set on the trainable are set again, because
+        they were removed while the model was made. What `set_model` sets does not count as changed by the trial, since
+        a resumed trial calls it as well.
         """
         vars(author).update(self._kept_by_author)
         for callback in self:
             callback.set_params({"verbose": 0, "epochs": epochs, "steps": updates})
-            callback.set_model(model)
-        self._parts_of_model = frozenset(map(id, _list_parts(model)))
-        if not self._is_watching:
-            self._is_watching = True
-            self._made = self._copy_all_attributes()
+            callback.set_model(networks[0])
+        if self._callbacks:
+            parts = [*self, *_list_parts(networks)]
+            self._saved_elsewhere = _SavedElsewhere(frozenset(map(id, parts)), author, own)
+            self._in_phase = self._copy_all_attributes()
+            self._at_first = self._at_first or self._in_phase
 
     def _set_history(self) -> None:
         """Set the model's ``history`` to that of the trial; `Model.fit`, called for each epoch, replaces it."""
@@ -379,29 +391,34 @@ class Callbacks:
     def state(self) -> list[dict[str, Any]] | None:
         """Return for each callback, in order, a dictionary of the attributes that have changed, for a checkpoint.
 
-        They are compared with those when the trial began. Returns None if one of these attributes is not a
-        plain value, which a checkpoint cannot hold. An object that was changed in place counts as changed, if
-        `_AttributeDigester` compares its content.
+        To be called after `watch`. An attribute has changed if it differs from that when the trial began, or from that
+        when the present phase began. Returns None if a checkpoint cannot hold a change: of a value that is not plain,
+        wherever it was made (`_AttributeDigester` says what is compared), or an attribute that was deleted.
         """
         found = []
-        for callback, made in zip(self, self._made, strict=True):
+        for now, at_first, in_phase in zip(
+            self._copy_all_attributes(), self._at_first, self._in_phase, strict=True
+        ):
+            if not at_first.keys() <= now.keys():
+                return None
             changed = {}
-            for name, value in _copy_attributes(callback, self._parts_of_model).items():
-                if name not in made or not _are_equal_attributes(made[name], value):
+            for name, value in now.items():
+                if _differs(value, at_first, name) or _differs_if_plain(value, in_phase, name):
                     changed[name] = value
-            if not all(_may_be_kept(value) for value in changed.values()):
+            if not all(map(_may_be_kept, changed.values())):
                 return None
             found.append(changed)
         return found
 
     def _copy_all_attributes(self) -> list[dict[str, Any]]:
         """Return for each callback, in order, the result of `_copy_attributes`."""
-        return [_copy_attributes(callback, self._parts_of_model) for callback in self]
+        return [_copy_attributes(callback, self._saved_elsewhere) for callback in self]
 
     def restore(self, state: object) -> None:
         """Set the attributes in ``state``, which `state` has returned for callbacks made in the same way.
 
-        Attributes that are not in it stay as they are.
+        Attributes that are not in it stay as they are. Lists and dictionaries get their new content in place, because
+        several callbacks may share them.
         Raises CheckpointError if ``state`` is None or belongs to another number of callbacks.
         """
         # None stands for attributes that could not be saved.
@@ -415,45 +432,75 @@ class Callbacks:
             )
         for callback, changed in zip(self, state, strict=False):
             for name, value in changed.items():
-                # A function that compares was saved as its name.
-                vars(callback)[name] = (
-                    COMPARISONS.get(value, value) if isinstance(value, str) else value
-                )
+                _set_attribute(callback, name, value)
 
 
 def _is_history(callback: keras.callbacks.Callback) -> bool:
     return isinstance(callback, keras.callbacks.History)
 
 
-def _list_parts(model: keras.Model) -> list[object]:
-    """Return a model with its layers, variables, optimizer and metrics, whose values are in each checkpoint."""
-    parts: list[object] = [model, *keras_private.flatten_layers(model), *model.variables]
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None:
-        parts += [optimizer, *optimizer.variables]
-    return [*parts, *model.metrics]
+def _list_parts(networks: Sequence[keras.Model]) -> list[object]:
+    """Return networks with their layers, variables, optimizers and metrics, whose values are in each checkpoint."""
+    parts: list[object] = []
+    for network in networks:
+        parts += [*keras_private.flatten_layers(network), *network.variables]
+        if isinstance(network, keras.Model):
+            parts += network.metrics
+        for value in vars(network).values():  # a model with a step of its own may have several
+            if isinstance(value, keras.optimizers.Optimizer):
+                parts += [value, *value.variables]
+    of_tensorflow = [part.value for part in parts if isinstance(part, keras.Variable)]
+    return [*parts, *of_tensorflow]
+
+
+@dataclass(frozen=True)
+class _SavedElsewhere:
+    """What callbacks may refer to though its state is not theirs: a checkpoint holds it without them."""
+
+    ids: frozenset[int] = (
+        frozenset()
+    )  # of the other callbacks and the parts of the trial's networks
+    author: Author | None = None
+    own: frozenset[str] = frozenset()
+    """Names of the attributes of ``author`` that this package sets, which a checkpoint holds or a session makes again;
+    all others are lost if a callback changes them."""
 
 
 def _copy_attributes(
-    callback: keras.callbacks.Callback, parts_of_model: frozenset[int]
+    callback: keras.callbacks.Callback, saved_elsewhere: _SavedElsewhere
 ) -> dict[str, Any]:
     """Return a callback's attributes by name, without those that Keras sets.
 
     Lists and dictionaries of plain values are copied with all that they contain. NumPy numbers become Python numbers,
     and the functions in `COMPARISONS` become their names there, so that attributes can be compared and saved. All other
-    values become a `_Fingerprint`. ``parts_of_model`` are the ids of objects that are compared by identity.
+    values become a `_Fingerprint`.
     """
     copies: dict[str, Any] = {}
-    for name, value in vars(callback).items():
+    for name, value in get_attributes(callback).items():
         if name in keras_private.CALLBACK_ATTRIBUTES:
             continue
         plain = _convert_to_plain(value)
         if _may_be_kept(plain):
             copies[name] = copy.deepcopy(plain)
         else:
-            content = _AttributeDigester(parts_of_model).digest(value)
+            content = _AttributeDigester(saved_elsewhere).digest(value)
             copies[name] = _Fingerprint(IdentityDigest(value), content)
     return copies
+
+
+def _set_attribute(callback: keras.callbacks.Callback, name: str, saved: Any) -> None:
+    """Set an attribute of a callback to a value that `Callbacks.state` has returned, a list or dictionary in place."""
+    present = get_attributes(callback).get(name)
+    if isinstance(saved, list) and type(present) is list:
+        present[:] = saved
+    elif isinstance(saved, dict) and type(present) is dict:
+        present.clear()
+        present.update(saved)
+    else:
+        # A function that compares was saved as its name.
+        value = COMPARISONS.get(saved, saved) if isinstance(saved, str) else saved
+        # not by a `__setattr__` of the class, which may do more
+        object.__setattr__(callback, name, value)
 
 
 class _Fingerprint(NamedTuple):
@@ -464,34 +511,64 @@ class _Fingerprint(NamedTuple):
 
 
 class _AttributeDigester(Digester):
-    """Digests attributes of callbacks, so that those that a callback has changed are noticed.
+    """Digests attributes of callbacks, so that no change is missed that a resumed trial would lack.
 
-    Functions, other objects of libraries than Keras's stateful ones, and the parts of the trial's model are compared by
-    identity: libraries may change what is theirs, and checkpoints hold the values of the model. What Keras sets on a
-    callback inside another one does not count.
+    It differs from its base class where that compares by identity because this is safe there. Here an object whose
+    content cannot be seen, or not wholly, has a digest that equals nothing, as if it had changed. By identity it
+    compares only what changes without a callback or is saved elsewhere: functions and modules of libraries, objects
+    that cannot be pickled, such as open files and locks, and what a `_SavedElsewhere` names.
     """
 
-    def __init__(self, parts_of_model: frozenset[int]) -> None:
-        """Create a digester that compares the objects with the ids ``parts_of_model`` by identity."""
+    largest_bytes = sys.maxsize
+
+    def __init__(self, saved_elsewhere: _SavedElsewhere) -> None:
         super().__init__()
-        self._parts_of_model = parts_of_model
+        self._saved_elsewhere = saved_elsewhere
 
     def _digest_parts(self, value: Any, identity: object) -> object:
-        if id(value) in self._parts_of_model:
+        saved = self._saved_elsewhere
+        if id(value) in saved.ids:
             return IdentityDigest(value)
+        if value is saved.author:
+            own = attributes.digest_attributes(saved.author, saved.own)
+            return IdentityDigest(value), tuple(own.items())
+        if isinstance(value, types.BuiltinMethodType | types.MethodType):
+            return value.__name__, self.digest(value.__self__)
         if isinstance(value, keras.callbacks.Callback):
-            own = {
-                name: part
-                for name, part in vars(value).items()
-                if name not in keras_private.CALLBACK_ATTRIBUTES
-            }
-            return IdentityDigest(value), self.digest(own, value)
+            # a callback inside another one, without what Keras sets on it
+            of_callback = get_attributes(value)
+            for name in keras_private.CALLBACK_ATTRIBUTES:
+                of_callback.pop(name, None)
+            return IdentityDigest(value), self.digest(of_callback, value)
+        if isinstance(value, keras.Layer):
+            variables = [one for one in value.variables if id(one) not in saved.ids]
+            return IdentityDigest(value), tuple(map(self._digest_array, variables))
         return super()._digest_parts(value, identity)
 
     def _digest_object(self, value: Any) -> object:
-        if holds_user_content(value):
-            return super()._digest_object(value)
-        return IdentityDigest(value)
+        if isinstance(value, _CHANGING_OF_TENSORFLOW):
+            return object()
+        return super()._digest_object(value)
+
+    def _digest_array(self, value: Any) -> object:
+        try:
+            return super()._digest_array(value)
+        except Exception:  # TensorFlow's errors have no common class: a symbolic tensor, a variable without a value
+            return object()
+
+    def _digest_beyond_limits(self, value: object) -> object:
+        return object()
+
+
+# objects of TensorFlow that change and whose content cannot be digested
+_CHANGING_OF_TENSORFLOW = (
+    tf.Module,
+    tf.data.Iterator,
+    tf.lookup.experimental.DenseHashTable,
+    tf.lookup.experimental.MutableHashTable,
+    tf.train.Checkpoint,
+    tf.train.ExponentialMovingAverage,
+)
 
 
 def _convert_to_plain(value: Any) -> Any:
@@ -501,9 +578,16 @@ def _convert_to_plain(value: Any) -> Any:
     return next((name for name, comparison in COMPARISONS.items() if value is comparison), value)
 
 
-def _are_equal_attributes(first: Any, second: Any) -> bool:
-    """Return whether two attributes are equal values of the same type, as `_copy_attributes` returns them."""
-    return type(first) is type(second) and bool(first == second)
+def _differs(value: Any, copies: Mapping[str, Any], name: str) -> bool:
+    """Return whether ``copies``, returned by `_copy_attributes`, lacks ``name`` or has another type or value for it."""
+    if name not in copies:
+        return True
+    return type(value) is not type(copies[name]) or bool(value != copies[name])
+
+
+def _differs_if_plain(value: Any, copies: Mapping[str, Any], name: str) -> bool:
+    """Return False for a `_Fingerprint`; else as `_differs`."""
+    return not isinstance(value, _Fingerprint) and _differs(value, copies, name)
 
 
 def _may_be_kept(value: object) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import array
+import functools
+import io
+import itertools
 import json
 import re
 import threading
@@ -14,6 +18,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from sampling import sampled
@@ -367,9 +372,28 @@ def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> 
         np.testing.assert_array_equal(mine, theirs)
 
 
+def watched(*callbacks: keras.callbacks.Callback, model: Any = None) -> Callbacks:
+    """These callbacks as a trial begins, with ``model`` or a small one."""
+    found = Callbacks(callbacks)
+    if model is None:
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    found.watch(Small(), [model], frozenset(), epochs=2, updates=5)
+    return found
+
+
 def built(layer: keras.layers.Layer) -> keras.layers.Layer:
     layer.build((None, 2))
     return layer
+
+
+def averaged() -> tuple[tf.train.ExponentialMovingAverage, tf.Variable]:
+    return tf.train.ExponentialMovingAverage(0.5), tf.Variable(0.0)
+
+
+def growing() -> Callable[[int], None]:
+    """A function that keeps what it is called with."""
+    kept: list[int] = []
+    return lambda value: kept.append(value)
 
 
 @pytest.mark.parametrize(
@@ -383,6 +407,16 @@ def built(layer: keras.layers.Layer) -> keras.layers.Layer:
         (lambda: keras.metrics.Mean(), lambda held: held.update_state(1.0)),
         (lambda: tf.Variable(0.0), lambda held: held.assign(1.0)),
         (lambda: built(keras.layers.Dense(1)), lambda held: held.kernel.assign([[1.0], [2.0]])),
+        (lambda: (number for number in range(3)), next),
+        (lambda: itertools.count(), next),
+        (lambda: iter([1, 2, 3]), next),
+        (lambda: array.array("d", [0.0]), lambda held: held.append(1.0)),
+        (lambda: bytearray(b"x"), lambda held: held.append(1)),
+        (io.StringIO, lambda held: held.write("x")),
+        (lambda: pd.DataFrame({"loss": [1.0]}), lambda held: held.insert(0, "epoch", [1])),
+        (lambda: [].append, lambda held: held(1)),
+        (growing, lambda held: held(1)),
+        (lambda: functools.partial(growing()), lambda held: held(1)),
     ],
 )
 def test_what_is_changed_in_place_and_is_not_plain_is_not_resumed(begin: Any, change: Any) -> None:
@@ -392,10 +426,132 @@ def test_what_is_changed_in_place_and_is_not_plain_is_not_resumed(begin: Any, ch
             self.held = begin()
 
     callback = Holding()
-    callbacks = Callbacks([callback])
+    callbacks = watched(callback)
     assert callbacks.state() == [{}, {}]
     change(callback.held)
     assert callbacks.state() is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        averaged,
+        lambda: iter(tf.data.Dataset.range(3)),
+        lambda: tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1),
+        lambda: deque([[0] * 10 for _ in range(5000)]),  # more than a digest covers
+    ],
+)
+def test_what_cannot_be_looked_into_is_not_resumed(make: Any) -> None:
+    class Holding(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = make()
+
+    assert watched(Holding()).state() is None
+
+
+def test_an_attribute_in_slots_is_resumed_and_a_deleted_one_is_not() -> None:
+    class Slotted(keras.callbacks.Callback):
+        __slots__ = ("seen",)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen = 0
+            self.pending = True
+
+    callback, resumed = Slotted(), Slotted()
+    callbacks = watched(callback)
+    callback.seen += 1
+    state = callbacks.state()
+    assert state == [{"seen": 1}, {}]
+    watched(resumed).restore(state)
+    assert resumed.seen == 1
+    del callback.pending
+    assert callbacks.state() is None
+
+
+def test_a_list_that_callbacks_share_is_still_shared_after_a_resume() -> None:
+    class Sharing(keras.callbacks.Callback):
+        def __init__(self, shared: list[int], named: dict[str, int]) -> None:
+            super().__init__()
+            self.shared = shared
+            self.named = named
+
+    def make() -> tuple[Sharing, Sharing]:
+        shared: list[int] = []
+        named: dict[str, int] = {}
+        return Sharing(shared, named), Sharing(shared, named)
+
+    first, second = make()
+    callbacks = watched(first, second)
+    first.shared.append(1)
+    first.named["a"] = 1
+    one, other = make()
+    watched(one, other).restore(callbacks.state())
+    assert one.shared == [1]
+    assert one.shared is other.shared
+    assert one.named == {"a": 1}
+    assert one.named is other.named
+
+
+def test_what_set_model_sets_in_a_later_phase_is_told_from_what_the_trial_has_set() -> None:
+    class Counting(keras.callbacks.Callback):
+        def set_model(self, model: Any) -> None:
+            super().set_model(model)
+            self.layers = len(model.layers)
+
+    deep = keras.Sequential([keras.Input((2,)), *(keras.layers.Dense(1) for _ in range(3))])
+    callback = Counting()
+    callbacks = watched(callback, model=deep)
+    shallow = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    callbacks.watch(Small(), [shallow], frozenset(), epochs=2, updates=5)
+    assert callback.layers == 1
+    callback.layers = 3  # as it was in the first phase
+    assert callbacks.state() == [{"layers": 3}, {}]
+
+
+def test_what_a_callback_changes_on_the_trainable_is_not_resumed() -> None:
+    class Steering(keras.callbacks.Callback):
+        def __init__(self, author: Any) -> None:
+            super().__init__()
+            self.author = author
+
+    trainable = Small()
+    trainable.memory = {}
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    callbacks = Callbacks([Steering(trainable)])
+    callbacks.watch(trainable, [model], frozenset({"memory"}), epochs=2, updates=5)
+    trainable.memory["best"] = 1.0  # checkpoints hold it
+    assert callbacks.state() == [{}, {}]
+    trainable.best = 1.0
+    assert callbacks.state() is None
+
+
+def test_all_parts_of_the_trials_networks_may_be_held() -> None:
+    class Holding(keras.callbacks.Callback):
+        def set_model(self, model: Any) -> None:
+            super().set_model(model)
+            self.held = [
+                model.layers[-1],
+                model.layers[-1].kernel.value,
+                model.other_optimizer,
+                other.layers[0],
+                keras.Model(model.inputs, model.layers[-1].output),
+            ]
+
+    class Two(keras.Model):
+        pass
+
+    inputs = keras.Input((2,))
+    model = Two(inputs, keras.layers.Dense(1)(inputs))
+    other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.other_optimizer = keras.optimizers.SGD(0.1)
+    callbacks = Callbacks([Holding()])
+    callbacks.watch(Small(), [model, other], frozenset(), epochs=2, updates=5)
+    for network in (model, other):
+        network.layers[-1].kernel.assign([[1.0], [2.0]])
+    model.other_optimizer.learning_rate = 0.01
+    assert callbacks.state() == [{}, {}]
 
 
 def test_what_cannot_be_copied_may_be_in_a_list() -> None:
@@ -404,7 +560,7 @@ def test_what_cannot_be_copied_may_be_in_a_list() -> None:
             super().__init__()
             self.locks = [threading.Lock()]
 
-    callbacks = Callbacks([Holding()])
+    callbacks = watched(Holding())
     assert callbacks.state() == [{}, {}]
 
 
@@ -465,7 +621,7 @@ def test_the_next_trial_of_a_kept_program_has_its_own() -> None:
 
 def test_changed_values_are_told_from_those_that_were_made() -> None:
     callback = Told()
-    callbacks = Callbacks([callback])
+    callbacks = watched(callback)
     assert callbacks.state() == [{}, {}]  # of it, and of the history
     callback.told.append(["begins", 0])
     assert callbacks.state() == [{"told": [["begins", 0]]}, {}]
@@ -496,8 +652,7 @@ def test_the_model_and_callbacks_inside_a_callback_do_not_keep_it_from_being_res
             self.inner.set_model(model)
 
     callback = Composite()
-    callbacks = Callbacks([callback])
-    callbacks.watch(Small(), model, epochs=2, updates=5)
+    callbacks = watched(callback, model=model)
     model.layers[0].kernel.assign(model.layers[0].kernel + 1.0)
     assert callbacks.state() == [{}, {}]
     callback.inner.verbose = 5
