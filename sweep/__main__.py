@@ -15,8 +15,9 @@ def run() -> NoReturn:
     """Run the command line of this process, in the folder's keeper or here, and exit with the command's exit code.
 
     A keeper (`sweep.keeper`) runs the command if there is one, or if ``--keep-warm`` or an open page of the folder asks
-    for one. Never returns: the process ends by `os._exit`, because a normal exit would spend up to a second on
-    unloading large libraries.
+    for one. Ctrl-C that the command does not handle itself, as during the imports, ends it with the exit code 130.
+    Never returns: the process ends by `os._exit`, because a normal exit would spend up to a second on unloading large
+    libraries.
     """
     has_begun = False
     try:
@@ -39,9 +40,9 @@ def run() -> NoReturn:
 
 
 def _end_interrupted(*, has_begun: bool) -> int:
-    """Print that this process was interrupted and return the exit code of that; ignore further Ctrl-C.
+    """Print "interrupted" to standard error and return the exit code 130; ignore further Ctrl-C from now on.
 
-    Unless the command has begun, its document is also printed if it has ``--json``.
+    If the command has not begun and was given ``--json``, also print the JSON document that says so.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     text = "interrupted"

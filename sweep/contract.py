@@ -217,7 +217,7 @@ class Trainable(Protocol):
     `Trainable`, as `KerasTrainable` does with its `TrialSession`.
 
     Any method may raise `Diverged`, `Stopped` or `OutOfMemory`; any other exception fails the trial. After
-    `OutOfMemory`, the trial starts again with a new instance and ``accumulate`` doubled.
+    `OutOfMemory`, the trial starts again with a new instance where that may help, often with ``accumulate`` doubled.
     """
 
     def begin(self, assignment: Assignment) -> None:
@@ -459,4 +459,4 @@ class Apart(Exception):
 
 
 class OutOfMemory(Exception):
-    """Raised if a trial does not fit on its devices, even with the smallest micro-batch."""
+    """Raised if a trial does not fit on its devices; it may start again, for instance with smaller micro-batches."""

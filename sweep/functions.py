@@ -102,7 +102,7 @@ class Reporter:
     def trial(self) -> int:
         """The number of the trial in its sweep.
 
-        Once it is read, the trial answers none of another number in later sweeps.
+        Once it is read, later sweeps reuse the result of this trial only for a trial of the same number.
         """
         self._number_read = True
         return self._assignment.trial

@@ -66,9 +66,9 @@ class Declaring:
         ``parent_name``, the parameter applies only if that parameter has one of ``parent_values``, a value or a list,
         or has no known value. Return None if it does not apply and the trial has no value.
 
-        Raises TypeError if the value is not a whole number, and ValueError if another argument is not one, if a
-        ``sampling`` is neither "linear" nor "log", or if a ``step`` is not positive. With "log", a ``step`` must be
-        above 1 and start at a ``min_value`` above 0.
+        Raises TypeError if the value is not a whole number, and ValueError if another argument is not one, if
+        ``max_value`` is below ``min_value``, if a ``sampling`` is neither "linear" nor "log", or if a ``step`` is not
+        positive. With "log", a ``step`` must be above 1 and start at a ``min_value`` above 0.
         """
         first = _convert_to_int(name, "min_value", min_value)
         last = _convert_to_int(name, "max_value", max_value)
@@ -245,10 +245,10 @@ def _describe_range(
 ) -> dict[str, Any]:
     """Return the keys of a sweep file for a range: ``min`` and ``max`` or, with a step, ``values`` as a list.
 
-    A logarithmic range without a step also has a ``distribution``. All values of the list are equally likely; with
-    ``sampling="log"``, each is ``step`` times the one before. Raises ValueError if ``sampling`` is neither None,
-    "linear" nor "log", if ``high`` is below ``low``, or if the values would never exceed ``high``. ``name`` is for the
-    messages.
+    Whole numbers in steps of 1 have ``min`` and ``max``, too. A logarithmic range without a step also has a
+    ``distribution``. All values of the list are equally likely; with ``sampling="log"``, each is ``step`` times the one
+    before. Raises ValueError if ``sampling`` is neither None, "linear" nor "log", if ``high`` is below ``low``, and as
+    `_list_stepped_values` does. ``name`` is for the messages.
     """
     low = _convert_scalar(low)
     high = _convert_scalar(high)

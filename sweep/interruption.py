@@ -146,7 +146,11 @@ class Interruption:
             raise StoppedAtOnce("stopped at once")
 
     def _read_signals(self, heard: int) -> None:
-        """Read the signals from the pipe's end ``heard`` until handling ends, and act on each; runs in a thread."""
+        """Read the signals from the pipe's end ``heard`` until handling ends, and act on each; runs in a thread.
+
+        Signals other than Ctrl-C and SIGTERM, and those that `_resend_missed_signal` sends, are ignored. Closes
+        ``heard`` at the end.
+        """
         while (number := os.read(heard, 1)) not in (_OVER, b""):
             if number[0] in _SIGNALS and self._own_signals:  # sent by `_resend_missed_signal`
                 self._own_signals -= 1
@@ -316,7 +320,10 @@ _masks = threading.local()  # of threads that fork
 
 
 def _before_fork() -> None:
-    """Block signals during a fork, so that a signal to the child is not counted by this process."""
+    """Block signals during a fork, so that a signal to the child is not counted by this process.
+
+    Does nothing if this process does not handle signals.
+    """
     if _active is not None:
         _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 

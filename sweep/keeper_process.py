@@ -75,7 +75,10 @@ class KeeperServer:
         self._until = time.monotonic() + FIRST_S  # the end of its time, unless a page is open
 
     def serve(self, listener: socket.socket) -> None:
-        """Run the command lines that come in at ``listener`` one after another; return when the keeper has to end."""
+        """Run the command lines that come in at ``listener`` one after another; return when the keeper has to end.
+
+        Each command is sent its exit code when it has ended.
+        """
         threading.Thread(
             target=self._accept_connections, args=(listener,), name="keeper-accepts", daemon=True
         ).start()
@@ -288,8 +291,9 @@ class KeeperServer:
 def forward_signals(connection: socket.socket, is_over: threading.Event) -> None:
     """Send this process the signals that the command's own process passes on through the connection.
 
-    Runs in a thread. If the command is gone before ``is_over`` is set, SIGTERM is sent. Returns, and closes the
-    connection, only when the command has closed it, because it may still have to receive the exit code.
+    Runs in a thread. If the command is gone before ``is_over`` is set, SIGTERM is sent; after that, no signal is sent
+    any more. Returns, and closes the connection, only when the command has closed it, because it may still have to
+    receive the exit code.
     """
     with connection:
         received = None  # a byte with the number of a signal, or b"" once the connection is closed

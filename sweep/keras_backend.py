@@ -31,8 +31,9 @@ def find_config_file(environ: Mapping[str, str]) -> Path:
 def find_backend(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the backend that Keras would choose in a new process, and where it is set.
 
-    ``environ`` has the environment variables of that process. The place is ``KERAS_BACKEND``, the path of keras.json
-    (also if that names no backend), or ``the default`` if there is no readable one.
+    ``environ`` has the environment variables of that process. The backend is "tensorflow" if none is set. The place is
+    ``KERAS_BACKEND``, the path of keras.json (also if that names no backend), or ``the default`` if there is no
+    readable one.
     """
     if environ.get("KERAS_BACKEND"):
         return environ["KERAS_BACKEND"], "KERAS_BACKEND"

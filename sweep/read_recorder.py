@@ -124,7 +124,10 @@ class ReadRecorder:
         }
 
     def install(self) -> None:
-        """Start to record, for the rest of the process; further calls do nothing."""
+        """Start to record, for the rest of the process; further calls do nothing.
+
+        This adds an audit hook, and changes the class of `os.environ`.
+        """
         if self._is_installed:
             return
         self._is_installed = True
@@ -289,7 +292,7 @@ class ReadRecorder:
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
         """Call the handler of an audit event, if it has one; record an error of the handler as an unknown read.
 
-        Nothing is recorded while recording is paused, nor inside another handler.
+        Nothing is recorded while recording is paused, inside another handler, or when the import system finds modules.
         """
         if self._is_paused:
             return
@@ -322,7 +325,7 @@ class ReadRecorder:
         """Record a file that is opened as read or, if it is new or emptied, as created by this process.
 
         Opening an existing file only to append to it is not recorded. A relative path that may belong to a folder's
-        descriptor, as `os.open` accepts one, is recorded as an unknown read.
+        descriptor, as `os.open` accepts one, is recorded as an unknown read, unless `shutil.rmtree` opens it.
         """
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
@@ -421,7 +424,7 @@ class ReadRecorder:
             self._note_unknown("lists a folder by its descriptor")
 
     def _on_rename(self, args: tuple[Any, ...]) -> None:
-        """Record a renamed file as written, if this process has created it."""
+        """Record the new name of a file or folder as created by this process, if it has created the old one."""
         source = self._resolve(args[0])
         if source is not None and self._was_written(source):
             self._note_written(args[1])
@@ -565,8 +568,8 @@ class ReadRecorder:
     def _is_left_out(self, name: str) -> bool:
         """Return whether reading a file does not count.
 
-        That is so for files of the system, of installed packages and of sweep, for compiled files, and for modules
-        whose execution was recorded.
+        That is so for files of the system, of installed packages and of sweep, for those in folders passed to
+        `exclude`, for compiled files, and for modules whose execution was recorded.
         """
         return (
             name.startswith(_SYSTEM_FOLDERS)
@@ -613,7 +616,7 @@ class ReadRecorder:
     def _is_counted(self, frame: FrameType) -> bool:
         """Return whether reads by a frame of the author's code are recorded at present.
 
-        Outside of trials, only the top level of a module during its import is recorded.
+        Outside of trials, only the top level of a module other than ``__main__`` during its import is recorded.
         """
         if self._in_trial:
             return True

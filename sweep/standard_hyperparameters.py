@@ -244,7 +244,7 @@ LENGTHS = {
 def get_standard_bounds(name: str) -> Bounds:
     """Return the allowed values of a standard hyperparameter; also of nested ones such as ``loss_weights.depth``.
 
-    Raises KeyError for any other name.
+    The outer name alone, such as ``loss_weights``, has the same. Raises KeyError for any other name.
     """
     return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]
 

@@ -176,7 +176,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def is_typo(name: str, meant: str) -> bool:
-    """Return whether ``name`` may be ``meant`` with one letter wrong, missing or too much, or two letters swapped."""
+    """Return whether ``name`` may be ``meant`` with one letter wrong, missing or too much, or two letters swapped.
+
+    Equal texts count, too.
+    """
     start = _count_same_letters(name, meant)
     one, other = name[start:], meant[start:]
     end = _count_same_letters(one[::-1], other[::-1])

@@ -96,7 +96,7 @@ class NoiseResNet(CifarResNet):
 
 
 def resnet20(x: Any) -> Any:
-    """Apply three stages of three basic blocks, with 16 to 64 filters, and return the feature maps.
+    """Apply a 3 x 3 convolution and three stages of three basic blocks, of 16 to 64 filters; return the feature maps.
 
     Source: He et al., Deep Residual Learning, section 4.2.
     """

@@ -24,7 +24,10 @@ class ClickThrough(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return synthetic examples, the first tenth as validation data: eight int32 each, with a float32 0 or 1."""
+        """Return synthetic examples, the first tenth as validation data: eight int32 each, with a float32 0 or 1.
+
+        They are the same at each call.
+        """
         rows = hp.integer("rows", 2000)
         count = hp.integer("examples", 20000)
         rng = np.random.default_rng(0)
@@ -42,7 +45,7 @@ class ClickThrough(KerasTrainable):
         return (ids[held_out:], clicked[held_out:]), (ids[:held_out], clicked[:held_out])
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Return a network with one embedding table for all fields."""
+        """Return a network of one embedding table for all fields and a hidden layer; it outputs a probability."""
         ids = keras.Input((FIELDS,), dtype="int32")
         table = ShardedEmbedding(
             hp.integer("rows", 2000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False)

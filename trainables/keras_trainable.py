@@ -119,7 +119,8 @@ class KerasTrainable(Author):
     def trained_model(self) -> keras.Model:
         """Return a new model, made by `model` without what training adds, with the weights used for validation.
 
-        If the trial averages weights, these are the averages. A frozen model of `features` is put in front.
+        If the trial averages weights, these are the averages. A frozen model of `features` is put in front. Raises
+        NotExportable if the new model cannot take over the weights.
         """
         return session_of(self).trained_model()
 
@@ -133,7 +134,8 @@ class KerasTrainable(Author):
     def test(self) -> dict[str, float] | None:
         """Return loss and metrics of the trial's model on the test data, the third part of `data`, by name.
 
-        `data` is called again for them. Returns None if there are no test data.
+        Names have no ``val_`` in front. `data` is called again for them. Returns None if there are no test data. Raises
+        DataError if they cannot be used, and OtherData if `data` no longer returns the trial's other data.
         """
         return session_of(self).test()
 

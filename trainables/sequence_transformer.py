@@ -24,7 +24,8 @@ class SequenceTransformer(KerasTrainable):
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Return sequences of shape (examples, 8, 16) with int32 labels, for training and for validation.
 
-        A token has a row's pixels, scaled to [0, 1], and its position as a one-hot vector.
+        A token has a row's pixels, scaled to [0, 1], and its position as a one-hot vector. The split is the same for
+        every trial, stratified by class.
         """
         x, y = load_digits(return_X_y=True)
         places = np.broadcast_to(np.eye(8), (len(x), 8, 8))

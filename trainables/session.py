@@ -351,9 +351,9 @@ class TrialSession(RankJoining):
             raise Stopped(trial.stopped)
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copy the state of the trial and return a function that writes it as a checkpoint, from any thread.
+        """Copy the state of the trial; return a function that writes it as a checkpoint to ``folder``, from any thread.
 
-        Tables on parameter servers are written before this returns.
+        The folder must exist. Tables on parameter servers are written before this returns.
         """
         return saving.save(
             folder, self.trial, copy_memory(self._author.memory), self.data.fingerprint
@@ -565,7 +565,8 @@ class TrialSession(RankJoining):
     def _prepare(self, hp: Hyperparameters, batch_size: int) -> tuple[Structure, Program]:
         """Return the structure of the present trial, and a program for it in its initial state.
 
-        A kept program is used if one fits; otherwise a program is built. Call this inside the strategy's scope.
+        A kept program is used if one fits; otherwise a program is built, and kept for later trials if its `kept` is
+        True. The author's attributes and ``live`` are then those of the program. Call this inside the strategy's scope.
         """
         # Not the setting's hyperparameters, which lack the changes of this phase, and not its reads.
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
@@ -669,7 +670,8 @@ class TrialSession(RankJoining):
     ) -> tuple[Structure, Program] | None:
         """Return a kept program that fits ``key``, in its initial state, with its structure; None if none can be used.
 
-        A program that fits but cannot begin with this seed is dropped.
+        Its live numbers are set to ``hp``, and the author's attributes and modules get the values that making the
+        program gave them. A program that fits but cannot begin with this seed is dropped.
         """
         kept = self._programs.find(key, hp)
         if kept is None:

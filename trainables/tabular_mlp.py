@@ -22,7 +22,7 @@ class TabularMLP(KerasTrainable):
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Return columns and targets, standardised.
+        """Return standardised columns and targets for training and for validation, with the same split for every trial.
 
         Mean and standard deviation are those of the training data, so that nothing leaks from the validation data.
         """

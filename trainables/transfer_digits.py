@@ -78,7 +78,8 @@ def pretrained() -> tuple[list[Any], ...]:
 def _place_digits(classes: range, copies: int) -> tuple[Any, Any]:
     """Return each image of these classes at random places of a 10 x 10 canvas, and its class counted from 0.
 
-    Each image is placed ``copies`` times, at the same places at each call. The canvases are flattened.
+    Each image is placed ``copies`` times, at the same places at each call. The canvases are flattened, and their pixels
+    are from 0 to 1.
     """
     x, y = load_digits(return_X_y=True)
     chosen = np.tile(np.flatnonzero(np.isin(y, classes)), copies)

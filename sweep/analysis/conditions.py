@@ -99,8 +99,5 @@ def has_verdict(ranking: Ranking) -> bool:
 
 
 def read_ranking(folder: ResultsFolder) -> Ranking:
-    """Read a sweep as it is now and return its ranking.
-
-    Raises `StoreError` if it cannot be read, and `InputError` as `rank` does.
-    """
+    """Read a sweep as it is now and return its ranking. Raises `StoreError` if it cannot be read."""
     return rank([read_sweep(folder)])

@@ -570,7 +570,11 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
 def _describe_finalist(
     place: int, racer: Racer, race: Race, trials: list[Trial], first: Objective
 ) -> Confirmed:
-    """Return the result of a racer; ``trials`` are those with its fresh seeds, ``first`` is the deciding objective."""
+    """Return the result of a racer, with its losses and differences converted to scores of the metric.
+
+    ``trials`` are those with its fresh seeds, ``first`` is the objective that decides. The means on the test data are
+    over those of the trials that were tested.
+    """
     if math.isnan(racer.mean):
         mean = None
     else:
@@ -608,7 +612,9 @@ def _describe_finalist(
 def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
     """Return the verdict on a racer (best, ties, worse or undecided), and why it is undecided, or "" if it is not.
 
-    The leader is best as soon as another racer was shown to be worse. One whose training failed is undecided.
+    A racer that was shown to be worse is worse, and one whose training failed is undecided. The leader is best as soon
+    as another one was shown to be worse. Otherwise, those that are left are undecided for the reasons of
+    `_explain_undecided`; without such a reason, the leader is best, and the others tie.
     """
     if racer.out:
         if racer.behind is None:  # its training failed, so it was not compared
@@ -625,7 +631,10 @@ def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
 
 
 def _explain_undecided(racer: Racer, race: Race) -> str:
-    """Return why a racer that is left has no verdict yet; "" if it has one."""
+    """Return why a racer that is left has no verdict yet; "" if it has one.
+
+    The reasons are that the race goes on, that it ran out of budget, or that there are fewer than `LEAST` fresh seeds.
+    """
     if not race.over:
         return "the race goes on"
     if race.out_of_budget:
@@ -691,7 +700,7 @@ def make_run(trial: Trial, first: Objective) -> Run:
 
 
 def _read_rules(info: SweepInfo) -> Rules | None:
-    """Return the settings of the race from a sweep.json; None if it has no ``confirm``."""
+    """Return the settings of the race from a sweep.json; None if it has no ``confirm``, or an incomplete one."""
     match info.confirm:
         case {"seeds": int(seeds), "finalists": int(finalists), "budget": budget}:
             if isinstance(budget, str):

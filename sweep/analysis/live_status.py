@@ -60,7 +60,7 @@ class ThinnedCurve:
         self._last = 0.0
 
     def add(self, value: float) -> None:
-        """Add the value of the next epoch."""
+        """Add the value of the next epoch; once `MOST` values are kept, every second one is dropped."""
         if self._count % self._stride == 0:
             self._kept.append(value)
             if len(self._kept) >= MOST:
@@ -185,7 +185,9 @@ class LogReader:
         """Return the next events of the log, about a megabyte at most; an empty list if there are none yet, or no log.
 
         Returns None if the log was replaced (repaired, truncated or rewritten): then discard all earlier events; the
-        next call starts from the beginning. Raises `StoreError` if the log is damaged.
+        next call starts from the beginning. The copy of a sweep in an object store is updated before, at most once a
+        second; nothing is raised if the store is unavailable. Raises `StoreError` if the log is damaged, or the copy
+        cannot be updated for another reason.
         """
         if time.monotonic() - self._refreshed > REFRESH_S:
             with suppress(StoreAway):  # the next refresh may succeed
@@ -454,7 +456,7 @@ class Standing:
     def rungs(self) -> list[RungStatus]:
         """Return the status of each epoch at which trials can be or were pruned, ascending.
 
-        Epochs are in the units in which the rule counts.
+        Epochs are in the units in which the rule counts. Trials with fresh seeds are not among those that reached it.
         """
         # + leaves out epochs with a count of 0
         epochs = sorted({*self.outline.decisions, *+self._pruned})
@@ -540,7 +542,7 @@ class Standing:
         return self.finished + self.count_trained(self.open.values())
 
     def count_trained(self, trials: Iterable[Open]) -> float:
-        """Return the sum of the trained shares of ``trials``; a trial at half of its epochs counts 0.5."""
+        """Return the sum of the trained shares of ``trials``, each at most 1; one at half of its epochs counts 0.5."""
         return sum(min(trial.done / trial.of, 1.0) for trial in trials if trial.of)
 
     @property
@@ -643,7 +645,7 @@ class Standing:
         ]
 
     def _count_epoch(self, state: TrialState, event: EpochReported) -> None:
-        """Count an epoch of a trial, which trains from now on: its time, its cost and its score.
+        """Count an epoch of a trial, which trains from now on: its time, its cost, its score and its rungs.
 
         Of an epoch that was reused from another sweep, neither the time nor the cost counts, nor the epoch in `epochs`.
         """
@@ -689,7 +691,9 @@ class Standing:
     def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> FinishedTrial:
         """Update all counts by the end, interruption or reopening of a trial, and return its result.
 
-        An interrupted or reopened trial stays open.
+        An interrupted or reopened trial stays open; one that the stopping rule pauses counts as paused as well. A
+        completed trial is compared with the best one. One that failed or was infeasible is counted as
+        `_count_failure` says.
         """
         state, event = change
         number = state.number
@@ -860,7 +864,11 @@ def get_error_type(reason: str) -> str:
 
 
 def _is_finished(end: SessionEnded) -> bool:
-    """Return whether a session ended because nothing was left to do, or because a limit of the sweep was reached."""
+    """Return whether a session ended because nothing was left to do, or because a limit of the sweep was reached.
+
+    If the event does not say so, its reason decides: anything but an interruption, a stop on request, a crash or a
+    backend that gave up counts as finished.
+    """
     if end.finished is not None:
         return end.finished
     return not end.reason.startswith(

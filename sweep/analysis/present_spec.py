@@ -161,7 +161,7 @@ class PresentSpec:
             self._look_beyond(params)
 
     def _add(self, params: Params) -> None:
-        """Add a configuration to the known ones."""
+        """Add a configuration to the known ones, and record if the search would not try it, once `is_steered`."""
         text = key(params)
         if text in self._known:
             return

@@ -275,17 +275,17 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     """Return the configurations of sweeps, best first, with the verdict on each.
 
     All repeats of a configuration count: first the share that completed, then the worst status among them, in the order
-    completed, running with a score, pruned, infeasible, unfinished, failed. Then the mean of the objective decides; of
-    several, the Pareto front before the first objective. Configurations without a completed trial are ordered by epochs
-    before that, most first, since values after different numbers of epochs are not comparable.
+    completed, running with a score, pruned, infeasible, unfinished, diverged, out of memory, failed. Then the mean of
+    the objective decides; of several, the Pareto front before the first objective. Configurations without a completed
+    trial are ordered by epochs before that, most first, since values after different numbers of epochs are not
+    comparable.
 
     If a sweep was confirmed, the scores of configurations with fresh seeds use only these, because the configurations
     were chosen by the other scores. Its finalists keep the order and the verdicts of the confirmation. If there is no
     other sweep, they come first, and all other configurations are undecided.
 
-    ``sweeps`` has at least one sweep; their names must differ. Raises `InputError` if their objectives differ, or if
-    the file of a sweep whose space was changed is not valid in this version, and `StoreError` if a sweep.json cannot be
-    read.
+    ``sweeps`` has at least one sweep; their names must differ. Raises `InputError` if their objectives differ, and
+    `StoreError` if a sweep.json cannot be read.
     """
     objectives = require_same_objectives(sweeps)
     rows: list[RankedConfiguration] = []
@@ -421,7 +421,10 @@ def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
 
 
 def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:
-    """Return the ranking with the verdicts of the confirmation; rows that are no finalists are undecided."""
+    """Return the ranking with the confirmation, its statistical method and its verdicts on the finalists.
+
+    All other rows are undecided, with the reason "no finalist".
+    """
     finalists = {configuration_key(finalist.params): finalist for finalist in confirmation.rows}
     rows = []
     for row in ranking.rows:
@@ -434,7 +437,10 @@ def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:
 
 
 def _set_verdict_of_finalist(row: RankedConfiguration, finalist: Confirmed) -> RankedConfiguration:
-    """Return a row with the verdict of a confirmation."""
+    """Return a row with the verdict of a confirmation, and its difference to the best with the interval.
+
+    Its p-values and its number of further seeds are removed.
+    """
     return structs.replace(
         row,
         verdict=Verdict(finalist.verdict),
@@ -527,7 +533,8 @@ def _summarize(
 ) -> RankedConfiguration:
     """Return the row of a configuration, without rank, front and verdict: its scores over the trials that count.
 
-    It has no scores if an objective has no finite value in these trials.
+    It has no scores if an objective has no finite value in these trials. Its status is the worst of its repeats, where
+    those that have not begun count as interrupted; its trials are ordered by status, completed ones first.
     """
     counted = _list_counted(trials)
     scores = []

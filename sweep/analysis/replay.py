@@ -328,7 +328,7 @@ def simulate_trials(
     """Train the trials in ``order`` by their logged curves, ``at_once`` at a time; return how far each trained.
 
     A trial trains until its curve ends or the rule, whose scheduler ``make`` makes, stops it; ``beyond`` has the epochs
-    after the end of cut curves.
+    after the end of cut curves. Trials that are still paused at the end count as stopped.
     """
     return _Simulation(order, make(), at_once, beyond).run()
 
@@ -353,7 +353,10 @@ class _Simulation:
         self._clock: list[tuple[float, int, int, Curve, EpochReported]] = []
 
     def run(self) -> ReplayResult:
-        """Train all trials; return how far each trained. To be called once."""
+        """Train all trials; return how far each trained, and which the rule stopped or left paused.
+
+        To be called once.
+        """
         while True:
             while self._free_workers and self._start_trial():
                 self._free_workers -= 1
@@ -399,7 +402,11 @@ class _Simulation:
         return self._paused.take_last()
 
     def _schedule(self, number: int, curve: Curve, epoch: int) -> bool:
-        """Put an epoch of a trial on the clock; return False if the trial has no such epoch."""
+        """Put an epoch of a trial on the clock; return False if the trial has no such epoch.
+
+        Beyond the end of a cut curve, epochs are made by `_UnknownEpochs`. If there is no such epoch, a pausing rule
+        observes that the trial has ended.
+        """
         if epoch <= len(curve.reports):
             report = curve.reports[epoch - 1]
         elif curve.is_cut and curve.reports and epoch <= curve.length:

@@ -66,7 +66,9 @@ class Costs:
 def costs_of(sweep: str, read: Tables) -> Costs:
     """Return the time and cost of all trials of a sweep, added up from its tables; ``sweep`` is its name.
 
-    The metrics in ``read`` need the columns `COLUMNS`.
+    Overhead that was measured is added up by part. The rest is the part ``wait`` or, of trials that failed or ran out
+    of memory, ``failed``. The result also has the trials that waited for data for more than `STARVING` of their
+    training time. The metrics in ``read`` need the columns `COLUMNS`.
     """
     from sweep.store import reading
 
@@ -313,8 +315,9 @@ class Timeline:
 def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
     """Return the timeline of a sweep from its log at ``path`` and its tables.
 
-    While the sweep runs, ``now`` is the time, in seconds since 1970, up to which its open trials are drawn; without it,
-    they are drawn up to the last event.
+    A place (a node and its GPUs) has as many lanes as trials ran there at once. The time between sessions is cut out of
+    trials. While the sweep runs, ``now`` is the time, in seconds since 1970, up to which its open trials are drawn;
+    without it, they are drawn up to the last event.
     """
     pauses = _read_pauses(path, read.history)
     known, running = _read_places(read, now)
@@ -348,8 +351,9 @@ Places: TypeAlias = dict[tuple[str, str], list[tuple[float, float, int]]]
 def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
     """Return where and when trials ran, and the rows of the trials that are running.
 
-    Running trials last until ``now``. If it is None, they last until the last event, and no rows are returned. Trials
-    without a beginning or an end are left out.
+    Running trials last until ``now``. If it is None, they last until the last event, and no rows are returned. Those
+    whose node is not known yet are at the place of all others, if these have a single one. Trials without a beginning
+    or an end are left out.
     """
     from sweep.store import reading
 

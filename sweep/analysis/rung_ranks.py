@@ -130,7 +130,10 @@ def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
 
 
 def _read_timed_length(info: SweepInfo) -> int | None:
-    """Return the length of a trial in the units of its rungs, if the sweep has minutes; otherwise None."""
+    """Return the length of a trial in the units of its rungs, if the sweep has minutes; otherwise None.
+
+    It is the number of epochs, or 100 if only the minutes end a trial.
+    """
     if info.spec.get("minutes") is None:
         return None
     if isinstance(info.epochs, int):

@@ -180,10 +180,12 @@ class SearchEfficiency:
 def measure_search_efficiency(
     sweep: str, ranking: Ranking, read: Tables
 ) -> SearchEfficiency | None:
-    """Return the search efficiency of the sweep named ``sweep`` in a ranking.
+    """Return the search efficiency of the sweep named ``sweep`` in a ranking, by its first objective.
 
-    ``read`` has its tables, with the first objective of all epochs. Only trials of the search count. Returns None if it
-    has fewer than three completed configurations, or no objective.
+    That is the best score by the epochs and by the hours spent, how well the scores after 1, 2, 4, ... epochs predicted
+    the final ones, and the result of choosing a configuration after one epoch. ``read`` has the tables of the sweep,
+    with the first objective of all epochs. Only trials of the search count. Returns None if it has fewer than three
+    completed configurations, or no objective.
     """
     rows = []
     is_confirmed = False
@@ -354,7 +356,7 @@ def _measure_prediction(
 
     ``epoch_losses`` and ``losses`` have an entry per configuration. The correlation is over the completed ones,
     ``done``, given as places in ``losses``, best first. The rank of the best one is among all configurations that
-    reached the epoch.
+    reached the epoch; None if it has no loss there.
     """
     reached = done[np.isfinite(epoch_losses[done])]
     loss_of_best = epoch_losses[done[0]]

@@ -267,7 +267,9 @@ class FollowedSweep:
     def _follow(self) -> None:
         """Read the new events of the log and convert the trials that have changed.
 
-        If the log was replaced, or the sweep file was changed, read the whole sweep again.
+        Running trials are also converted if the process of the sweep has begun or ended. If the log was replaced, the
+        sweep file was changed, or an event was out of order at the last call, read the whole sweep again. Raises
+        `StoreError` if the log is damaged or an event is out of order.
         """
         follower = self._follower
         changed = self._changed
@@ -337,7 +339,10 @@ class FollowedSweep:
     def _add_epoch(
         self, told: StudiedTrial, trial: TrialState, event: EpochReported
     ) -> StudiedTrial:
-        """Return a trial with another reported epoch."""
+        """Return a trial with another reported epoch, the metrics of which replace earlier ones.
+
+        It has neither a reason nor an end any more, because an interrupted trial continues by reporting.
+        """
         objective = self.objectives[0][0]
         if objective in event.metrics:
             new = {event.epoch: event.metrics[objective]}
@@ -364,7 +369,10 @@ class FollowedSweep:
             self._convert(number)
 
     def _convert_changed(self, changed: set[int]) -> None:
-        """Convert the trials with the numbers ``changed``, or all trials if a new one may require other axes."""
+        """Convert the trials with the numbers ``changed``, or all trials if a new one requires other axes.
+
+        That is so if the present axes cannot represent one of its values, or if the search space is unknown.
+        """
         new = []
         for number in changed:
             if number not in self._frozen:
@@ -384,7 +392,7 @@ class FollowedSweep:
             self._convert(number)
 
     def _convert(self, number: int) -> None:
-        """Convert a trial to Optuna's form."""
+        """Convert a trial to Optuna's form, in place of the result of an earlier conversion."""
         metrics = [metric for metric, _ in self.objectives]
         frozen = optuna_study.make_frozen_trial(
             self._told[number], self._axes, metrics, alive=self._alive

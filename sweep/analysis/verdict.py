@@ -71,7 +71,10 @@ def _describe_gain_over_baseline(found: Confirmation) -> str:
 
 
 def _describe_finalists(found: Confirmation, named: str) -> str:
-    """Return a sentence on which finalist is best, or how many could be; ``named`` is the first one in words."""
+    """Return a sentence on which finalist is best, or how many could be; ``named`` is the first one in words.
+
+    It also says why the race has ended or that it goes on, how many finalists failed, and if none is left, only that.
+    """
     left = [row for row in found.rows if not row.reason]  # those that have not dropped out
     why = f" ({found.over})" if found.over else ""
     if not left:
@@ -96,7 +99,8 @@ def _describe_finalists(found: Confirmation, named: str) -> str:
 def _describe_overestimate(found: Confirmation) -> str:
     """Return a sentence on how far the search overestimated or underestimated the best configuration's score.
 
-    Returns "" if that configuration has no result with a fresh seed.
+    It names both scores, and that on the test data if there is one. Returns "" if that configuration has no result with
+    a fresh seed.
     """
     best = found.best
     if best.mean is None:
@@ -231,7 +235,11 @@ def _count_reporting_seeds(row: RankedConfiguration) -> int:
 
 
 def _format_answer(ranking: Ranking, addresses: Mapping[str, str], *, running: bool) -> str:
-    """Return which configuration is best and how certain that is; or that there is no answer yet."""
+    """Return which configuration is best and how certain that is; or that there is no answer yet.
+
+    If the sweep was confirmed, these are the results of the confirmation. Otherwise, a comparison with the baseline
+    comes first, if there is one.
+    """
     if not ranking.rows:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:
@@ -308,7 +316,10 @@ def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
 
 
 def _describe_front(ranking: Ranking) -> str:
-    """Return sentences on the Pareto front: how many configurations it has, and those at its ends."""
+    """Return sentences on the Pareto front: how many configurations it has, and those at its ends.
+
+    A sentence on the verdicts about the other configurations follows, if there are any.
+    """
     rows = ranking.best
     of = sum(bool(row.completed) for row in ranking.rows)
     names = " and ".join(metric for metric, _ in ranking.objectives)
@@ -332,7 +343,10 @@ def _describe_front(ranking: Ranking) -> str:
 
 
 def _describe_dominated(ranking: Ranking) -> str:
-    """Return a sentence on the verdicts about configurations that are not on the Pareto front; "" if there are none."""
+    """Return a sentence on the verdicts about configurations that are not on the Pareto front; "" if there are none.
+
+    It begins with a space. Only configurations with a completed trial count.
+    """
     others = []
     for row in ranking.rows:
         if row.completed and row.scores and row.front != 1:
@@ -355,7 +369,10 @@ def _describe_dominated(ranking: Ranking) -> str:
 
 
 def _describe_best(ranking: Ranking, addresses: Mapping[str, str]) -> str:
-    """Return sentences on the best configuration for one objective, and how it compares with the others."""
+    """Return sentences on the best configuration for one objective, and how it compares with the others.
+
+    They have its mean score, with the interval if it was trained several times, and say if repeats did not complete.
+    """
     best = ranking.best[0]
     top = best.scores[0]
     seeds = len(top.values)
@@ -379,7 +396,11 @@ def _compare_with_others(
     ranking: Ranking,
     addresses: Mapping[str, str],
 ) -> str:
-    """Return a sentence on whether the best configuration is better than the others."""
+    """Return sentences on which of the other configurations the best one is better than, and which tie with it.
+
+    Those without a verdict are named with the reason. If the best one is not shown to be best, the sentences say why
+    not, and what would help. ``others`` are the other configurations that completed, best first.
+    """
     if not others:
         return "No other configuration completed to compare it with."
     if best.verdict is not Verdict.BEST:
@@ -447,7 +468,8 @@ def _explain_missing_verdict(
 def _describe_nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return in words which of the rows comes nearest to the best one, and how far it is behind.
 
-    The rows, at least one, are compared ones: they have a difference.
+    The interval and the p-value of the difference follow, if known. The rows, at least one, are compared ones: they
+    have a difference.
     """
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
     if len(rows) > 1:
@@ -563,8 +585,8 @@ def list_summaries(results_dir: Path) -> list[SweepSummary]:
 def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
     """Read a sweep and return its summary for a list.
 
-    If the sweep cannot be read, or its file is refused by this release, the summary has the state "damaged" and the
-    error as its reason.
+    If the sweep cannot be read, the summary has the state "damaged" and the error as its reason. The verdict is empty
+    if the best configuration was trained only once.
     """
     name, path = folder.name, folder.place
     try:

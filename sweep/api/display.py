@@ -39,7 +39,10 @@ def html(sweeps: Sequence[Sweep]) -> str:
 
 
 def _list_facts(one: Sweep) -> Iterator[str]:
-    """Yield the state, the counts, the duration and the best trial of a sweep, as far as there are any."""
+    """Yield the state, the counts, the duration and the best trial of a sweep, as far as there are any.
+
+    The best trial has its scores, its varying parameters and, if its configuration was repeated, the verdict on that.
+    """
     yield one.state
     yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
     if one.history.active_s:
@@ -68,7 +71,10 @@ def _rank_if_possible(sweeps: Sequence[Sweep]) -> Ranking | None:
 
 
 def _format_ranking(sweeps: Sequence[Sweep]) -> Iterator[str]:
-    """Yield the parts of an HTML table with the first rows of the ranking; nothing if there is no ranking."""
+    """Yield the parts of an HTML table with the first five rows of the ranking, without columns that are empty.
+
+    A line with the number of further rows follows, if there are any. Yields nothing if there is no ranking.
+    """
     ranking = _rank_if_possible(sweeps)
     if ranking is None or not ranking.rows:
         return

@@ -115,7 +115,8 @@ class LoadedSweep:
     def ranking(self) -> Ranking:
         """Return all configurations, best first, with the statistics of their repeats.
 
-        Raises `InputError` if several sweeps are loaded that have different objectives.
+        Raises `InputError` if several sweeps are loaded that have different objectives, and `StoreError` if a
+        sweep.json cannot be read.
         """
         return rank(self.sweeps)
 
@@ -207,7 +208,8 @@ class LoadedSweep:
         """Return the sweep as an in-memory Optuna study, for Optuna's plots, importances and samplers.
 
         It has the trials of the time of loading, and later changes of it have no effect on the sweep. Raises
-        `InputError` if several sweeps are loaded, or if the sweep's file is not valid in this version.
+        `InputError` if several sweeps are loaded or the sweep has no objective, and `StoreError` if its sweep.json
+        cannot be read.
         """
         from sweep.analysis import studies
 

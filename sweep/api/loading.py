@@ -92,7 +92,8 @@ def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
     """Yield the sweeps' folders that match a name, path, URL or pattern, those of a pattern sorted by path.
 
     ``results`` is the results folder. A pattern without a folder is looked up there, and in the current folder only if
-    nothing matches there; any other pattern is relative to the current folder. Raises InputError if nothing matches.
+    nothing matches there; any other pattern is relative to the current folder. A pattern matches only folders with a
+    sweep.json. Raises InputError if nothing matches.
     """
     pattern = Path(name)
     if is_url(name):

@@ -151,7 +151,7 @@ class NotebookView:
             self._show()
 
     def _show(self) -> None:
-        """Draw the messages and the present picture."""
+        """Draw the messages and, once the thread that redraws has been started, the present picture."""
         # A copy, which is made at once, because other threads add messages.
         lines = [printable(text) for text in list(self._said)]
         with self._lock:

@@ -39,8 +39,9 @@ class NamedTrainable:
 def accept_trainable(trainable: object) -> NamedTrainable:
     """Return a trainable, given as a class, a function or ``"module:Name"``, together with its name.
 
-    Nothing is imported; a name is not checked, except that of a class or function of the running script or notebook.
-    Raises InputError if a class or function cannot be trained, or if the script or notebook does not define the name.
+    Nothing is imported; a name is not checked, except that of a class or function of the running script or notebook. A
+    class or function that workers cannot import from a module is itself part of the result, to be sent to them. Raises
+    InputError if a class or function cannot be trained, or if the script or notebook does not define the name.
     """
     if isinstance(trainable, str):
         return find_resumed_trainable(trainable)

@@ -571,6 +571,7 @@ class CheckpointKeeper:
     def to_beat(self) -> float | None:
         """Return the loss below which a completing trial must be for its checkpoints to be kept; None if there is room.
 
+        It is minus infinity while only trials of a confirmation are kept, because they come before those of the search.
         Checkpoints of a trial below it may still be too large to be kept.
         """
         if not self._full:

@@ -173,7 +173,11 @@ def find_hindrance(
 
 
 def _iterate_changes(inputs: Inputs, folders: Sequence[str], data_seed: int) -> Iterator[str]:
-    """Yield a reason, as of `find_hindrance`, for each of the ``inputs`` that is another now."""
+    """Yield a reason, as of `find_hindrance`, for each of the ``inputs`` that is another now.
+
+    They are files, listings of folders, environment variables, and then modules that drew numbers under another
+    ``data_seed``.
+    """
     for path, before in inputs.files.items():
         if fingerprint_file(_make_absolute(path, folders)) != before:
             yield f"they have read {path.removeprefix(_RELATIVE)}, which has changed"

@@ -55,7 +55,10 @@ class StoredCheckpoints:
                 yield here / name
 
     def keep_best(self, trial: int) -> int:
-        """Delete an ended trial's complete checkpoints except the last and the best; return the bytes of the rest."""
+        """Delete an ended trial's complete checkpoints except the last and the best; return the bytes of those kept.
+
+        Incomplete checkpoints are neither deleted nor counted.
+        """
         left = trim_in_store(self.store, trial, keep=1)
         return sum(entry.size for files in left.values() for entry in files)
 
@@ -66,7 +69,8 @@ class StoredCheckpoints:
     def upload(self, folder: Path, trial: int) -> None:
         """Upload a trial's checkpoints in ``folder``, its local one; raise `StoreError` if that fails for 300 s.
 
-        Waits until they are uploaded. Those that the store has already are not sent again, and none is deleted there.
+        Waits until they are uploaded. Those that the store has with the same manifest are not sent again, and none is
+        deleted there.
         """
         sender = Sender(self.store, folder, trial, lambda: None)
         sender.send()
@@ -106,7 +110,7 @@ def _copy_from_store(
     """Copy a checkpoint from the store to the folder ``final``; return False if it was deleted meanwhile.
 
     ``files`` are its objects in the store. If the folder has the same manifest, nothing is copied; if it has another
-    one, it is replaced.
+    one, it is replaced. Waits while another process copies a checkpoint of this trial.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     # several processes of a trial may want the same one
@@ -191,7 +195,7 @@ class Sender:
     _is_closed: threading.Event = field(default_factory=threading.Event)
 
     def send(self) -> None:
-        """Start to upload the local checkpoints that the store lacks, in a thread.
+        """Start to upload the local checkpoints that the store lacks or has with another manifest, in a thread.
 
         Superseded checkpoints in the store are deleted afterwards. Raises `StoreError` if an earlier upload has failed,
         and then starts none.
@@ -240,6 +244,7 @@ class Sender:
     def _upload(self) -> None:
         """Upload the checkpoints that the store lacks, oldest first, and delete superseded ones there.
 
+        One that the store has with another manifest is replaced, and one that was deleted here meanwhile is left out.
         If the sender is closed meanwhile, return after the present checkpoint, and delete none.
         """
         here = {}

@@ -251,8 +251,9 @@ class Worker:
     def find_hindrance(self, job: Job) -> str | None:
         """Return why trials of another session, ``job``, must not use this process's trainable and data, or None.
 
-        They must not if the code has changed, if a file, folder or variable that was read here has changed, or if it is
-        not known what was read. Raises TrainableError for an invalid ``depends_on``.
+        They must not if the code has changed, if a file, folder or variable that was read here has changed, if a module
+        has drawn random numbers under another seed, or if it is not known what was read. Raises TrainableError for an
+        invalid ``depends_on``.
         """
         if inputs.list_changed_modules(job):
             return "the code has changed"
@@ -377,8 +378,9 @@ class Worker:
     def _run(self, trial: _Trial, part: _Part) -> Progress | None:
         """Run a part of a step; return the step's progress if it is over, or None if the trial must be trained now.
 
-        An exception of the user's code ends the step. It ends the trial too, unless another process can continue it.
-        Only `StoppedAtOnce` and `WorkerLost` are raised.
+        If memory runs out, the trial may begin again, here or in another process, and `Apart` moves it to another
+        worker. `DiskFault` interrupts it. Any other exception ends it, except `StoppedAtOnce` and `WorkerLost`, which
+        are raised.
         """
         facts = Facts()
         try:
@@ -449,7 +451,7 @@ class Worker:
         )
 
     def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
-        """Release a trial that must continue in another process; return the progress that says so.
+        """Clean up after a trial that must continue in another process; return the progress that says so.
 
         It is `Outgrown` for a ``cause`` of type _TooLarge, `Crowded` for _Crowded, and `Moves` for `Apart`.
         """
@@ -565,7 +567,7 @@ class Worker:
 
         Unless ``kept``, uploads are not waited for, and those that have not begun are dropped. Local files of
         checkpoints in an object store are deleted. In a process that does more than train trials, changes to modules
-        are only recorded. Errors of saving become notices.
+        are only recorded. Errors of saving, and of the trial's code at its end, become notices.
         """
         try:
             trial.saver.finish(kept=kept)
@@ -717,6 +719,9 @@ class Worker:
     def _conclude_step(self, trial: _Trial, stop_reason: str = "") -> _Outcome:
         """Return the outcome of a step that trains no more epochs, after saving the trial if necessary.
 
+        The trial has diverged if a loss or objective of the step is not finite. It is completed if it is whole, has
+        reached the target, or its trainable has returned by itself. It is interrupted if the sweep stops; otherwise it
+        runs on.
         ``stop_reason`` is the message with which the trainable has raised `Stopped`, or ``""``. Raises RuntimeError if
         the trial has never reported an epoch, DiskFault if the checkpoint cannot be written, and any exception of the
         trainable's own ``save``.
@@ -834,6 +839,7 @@ class Worker:
     def _record_epoch(self, trial: _Trial, epoch: EpochReported) -> bool:
         """Check and record an epoch that the trainable has reported; return whether to train another in this step.
 
+        The trial's cost and, if its minutes are limited, the share that it has trained are added to the measures.
         Raises ValueError if its number does not follow the last one or a number is too large for a float, and
         StoreError if the log could not hold it.
         """
@@ -969,8 +975,9 @@ class Worker:
         """Return the facts to be logged about the trial: those of its trainable, its inputs, its checkpoint.
 
         They are empty if the trial has not begun. The checkpoint is named only where ``status`` says that it is kept:
-        for an interrupted trial, and for a completed one that was saved at its end. Raises what `encode` raises if the
-        log could not hold them.
+        for an interrupted trial, and for a completed one that was saved at its end. They say that the trial is not
+        reproducible if earlier trials have changed this process, or if its minutes are limited. Raises what `encode`
+        raises if the log could not hold them.
         """
         if not trial.begun or self._trainable is None:
             return Facts()

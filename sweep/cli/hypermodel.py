@@ -223,7 +223,8 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
 def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds) -> None:
     """Build a model with each value of each choice in ``declared`` that was not explored yet.
 
-    The other values are ``values``. Builds that declare other parameters are explored in the same way. Results are kept
+    The other values are ``values``. Of a range with more than `FEW` values, those between its ends are tried only if an
+    end declares other parameters. Builds that declare other parameters are explored in the same way. Results are kept
     in ``builds``.
     """
     further: list[tuple[dict[str, Value], Space]] = []
@@ -328,8 +329,9 @@ def _is_met_by_any(
 def _load_hypermodel(target: str, folder: Path) -> HyperModel:
     """Import ``module:Name``, searched first in ``folder``, and find out how to build a model with it.
 
-    A function is called with ``hp``; of an object, the method ``model`` or else ``build`` is. A class is instantiated.
-    Raises `InputError` if the target cannot be imported, builds no model, or is a class that requires arguments.
+    A function is called with ``hp``. A class is instantiated; of its object, and of a target that is an object with a
+    ``build``, the method ``model`` is called or, if there is none, ``build``. Raises `InputError` if the target cannot
+    be imported or instantiated, is a class that requires arguments, or is nothing that builds a model.
     """
     name = target.partition(":")[2]
     if not name:

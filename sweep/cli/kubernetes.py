@@ -122,7 +122,8 @@ def make_manifests(
 def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     """Return the group of worker pods, which begins without any pod.
 
-    Each pod requests resources for one worker of a trial, or for all trials that share its GPU by a fixed share.
+    Each pod requests resources for one worker of a trial, or for all trials that share its GPU by a fixed share. It has
+    `GRACE_S` seconds to save when it is terminated. With ``pods.spot``, it runs on spot nodes only.
     """
     asked = spec.resources
     # a share of a GPU needs a whole one, on which several trials fit
@@ -165,7 +166,8 @@ def _make_pod_template(
 ) -> Manifest:
     """Return the template of a pod whose container ``name`` requests ``resources`` and is limited to them.
 
-    With ``code``, its files are mounted at `CODE`.
+    The values of the secret in ``pods``, if it names one, are environment variables of the container. With ``code``,
+    its files are mounted at `CODE`.
     """
     container: Manifest = {
         "name": name,

@@ -224,9 +224,9 @@ def _find_kept_ray() -> KeptRay | None:
 def _apply_keep_warm(given: dict[str, Any]) -> None:
     """Remove ``--keep-warm`` from the arguments ``given``; set how long Ray is kept, if this process keeps it.
 
-    In such a process, also set whether it is quiet. In any other, raises InputError if the option is given with
-    ``--inline``, ``--address``, ``--eager`` or ``--profile``, or on a system that cannot keep Ray; with ``--detach``,
-    it is left to the process in the background.
+    In such a process, also set whether it is quiet; without the option, Ray is kept as long as before. In any other
+    process, raises InputError if the option is given with ``--inline``, ``--address``, ``--eager`` or ``--profile``, or
+    on a system that cannot keep Ray; with ``--detach``, it is left to the process in the background.
     """
     seconds = given.pop("keep_warm", None)
     kept = _find_kept_ray()
@@ -253,7 +253,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        """Collect the options and call the command."""
+        """Collect the options as `Options` and call the command. Raises InputError for ``--events`` with ``--json``."""
         if given["events"] and given["as_json"]:
             raise InputError.one("--events", "is given with --json", "leave one of them out")
         _apply_keep_warm(given)  # first, because it needs options that are removed below

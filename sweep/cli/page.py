@@ -136,8 +136,8 @@ def _open_browser(url: str) -> None:
 def start_page_beside(results: Path, sweep: str, process: int) -> None:
     """Start the live page, in a process of its own, for a sweep that ``process`` runs.
 
-    Prints the address to standard error. The page's process ends when ``process`` has ended and, for a minute, no page
-    has shown a sweep, a trial or the list of sweeps. Raises `InputError` if it does not start.
+    Waits for the address and prints it to standard error. The page's process ends when ``process`` has ended and, for a
+    minute, no page has shown a sweep, a trial or the list of sweeps. Raises `InputError` if it does not start.
     """
     from sweep.ui import address
 

@@ -212,8 +212,8 @@ def resume(
 def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
     """Start this command in a background process, and print how to watch it, wait for it and stop it.
 
-    ``folder`` is that of the sweep. Returns the id of the background process once its session has begun. Raises
-    `InputError` with ``--events``.
+    ``folder`` is that of the sweep. Waits until the session of the background process has begun, and returns the id of
+    the process. Raises `InputError` with ``--events``, and `NotStarted` if the process ends before that.
     """
     from sweep.documents.shapes import DetachedDocument
     from sweep.render import document
@@ -341,7 +341,7 @@ def _make_viewer(spec: Spec, how: Options, results: IO[str]) -> MakeView:
 
 
 def _describe_start(folder: ResultsFolder) -> str:
-    """Return the result of `detaching.describe_start`."""
+    """Return as JSON how large the log of a sweep is now, for the process that waits for this session to begin."""
     from sweep.runner import detaching  # only processes in the background need it
 
     return detaching.describe_start(folder)
@@ -350,8 +350,9 @@ def _describe_start(folder: ResultsFolder) -> str:
 def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
     """Print the result of a session, and end the process with its exit code unless that is 0.
 
-    The process ends even if nothing can be printed. With ``--events``, nothing is printed, because standard output has
-    events only. Raises `InputError` if standard output has failed.
+    The code is that of an interruption if the session was interrupted, and 1 if no trial of the sweep has completed.
+    The process ends even if nothing can be printed. With ``--events``, no result is printed, because standard output
+    has events only. What went wrong is printed to standard error. Raises `InputError` if standard output has failed.
     """
     from sweep import analysis
     from sweep.events import Status

@@ -63,8 +63,8 @@ def parse_time_limit(time: str) -> int:
 def format_script(batch: SlurmJob) -> str:
     """Return the batch script of a job, which saves and requeues itself before the time limit.
 
-    Raises `InputError` if the time limit is invalid or leaves no time to train, or a path cannot be named in the
-    script.
+    A job that Slurm preempts only saves, and one whose sweep ends in time is not requeued. Raises `InputError` if the
+    time limit is invalid or leaves no time to train, or a path cannot be named in the script.
     """
     # Signals may come early by `LATE_S`, and at least as long should remain for training.
     if parse_time_limit(batch.time) <= batch.save_s + 2 * LATE_S:

@@ -71,8 +71,8 @@ def describe_cost(spec: Spec, results: Path, how: Options) -> str:
 
     The earlier sweep is the latest one of the same trainable in the folder ``results``. The money is added if the sweep
     file has a price. The longest trial is taken for all. If trials may be stopped early, the text begins with "at
-    most". Return "" if there is no earlier sweep, if the sweep may go on without an end, or if it runs on a cluster,
-    whose size is not known yet.
+    most". Return "" if there is no earlier sweep, if ``steps_per_epoch`` has several values, if the sweep may go on
+    without an end, or if it runs on a cluster, whose size is not known yet.
     """
     from sweep.runner import earlier_times
     from sweep.spec.work import find_most_epochs

@@ -30,7 +30,10 @@ def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_folder(sweep: str, results: Path, address: str | None, **given: Any) -> None:
-        """Open the folder of the sweep and call the command."""
+        """Open the folder of the sweep and call the command.
+
+        With ``address``, ``sweep`` is one that was submitted to this cluster.
+        """
         from sweep.store.folder import ResultsFolder
 
         if address is not None:

@@ -43,7 +43,10 @@ class CardFacts:
 
 
 def format_card(facts: CardFacts) -> str:
-    """Return the model card in Markdown; names and values are escaped so that they do not format anything."""
+    """Return the model card in Markdown; names and values are escaped so that they do not format anything.
+
+    What only the author knows, such as the intended use, is marked as to be filled in.
+    """
     kept = facts.kept
     parts = [
         _format_front_matter(facts),

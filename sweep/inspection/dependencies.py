@@ -54,7 +54,10 @@ class Search:
         PathFinder.invalidate_caches()  # files may be newer than its cached folder listings
 
     def locate_top(self, name: str) -> PackageLocation | None:
-        """Return the location of a top-level module or package, which is not imported; None if it does not exist."""
+        """Return the location of a top-level module or package, which is not imported; None if it does not exist.
+
+        It is looked for in `entries`, then by import hooks. Each result is kept for later calls.
+        """
         if name not in self._tops:
             self._tops[name] = self._locate_on_path(name) or self._locate_by_hooks(name)
         return self._tops[name]
@@ -62,7 +65,7 @@ class Search:
     def find(self, module: str) -> Path | None:
         """Return the file of a module given by its full name; None if the module does not exist or has no file.
 
-        The file may be an extension module. Nothing is imported.
+        The file of a package is its ``__init__``. The file may be an extension module. Nothing is imported.
         """
         top, *rest = module.split(".")
         place = self.locate_top(top)
@@ -100,8 +103,8 @@ class Search:
     def _locate_by_hooks(self, name: str) -> PackageLocation | None:
         """Return the location that an import hook gives for a top-level module, as after an editable installation.
 
-        Returns None if no hook knows the module. All finders are asked, Python's own included, which know nothing that
-        was not found before. Looking up a top-level module imports nothing.
+        All finders in `sys.meta_path` are asked in order, Python's own included, so that built-in modules are found as
+        well. Returns None if none knows the module, or only as a folder without ``__init__``. Nothing is imported.
         """
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
@@ -176,9 +179,9 @@ class InstalledDistribution:
 
     @property
     def requirements(self) -> Iterator[str]:
-        """The normalized names of the distributions that it requires on this system, without extras.
+        """The normalized names of the distributions that it requires on this system.
 
-        Requirements that are not installed are included.
+        Requirements that are not installed are included. Those that only its extras need, and invalid ones, are not.
         """
         for line in self._info.requires or ():
             try:
@@ -390,7 +393,7 @@ class _Collector:
         self._visit_parts(name, value)
 
     def _add_import(self, target: str) -> None:
-        """Add the import of ``module:Name``."""
+        """Add the import of ``module:Name``, unless it is built in."""
         module, _, name = target.partition(":")
         if module != "builtins":
             self.imports[f"from {module} import {name}"] = None
@@ -420,7 +423,10 @@ class _Collector:
                 self._add_value(name, value)
 
     def _visit_class(self, name: str, kind: type) -> None:
-        """Add a class: its text, its bases, and its methods and attributes."""
+        """Add a class: its text, its bases, and its own methods and attributes.
+
+        Attributes that begin with ``__`` and are no methods, such as ``__module__``, are left out.
+        """
         self._add_text(name, kind.__name__, _get_class_source(kind))
         for base in kind.__bases__:
             self.visit(base.__name__, base)
@@ -434,7 +440,8 @@ class _Collector:
     def _visit_function(self, name: str, function: types.FunctionType) -> None:
         """Add a function: its text, and the defaults, closure values and globals that it uses.
 
-        The text is left out if another text contains it, as for methods and for most lambdas.
+        The text is left out if another text contains it, as for methods and for most lambdas. If a global is a module,
+        the imports of those loaded modules below it whose names the code uses are added as well.
         """
         # Defaults, attributes and values of closures have dotted names; their lambdas are part of the text of the code
         # that uses them. A lambda under a global name stands elsewhere, and the target may be one.
@@ -460,7 +467,7 @@ class _Collector:
                 )
 
     def _visit_all(self, name: str, values: Mapping[Any, object]) -> None:
-        """Add values that belong to the object named ``name``, each under the name ``name.key``."""
+        """Add values that belong to the object named ``name``, each under the name ``name.key``, except `_ABSENT`."""
         for key, value in values.items():
             if value is not _ABSENT:
                 self.visit(f"{name}.{key}", value)
@@ -494,7 +501,10 @@ class _Collector:
 
 
 def _get_function_source(code: types.CodeType) -> str | None:
-    """Return the source of a function; None if it is not available."""
+    """Return the source of a function without its indentation; None if it is not available or not valid by itself.
+
+    Of a lambda, the source is that of the whole lines on which it stands.
+    """
     try:
         text = textwrap.dedent(inspect.getsource(code))
         ast.parse(text)
@@ -506,7 +516,8 @@ def _get_function_source(code: types.CodeType) -> str | None:
 def _get_class_source(kind: type) -> str | None:
     """Return the source of a class; None if it is not available.
 
-    It is found by the code of its methods, because Python does not know the file of a class that a notebook defines.
+    It is found by the code of its methods, because Python does not know the file of a class that a notebook defines. If
+    that fails, as for a class without methods, Python's own way is tried.
     """
     for code in _list_codes(kind):
         try:

@@ -27,8 +27,9 @@ NAMES = frozenset({"hp", "params"})
 def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
     """Return the parameters that a module of sweep reads, and whether it also reads parameters by computed names.
 
-    Names may be patterns, as in `FoundReads.names`. If the module has a constant ``READS``, which declares the computed
-    names, its strings are included, and the second value is False.
+    Reads are attributes, keys, calls of readers and ``in`` tests, of anything with a name in `NAMES` or with that of an
+    argument annotated as `Hyperparameters`. Names may be patterns, as in `FoundReads.names`. If the module has a
+    constant ``READS``, which declares the computed names, its strings are included, and the second value is False.
     """
     names = find_declared_reads(tree) or set()
     computed = False
@@ -111,7 +112,7 @@ def get_last_name(node: ast.expr) -> str:
 
 
 def get_first_name(node: ast.expr) -> str:
-    """Return the first name of an expression: ``a`` for ``a.b.c`` and for ``a().b``; "" for all others."""
+    """Return the first name of an expression: ``a`` for ``a``, ``a.b.c`` and ``a().b``; "" if it begins otherwise."""
     while isinstance(node, ast.Attribute | ast.Call):
         if isinstance(node, ast.Attribute):
             node = node.value
@@ -123,7 +124,7 @@ def get_first_name(node: ast.expr) -> str:
 
 
 def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str]:
-    """Return the names of the attributes that an expression reads from one of the variables in ``holders``.
+    """Return the names of the attributes that an expression reads from a variable or attribute named in ``holders``.
 
     For ``hp.aug.kind`` they are ["aug", "kind"]; for a method such as ``hp.number``, and for any other expression, [].
     """
@@ -335,7 +336,8 @@ class _Flow:
     def _record_reads(self, module: str, tree: ast.Module) -> None:
         """Record the reads in one module, and a doubt for each use of hyperparameters that cannot be followed.
 
-        If the module declares ``READS``, the names in it are recorded as read, and no doubts are recorded.
+        Variables, attributes and parameters that receive the hyperparameters are marked, which the next pass needs. If
+        the module declares ``READS``, the names in it are recorded as read, and no doubts are recorded.
         """
         declared = find_declared_reads(tree)
         self.names |= declared or set()
@@ -463,7 +465,8 @@ class _Flow:
 
         ``position`` is the index or the keyword of the argument. All functions and classes of the user's modules that
         have the called name count as called. Returns True if at least one of them has such a parameter, or if the call
-        is to sweep's own code or to a harmless function such as `print`, where nothing needs to be marked.
+        is to sweep's own code or to a harmless function such as `print`, where nothing needs to be marked. Marks
+        nothing and returns False if the name is imported from another library.
         """
         name = get_last_name(call.func)
         # top-level packages; "": a relative import

@@ -239,8 +239,8 @@ class _Closure:
     def _follow_imports(self, module: str) -> Iterator[str]:
         """Yield the modules that a module imports; none if it is not a Python source file.
 
-        Raises InputError if a file in the searched folders is not valid Python. An invalid file elsewhere is only
-        noted in `_unknown`.
+        If the module was added by its file, its syntax tree is put into `_trees`. Raises InputError if a file in the
+        searched folders is not valid Python. An invalid file elsewhere is only noted in `_unknown`.
         """
         path = self._files.get(module) or self._search.find(module)
         if path is None or path.suffix != ".py":
@@ -258,10 +258,11 @@ class _Closure:
         yield from self._list_imported_modules(tree, module, path)
 
     def _list_imported_modules(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
-        """Yield the modules that a syntax tree imports, with their parent packages; note imports of unknown modules.
+        """Yield the modules that a syntax tree imports, with their parent packages; a name may come more than once.
 
-        ``module`` and ``path`` are the name and the file of the tree's module. Parent packages of sweep's modules are
-        left out, and imports of unknown modules are noted in `_unknown` only for modules that are not sweep's.
+        ``module`` and ``path`` are the name and the file of the tree's module. Parent packages of modules in package
+        ``sweep`` are left out. What `find_unnamed_imports` finds is added to `_unknown`, unless the module is one of
+        sweep's own (`OURS`).
         """
         if get_top_package(module) not in OURS:
             self._unknown.update(
@@ -279,9 +280,9 @@ class _Closure:
 
         Modules that no distribution has installed, those of editable installations and sweep's own are added by their
         files, and their imports must be followed. Of any other module, the distribution is added. A top-level package
-        that does not exist is noted in `_absent`. Nothing is added for the standard library, for the package ``sweep``
-        itself, and for a name that is no module with a file. Raises InputError if a user's package has the name of one
-        of sweep's, so that one of them hides the other.
+        that does not exist is noted in `_absent`, and a top-level module without a file in `_unknown`. Nothing is added
+        for the standard library, for the package ``sweep`` itself, and for another name that is no module with a file.
+        Raises InputError if a user's package has the name of one of sweep's, so that one of them hides the other.
         """
         top = get_top_package(name)
         # Of sweep, its modules that are imported count, but not the package itself: its version is enough.

@@ -148,7 +148,7 @@ def _list_returned(function: Function) -> Iterator[ast.expr]:
 
 
 def _walk_own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes of statements, except those within functions, classes and lambdas."""
+    """Yield statements and all nodes in them, each before its parts, except whole functions, classes and lambdas."""
     for node in body:
         if isinstance(node, Function | ast.ClassDef | ast.Lambda):
             continue

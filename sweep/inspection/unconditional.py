@@ -60,9 +60,9 @@ def find_method(
 ) -> tuple[str, ast.stmt | None]:
     """Return the module and the definition of a method of ``module:Name``, its own or inherited.
 
-    The definition may also be an assignment in the body of the class. It is None if there is no such method, if a class
-    that comes earlier in the search is unknown, or if several definitions may apply; in the first two cases, the module
-    is "".
+    The definition is the statement in the body of the class that binds the name, which may also be an assignment, or an
+    ``if`` or ``try`` around it. It is None if there is no such method, if a class that comes earlier in the search is
+    unknown, or if several definitions may apply; in the first two cases, the module is "".
     """
     module, _, owner = trainable.partition(":")
     for place, node in _list_method_order(module, owner, trees):
@@ -183,7 +183,8 @@ def _collect_methods(
 ) -> bool:
     """Add the methods and attributes of a class and its bases to ``names``; return False if there may be more.
 
-    For an undecorated function, nothing is added, and the result is True.
+    For an undecorated function, nothing is added, and the result is True. ``seen`` has the classes that were visited
+    already, and grows; the result is False if one of them is met again, even by way of another base.
     """
     module, node = _resolve_name(module, name, trees, seen)
     if isinstance(node, Function):
@@ -243,8 +244,8 @@ def _resolve_name(
 def list_bound_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement in a module or class assigns, defines or imports.
 
-    For ``if`` and ``try``, these are the names of all branches; a name may come twice. Loops, ``with`` and unpacked
-    tuples yield nothing.
+    For ``if`` and ``try``, these are the names of all statements within, at any depth; a name may come twice. Loops,
+    ``with`` and unpacked tuples yield nothing.
     """
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):

@@ -34,7 +34,7 @@ class EventLines(Closing):
     def on(self, event: Event) -> None:
         """Update the state by an event, and write the event as a line of JSON.
 
-        Nothing is written once the reader has closed the pipe.
+        Nothing is written any more after a write has failed, as when the reader has closed the pipe.
         """
         self.standing.observe(event)
         self._file = _write_line(self._file, encode(event).decode("ascii"))

@@ -231,8 +231,8 @@ class LiveView(Closing):
     def on(self, event: Event) -> None:
         """Update the state by an event; start to draw at the first one that is not of a session's start or end.
 
-        For a trial that has ended, print a line if the view prints lines instead of a picture, or if the trial failed.
-        Above a picture, only the first `ALIKE` failures with the same type of error are shown.
+        For a trial that has ended, not only paused, print a line if the view prints lines instead of a picture, or if
+        the trial failed. Above a picture, only the first `ALIKE` failures with the same type of error are shown.
         """
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()

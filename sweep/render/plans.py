@@ -55,7 +55,10 @@ def rates_lines(curve: RateCurve) -> list[str]:
 
 
 def _draw_curve(curve: RateCurve) -> list[str]:
-    """Return the rows of the chart, with marks for the suggested rates below it."""
+    """Return the rows of the chart, with marks for the suggested rates below it.
+
+    Losses far above those of the first half are drawn in the top row.
+    """
     first = math.log10(curve.rates[0])
     last = math.log10(curve.diverged or curve.rates[-1])
     low = min(curve.smoothed)

@@ -233,8 +233,9 @@ def _format_best(standing: Standing) -> list[_Part]:
 def _format_rungs(standing: Standing) -> list[_Part]:
     """Return how many trials are expected to train to the end, and how many were pruned at each rung.
 
-    Rungs that no trial has reached are left out; [] if there are no others. Of more than `RUNGS`, those without pruned
-    trials are left out, if others have some, and only the last `RUNGS` are shown.
+    The first number is left out if it is unknown, if no trial is left to train, or if the sweep is over. Rungs that no
+    trial has reached are left out; [] if there are no others. Of more than `RUNGS`, those without pruned trials are
+    left out, if others have some, and only the last `RUNGS` are shown.
     """
     rungs = [rung for rung in standing.rungs() if rung.reached]
     if not rungs:
@@ -301,7 +302,8 @@ def _format_lower_lines(
 ) -> list[list[_Part]]:
     """Return lines for running trials, failures and the latest trials that ended otherwise, as many as fit in ``room``.
 
-    An empty line comes before them. If the sweep is not ``running``, it has no running trials.
+    An empty line comes before them. There are at most `FAILURES` lines for failures, and `ENDED` for ended trials, the
+    latest first. If the sweep is not ``running``, it has no running trials.
     """
     failures = _format_failures(standing.failures)
     ended = []

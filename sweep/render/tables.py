@@ -390,7 +390,10 @@ _ON_THE_PAGE = frozenset({"star", "note"})  # columns that the live page adds to
 
 
 def _name_column(name: str, prefix: str, taken: Collection[str]) -> str:
-    """Return the name of the column of a metric or a parameter: ``name``, with ``prefix`` if that name is taken."""
+    """Return the name of the column of a metric or a parameter: ``name``, with ``prefix`` if that name is taken.
+
+    The names in `_ON_THE_PAGE` always count as taken.
+    """
     return f"{prefix}{name}" if name in taken or name in _ON_THE_PAGE else name
 
 
@@ -727,7 +730,8 @@ def _format_count(value: float) -> str:
 def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
     """Return a line that says which trials trained the epochs of the best one, and with which parameters.
 
-    ``steps`` are in the order of the epochs. Returns [] if there are fewer than two, because the best is not a copy.
+    Only parameters in which the trials differ are named. ``steps`` are in the order of the epochs. Returns [] if there
+    are fewer than two, because the best is not a copy.
     """
     if len(steps) < 2:
         return []

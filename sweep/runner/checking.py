@@ -34,8 +34,9 @@ def check_trainable(
 
     ``where`` names the sweep file in messages. The trainable is searched in ``folders``, then among the installed
     modules. ``here`` says whether the trials run on this machine; if so, it is an error if a module that the source
-    imports is not installed here, or if Keras would not use TensorFlow for a `KerasTrainable`. Raises `InputError` if
-    the source is missing, or with all that certainly fails or has no effect.
+    imports is not installed here, if Keras would not use TensorFlow for a `KerasTrainable`, or if the sweep file asks
+    for TPUs that cannot be used here, which may take minutes to find out. Raises `InputError` if the source is missing,
+    or with all that certainly fails or has no effect.
     """
     try:
         source = inspect(spec.trainable, folders, list_own_optimizers(spec))

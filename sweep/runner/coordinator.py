@@ -383,7 +383,8 @@ class Coordinator:
         """Return the next new trial; None if there is none to start now.
 
         The order is: the baseline, the search, and the confirmation once no trial of the search is open. The
-        confirmation begins here: from then on, the limits of the search no longer apply.
+        confirmation begins here: from then on, the limits of the search no longer apply. `_all_started` becomes whether
+        the baseline and the search have nothing to start now.
         """
         started = self._auxiliary.start_baseline_trial()
         if started is None and not self._confirming:
@@ -737,9 +738,9 @@ class Coordinator:
     def _record(self, trial: OpenTrial, progress: Progress, end: TrialEnded | None = None) -> bool:
         """Log the epochs of a step, and ``end`` if the trial gets there; return whether its worker may train it on.
 
-        It may not if the trial has ended or pauses, or if the log cannot be written. If an epoch lacks a required
-        metric, the trial fails there instead of ending as ``end`` says. A failed trial that has retries left is queued
-        again.
+        Epochs that the log has already are left out. The worker may not train it on if the trial has ended or pauses,
+        or if the log cannot be written. If an epoch lacks a required metric, the trial fails there instead of ending as
+        ``end`` says. A failed trial that has retries left is queued again.
         """
         epochs, failure = self._terms.fresh(trial, progress.epochs, progress.facts)
         end = failure or end
@@ -1060,7 +1061,9 @@ class Coordinator:
     def _emit(self, events: Sequence[Event]) -> bool:
         """Log events and then update all state with them; return whether they were logged.
 
-        Each change is passed to `Hooks.listen`. If the log cannot be written, nothing changes and the sweep stops.
+        First, each event gets the time since the session began, and completed trials that violate a constraint become
+        infeasible. Each change is passed to `Hooks.listen`. If the log cannot be written, nothing changes and the sweep
+        stops.
         """
         if not events:
             return True

@@ -225,7 +225,11 @@ class Limits:
             self._since_better += 1
 
     def _clock(self, event: Event) -> None:
-        """Set the time of the session to that of an event, by the driver's clock if the log has it."""
+        """Set the time of the session to that of an event, by the driver's clock if the log has it.
+
+        For a log of an earlier release, add the time since the last event by the clocks of the nodes. `SessionStarted`
+        and `ModelTested` events are ignored.
+        """
         if isinstance(event, SessionStarted | ModelTested):
             return
         if event.driven_s is not None:

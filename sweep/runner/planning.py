@@ -67,7 +67,10 @@ class Plan:
 
     @property
     def time_of_units(self) -> earlier_times.Timing | None:
-        """The measured times; for trials with minutes, ``epoch_s`` is the time of a unit of `Spec.length`."""
+        """The measured times, None if there are none; with `minutes`, ``epoch_s`` is that of a unit of `Spec.length`.
+
+        With `minutes`, there are times even if nothing was measured.
+        """
         if self.spec.minutes is None:
             return self.timing
         return earlier_times.time_units(self.spec, self.timing)
@@ -91,8 +94,9 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     """Predict the course and the price of a sweep.
 
     ``sample`` is the number of first configurations that the plan shows; ``basis.timing`` may train some of them.
-    ``simulated_gpus`` is the number of CPU devices that stand in for GPUs; None for real ones. Raises `InputError` if
-    the user's own searcher or scheduler cannot be built.
+    ``simulated_gpus`` is the number of CPU devices that stand in for GPUs; None for real ones. The price of a sweep
+    without an end is that of `ENDLESS` configurations. Raises `InputError` if the user's own searcher or scheduler
+    cannot be built.
     """
     concurrent = earlier_times.count_concurrent_trials(spec, simulated_gpus, basis.room)
     configurations = spec.trials
@@ -210,6 +214,7 @@ def rehearse_course(
 
     A method that does not learn, or is the user's own, is replaced by random losses. If a user's own scheduler fails,
     or decides by the seconds of an epoch without knowing them, all trials are expected to train all their epochs.
+    Raises `InputError` if the scheduler cannot be built, and any `SweepError` of the scheduler itself.
 
     Arguments:
         folders: where the user's own searcher or scheduler is searched.
@@ -286,8 +291,9 @@ def _sample_configurations(
     """Return (description, configurations) for a plan's histograms: at least one configuration, if there is any.
 
     The configurations are the first ones that the searcher suggests or, if its suggestions depend on results, random
-    draws from the space. ``configurations`` is the number of the sweep, None if unlimited. ``thin`` says that hardly
-    any draw meets the constraints; fewer are looked at then, unless the method enumerates configurations.
+    draws from the space that meet the constraints. ``configurations`` is the number of the sweep, None if unlimited. At
+    most `LOOKED_AT` configurations are returned, `LOOKED_AT_THIN` if ``thin`` says that hardly any draw meets the
+    constraints, or `MOST_GRID` if the method enumerates configurations.
     """
     enough = LOOKED_AT_THIN if thin else LOOKED_AT
     if spec.search_method.enumerates:
@@ -340,9 +346,10 @@ class Histogram:
 
 
 def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogram, ...]:
-    """Return a histogram of each parameter that varies among the configurations, in the order of the sweep file.
+    """Return a histogram of each parameter that has several bins or that only some configurations have.
 
-    A parameter that only some of them have varies too; others have no histogram.
+    They are in the order of the sweep file. A parameter with few choices has a bin for each, so it has a histogram even
+    if all configurations have the same choice.
     """
     found = []
     for parameter in space.parameters:
@@ -353,8 +360,8 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
 def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
     """Return the histogram of one parameter: a bin for each value if they are few or not numbers, else for ranges.
 
-    If the domain is continuous, more than three numbers that are all different get bins for ranges too. Configurations
-    without the parameter are in no bin.
+    At most `MOST_VALUES` different values are few. If the domain is continuous, more than three numbers that are all
+    different get bins for ranges too. Configurations without the parameter are in no bin.
     """
     values = []
     for params in configurations:

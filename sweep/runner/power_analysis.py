@@ -60,9 +60,11 @@ def detectable(
     """Return the smallest differences of the first metric that a sweep can tell from noise.
 
     Arguments:
-        configurations: number of configurations to compare; if it is None or 0, 2 are assumed.
+        configurations: number of configurations to compare. If it is None or 0, 2 are assumed, but without ``confirm``,
+            the result has the value as given.
         known: the noise that an earlier sweep has shown; without it, the differences are None. The difference that
-            seeds show is also None if there are fewer seeds than needed, or a single configuration.
+            seeds show is also None if the spread over seeds is not known, if there are fewer seeds than needed, or for
+            a single configuration.
         confirming: number of finalists and seeds that the budget of a confirmation allows, if known. With ``confirm``,
             the differences are those that fresh seeds of the finalists can show.
     """

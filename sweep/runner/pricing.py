@@ -78,7 +78,7 @@ def rehearse_scheduler(
     """Run a scheduler several times on made-up trials, and return how many reach each rung on average.
 
     The result also has the number of epochs that all trials train together. The numbers are scaled to ``trials``
-    trials, at least one; if that is None, the rungs are returned without numbers.
+    trials, at least one; if that is None, nothing is run, the rungs have no numbers, and the number of epochs is None.
 
     Arguments:
         build: makes a new scheduler.
@@ -193,8 +193,9 @@ def list_offers(
     """Return the expected hours and cost of a sweep on each machine, all of whose GPUs are paid for all the time.
 
     As many trials run at once as its GPUs allow, at least one. A machine whose ``epoch_s`` is None takes the seconds of
-    an epoch from ``timing``; without that, its hours and cost are None. All machines take the other times from
-    ``timing``, or 0 without it. ``per_trial`` is in the units of `Spec.length`.
+    an epoch from ``timing``; without that, its hours and cost are None, unless trials end by `minutes`. They are also
+    None if ``trials`` is None and no budget limits them. All machines take the other times from ``timing``, or 0
+    without it. ``per_trial`` is in the units of `Spec.length`.
     """
     found = []
     for machine in machines:
@@ -218,7 +219,9 @@ def measure_epoch_times(
 ) -> Timing:
     """Train the first two configurations of ``sample`` in this process, up to two epochs of each phase, and time them.
 
-    ``sample`` must have at least one. The trainable is searched in ``import_folders`` first.
+    ``sample`` must have at least one. The trainable is searched in ``import_folders`` first. The result has the median
+    seconds of an epoch, the seconds of the last of the trials besides its epochs, and by how much those of the first,
+    which include the import, exceed them.
 
     Raises:
         TrainableError: if the trainable cannot be imported, or the training fails.

@@ -95,7 +95,8 @@ class Landscape:
     def _weights(self, part: str) -> Mapping[str, float]:
         """Return the weights of the parameters in a part of the training: ``first``, ``soon`` or ``end``.
 
-        The order of importance is random, few parameters matter, and the squares of the weights add up to 1.
+        The order of importance is random, but always the same for a part of this landscape. Few parameters matter, and
+        the squares of the weights add up to 1.
         """
         shuffled = random.Random(f"{self._name} {part}").sample(
             self._parameters, len(self._parameters)
@@ -122,7 +123,9 @@ class Landscape:
     def _compute_effect(self, part: str, parameter: Parameter, value: Value) -> float:
         """Return what a value adds to the loss in a part of the training, before it is weighted.
 
-        Over all values of its parameter, the mean is 0 and the variance 1. Choices have independent effects.
+        Over all values of its parameter, the mean is 0 and the variance 1. The effect of a number grows with the square
+        of its distance from a random best value. Choices have independent random effects. Repeated calls return the
+        same.
         """
         domain = parameter.domain
         name = f"{self._name} {part} {parameter.name}"

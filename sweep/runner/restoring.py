@@ -174,7 +174,8 @@ def begin_trial(
 ) -> Restored:
     """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError` if that fails.
 
-    The notes of the result say if code, packages, devices or data differ from those of the training.
+    The trial is begun only to restore it, not to be trained. The notes of the result say if code, packages, devices or
+    data differ from those of the training.
 
     Arguments:
         given: the trainable's class or function itself, if it cannot be imported from a module.
@@ -241,8 +242,9 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
 def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
     """Return the epoch of the wanted checkpoint among the ``kept`` ones, one or more, which map epochs to paths.
 
-    ``last`` is the largest epoch, and ``best`` the one with the lowest loss of those that are not damaged, or the
-    largest if all are. Return None if ``epoch`` is a number and there is no checkpoint of that epoch.
+    ``last`` is the largest epoch, and ``best`` the one with the lowest loss of those that are not damaged, the first of
+    equal ones, or the largest epoch if all are damaged. Return None if ``epoch`` is a number and there is no checkpoint
+    of that epoch.
     """
     if epoch == "last":
         return max(kept)
@@ -259,7 +261,7 @@ def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
 def _describe_better_epoch(epoch: int, told: Mapping[int, EpochReported], spec: Spec) -> str:
     """Return a note that names the best epoch of a trial, if it is better than ``epoch``; otherwise "".
 
-    ``told`` has the reports of the trial by epoch.
+    ``told`` has the reports of the trial by epoch. The note is also "" if there is none of ``epoch``.
     """
     first = spec.objectives[0]
     losses = {number: first.ranking_loss(report.metrics) for number, report in told.items()}

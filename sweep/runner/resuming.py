@@ -119,7 +119,10 @@ def open_sweep(folder: ResultsFolder) -> ResumableSweep:
 
 
 def _describe_refused_file(info: SweepInfo) -> Problem:
-    """Return the line that explains the mistakes of a stored sweep file, which had none when the sweep began."""
+    """Return a problem that names the version of sweep that wrote a file which this version refuses.
+
+    It also names the commands that still read the sweep. It is added to the mistakes that were found in the file.
+    """
     packages = info.provenance.get("packages")
     version = packages.get("sweep") if isinstance(packages, Mapping) else None
     if version == VERSION:  # a checkout of this version, or a person has changed the file

@@ -47,7 +47,8 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     """Return a new sweep that trains the configuration of a trial, or the best one, again; nothing is written.
 
     Its seeds begin with the trial's own. Without a trial, the first trial of the best configuration is taken. Targets
-    are left out, so that none ends a trial early.
+    are left out, so that none ends a trial early. The assignments of ``wanted`` are applied to the spec, but are not in
+    the text of the sweep file. Without a name, a free one is made from that of the original sweep.
 
     Raises:
         InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked; without a
@@ -165,7 +166,7 @@ def check_joins(source: Source) -> None:
 
 
 def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression]) -> None:
-    """Change the keys of a sweep file so that its trials train on all data.
+    """Set `training.all_data` in the keys of a sweep file, and change them so that nothing needs held-out data.
 
     Metrics lose their prefix ``val_``, and constraints over metrics with that prefix are removed. ``constraints`` are
     those of the file.

@@ -78,7 +78,7 @@ def run_sweep(
     view: MakeView,
     origin: Mapping[str, object] | None = None,
 ) -> Outcome:
-    """Create a results folder for a new sweep, train the sweep there and return the outcome.
+    """Create a results folder for a new sweep, train the sweep there as `Session.run` does, and return the outcome.
 
     If it fails before anything is logged, the folder is removed again.
 
@@ -138,8 +138,9 @@ def resume_sweep(
 ) -> Outcome:
     """Continue a sweep from its log, with the changes in ``sweep``, and return the outcome.
 
-    Results of other sweeps are reused only if ``options`` ask for it and the sweep began so. ``given`` is described in
-    `SweepSource`. Raises the same errors as `run_sweep`, and `StoreError` if the log is damaged.
+    Results of other sweeps are reused only if ``options`` ask for it and the sweep began so. ``given`` is the class or
+    function of the trainable itself, if it cannot be imported from a module. Raises the same errors as `run_sweep`, and
+    `StoreError` if the log is damaged.
     """
     _check_inline(sweep.spec, options)
     features.check_receivers(sweep.spec)
@@ -243,7 +244,8 @@ class Session:
     def _drive(self) -> Outcome:
         """Lock the folder, start the backend, train and clean up; return the outcome.
 
-        First delete the stop requests, answers and temporary files that an earlier session has left.
+        First delete the stop requests, answers and temporary files that an earlier session has left, and record in
+        sweep.json whether the code has changed and where the session runs.
 
         Raises `RefusedError` if another process runs the sweep. Raises `StoppedAtOnce` if the session had to end at
         once (`Ending.leave`).
@@ -398,7 +400,8 @@ class Session:
     ) -> bool:
         """Start the session, train all trials and end the session; return what `Coordinator.close` returns.
 
-        If training raises an exception, it is logged as a crash, unless the session had to end at once, and raised.
+        Nothing is trained if the coordinator is to stop already when it has started the session. If training raises an
+        exception, it is logged as a crash, unless the session had to end at once, and raised.
         """
         self._open(coordinator, folder, view)
         try:
@@ -464,10 +467,12 @@ class Session:
         full: str | None,
         ended: bool,
     ) -> Outcome:
-        """Tell the user why the session has ended, and return the outcome.
+        """Tell the user about reused results, an exhausted space and the confirmation, and return the outcome.
 
         ``full`` is why the tables could not be written, None if they were, and ``ended`` what `Coordinator.close` has
-        returned. Raises the error that has ended the sweep, if there was one.
+        returned. The outcome is interrupted if the coordinator has met a fault such as a full disk, if the tables could
+        not be written, or if the user asked to stop and the sweep had not ended. Raises the error that has ended the
+        sweep, if there was one.
         """
         spec = coordinator.spec
         if coordinator.error:

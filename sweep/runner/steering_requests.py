@@ -256,8 +256,8 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
     """Call ``steer`` for each pending request in the folder, the oldest first, and delete the request.
 
     If ``steer`` raises a `SweepError`, the request is refused: the error is written as the answer. If it returns False,
-    the log cannot be written; this request and the later ones then stay for the next session. Raises `StoreError` if an
-    answer cannot be written.
+    the log cannot be written; this request and the later ones then stay for the next session. Files that are no valid
+    requests are deleted. Raises `StoreError` if an answer cannot be written.
     """
     for path in _list_files(folder, _REQUESTS):
         request = _read(path)

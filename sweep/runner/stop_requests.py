@@ -95,9 +95,9 @@ class Ending:
     def leave(self, why: str) -> None:
         """End this process at once with the message ``why``, or the session if the process is the user's own.
 
-        All reported epochs are logged, and a local Ray dies with its driver. The exit code is 130. In a user's own
-        process, return; the driver's thread raises `StoppedAtOnce` when it next calls `obey`. Later calls have no
-        effect.
+        All reported epochs are logged, and a local Ray dies with its driver. The view is closed, the message also says
+        how to go on, and the exit code is 130. In a user's own process, return; the driver's thread raises
+        `StoppedAtOnce` when it next calls `obey`. Later calls have no effect.
         """
         if self.lost:
             return

@@ -95,9 +95,10 @@ def measure_throughput(
 ) -> Throughput:
     """Measure the throughput of the configuration ``params`` with various settings, and find the fastest ones.
 
-    The settings are precision, batch size, micro-batches and replicas, of which there are up to ``most_replicas``. Each
-    is measured in a new process. ``devices`` are those of a trial by the sweep file, and ``folders`` are searched for
-    the trainable.
+    The settings are precision, batch size, micro-batches and replicas, of which there are up to ``most_replicas``. The
+    first combination is that of ``params`` and the sweep file; `find_fastest` says which others follow. Each is
+    measured in a new process. ``devices`` are those of a trial by the sweep file, and ``folders`` are searched for the
+    trainable.
 
     Raises:
         TrainableError: if the settings of the sweep file fail.
@@ -222,7 +223,9 @@ def _measure_here(
 ) -> Measured:
     """Measure a combination of settings in this process by training a few short epochs; the first one does not count.
 
-    An error of the user's code, or a trainable that reports no ``examples_per_s``, is returned as the failure.
+    The result has the median of the epochs' examples per second and the memory peak that the last epoch reports, if
+    any. Measuring ends after `LEAST_S` seconds of counted epochs or with the epochs of ``assignment``. An error of the
+    user's code, or a trainable that reports no ``examples_per_s``, is returned as the failure.
     """
     heard: list[EpochReported] = []
 

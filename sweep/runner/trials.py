@@ -283,7 +283,8 @@ class Terms:
     ) -> EarlyEnd | None:
         """Return why a trial ends at this epoch: it diverged, reached the target, or is pruned for ``verdict``.
 
-        Return None if it does not end. Only trials of the search end at the target.
+        The first of these that holds is returned, None if none does. ``verdict`` is the scheduler's reason to prune the
+        trial, if it has one. Only trials of the search end at the target.
         """
         diverged = self._objective.explain_divergence(report)
         if diverged:
@@ -484,7 +485,7 @@ class AuxiliaryTrials:
         return bool(self.race().over)
 
     def race(self) -> Race:
-        """Return the state of the confirmation; it is computed again only after a trial began or ended."""
+        """Return the state of the confirmation, which is computed again only after trials or the sweep changed."""
         if self._race is None:
             self._race = features.find_race(self._ledger, self._spec)
         return self._race
@@ -594,8 +595,9 @@ class Upcoming:
     def choose(self, worker: str) -> tuple[int, Params] | None:
         """Return (number within the search, parameters) of the next trial for a worker; None if none can start now.
 
-        It is the first one, or one whose compiled structure suits the worker better, as the class describes. Added
-        configurations come first, whatever their structure.
+        If suggestions do not depend on events, it is the first of the next trials whose compiled structure the worker
+        holds, else the first whose structure no other worker holds, else the first. Otherwise it is always the first.
+        If the first one is an added configuration, it is returned whatever its structure.
         """
         first = self.find_next()
         # a searcher whose suggestions depend on events has its trials started in order

@@ -113,7 +113,11 @@ class AshaScheduler(_Stopping[Asha]):
         self._stopped: set[int] = set()
 
     def observe(self, event: Event) -> str | None:
-        """Return why a trial stops, if it does at the rung to which this event belongs; None if it goes on."""
+        """Return why a trial stops, if it does at the rung to which this event belongs; None if it goes on.
+
+        It stops if its loss is above the quantile 1/eta of the losses of the trials that reached the rung before it;
+        the first one goes on. Only a report with a finite loss at a rung of the trial's bracket is judged and recorded.
+        """
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
         loss = self._objective.constrained_loss(event.metrics)
@@ -210,7 +214,12 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         self._best: dict[int, float] = {}
 
     def observe(self, event: Event) -> str | None:
-        """Return why a trial stops at the bracket that it has reached by this event; None if it continues."""
+        """Return why a trial stops at the bracket that it has reached by this event; None if it continues.
+
+        It stops if its best loss so far, or its present one if the rule is strict, is above the cutoff. With n losses
+        reported at this epoch so far, its own included, the cutoff is the one of rank n // eta, counted from 0. Reports
+        without a finite loss are ignored.
+        """
         if not isinstance(event, EpochReported):
             return None
         loss = self._objective.constrained_loss(event.metrics)
@@ -257,7 +266,12 @@ class MedianScheduler(_Stopping[Median]):
         self._stopped: set[int] = set()
 
     def observe(self, event: Event) -> str | None:
-        """Return why a trial stops after the epoch that it has reported; None if it continues."""
+        """Return why a trial stops after the epoch that it has reported; None if it continues.
+
+        It stops if its best loss so far is above the median of the running means of the losses that other trials had at
+        this epoch. Nothing is decided before the first decision epoch, at the last epoch, or if fewer than
+        `Median.min_trials` others have come to this epoch. Reports without a finite loss are ignored.
+        """
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
         loss = self._objective.constrained_loss(event.metrics)

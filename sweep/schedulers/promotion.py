@@ -162,7 +162,7 @@ class PromotionScheduler(PausingScheduler):
             self._promote(epoch, place)
 
     def _allows_promotion(self, epoch: int) -> bool:
-        """Return whether the rule lets trials continue beyond the rung at this epoch."""
+        """Return whether the rule lets trials continue beyond the rung at this epoch; always True in this class."""
         return True
 
     def _count_promotable(self, epoch: int) -> int:
@@ -375,7 +375,8 @@ class FreezeThawScheduler(PausingScheduler):
     def _predict_gains(self, optimism: float) -> dict[int, float]:
         """Return by rung how much the loss of a trial is predicted to fall from there to the end of its training.
 
-        ``optimism`` is the number of standard deviations that are added to the mean gain between two rungs.
+        ``optimism`` is the number of standard deviations that are added to the mean gain between two rungs. From a rung
+        that no trial has left, half of the gain on the way to that rung is predicted, and 0 from the first rung.
         """
         steps = list[float]()
         gain = 0.0

@@ -223,8 +223,10 @@ class CmaesSearcher:
     def _get_loss(self, record: TrialState) -> float | None:
         """Return the loss of a trial; infinite if it counts as worse than all others, None if it does not count.
 
-        The trial must have ended or be paused. Only a failed trial does not count, unless the objective's ``impute`` is
-        set. A completed, pruned or paused trial without a finite loss counts as worse than all others.
+        The trial must have ended or be paused. A completed, pruned or paused one has its last loss, a constraint
+        violation included, and counts as worse than all others without a finite loss. Any other has the loss that the
+        objective's ``impute`` assigns to it, or else counts as worse than all others. Only a failed trial does not
+        count if ``impute`` is not set.
         """
         if record.status in JUDGED or record.paused:
             return self._objective.ranking_loss(record.last)

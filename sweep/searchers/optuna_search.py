@@ -425,7 +425,10 @@ class OptunaSearcher:
         )
 
     def _encode_trial(self, event: TrialStarted) -> _AskedPoint | None:
-        """Return a started trial's parameters in Optuna's representation; None if they are from another space."""
+        """Return a started trial's parameters in Optuna's representation; None if they are from another space.
+
+        For nsga2, the result also has the attributes that the sampler sets on a new trial, such as its generation.
+        """
         point = _AskedPoint()
         for parameter in self._space.parameters:
             name = parameter.name
@@ -493,9 +496,12 @@ class OptunaSearcher:
         return told, state is TrialState.COMPLETE and not is_own
 
     def _choose_outcome(self, record: Record, penalties: list[float]) -> Outcome:
-        """Return Optuna's state, values and metrics by epoch for a trial, by the rules in the class's docstring.
+        """Return Optuna's state, values and metrics by epoch for a trial.
 
-        ``penalties`` has a value for each objective, for trials without one.
+        A paused or pruned trial is PRUNED, another interrupted or a running one RUNNING, and a failed one FAIL unless
+        an objective has ``impute``. A trial that was trained to its end with finite values is treated by
+        `_make_finished_outcome`, and all others by `_impute_outcome`. ``penalties`` has a value for each objective, for
+        trials without one.
         """
         if record.paused or record.status is Status.PRUNED:  # a paused trial may never be resumed
             return TrialState.PRUNED, None, record.epochs
@@ -528,7 +534,8 @@ class OptunaSearcher:
     def _make_finished_outcome(self, record: Record, values: list[float]) -> Outcome:
         """Return the outcome of a trial that was trained to its end with ``values``, the last ones of all objectives.
 
-        If it violates constraints, the outcome is worse than that of any trial that meets them.
+        If it violates constraints, the outcome is worse than that of any trial that meets them. It is then PRUNED at
+        epoch 0 with tpe and one objective, and otherwise COMPLETE with values beyond the worst ones.
         """
         first = self._objectives[0]
         violation = first.measure_violation(record.last)

@@ -179,7 +179,8 @@ class Population:
     def _end_generations(self) -> None:
         """Replace the worst members at the end of each generation that all members have completed.
 
-        Members that have ended or were replaced are not waited for. Nothing happens while copies are due.
+        Members that have ended or were replaced are not waited for. Nothing happens while copies are due. With pb2, the
+        model gets the results of the generation first.
         """
         while self._done < len(self._ends):
             end = self._ends[self._done]
@@ -226,7 +227,8 @@ class Population:
         """Choose a parent for each copy, and record the parents, the replaced members and the reasons.
 
         Copies replace the worst of ``there``, which are the members that have reached epoch ``end``, and all members
-        that ended before it without completing. ``there`` must not be empty.
+        that ended before it without completing. At most half of ``there`` are replaced. The parent of each copy is
+        drawn from as many of the best, at least one. ``there`` must not be empty.
         """
         losses = {}
         for one in there:

@@ -161,8 +161,9 @@ def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
 def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
     """Yield the names of all parameters in a syntax tree, with dots, as often as they occur.
 
-    ``depth`` is the depth of ``node`` in the tree, from 1. Raises `ExpressionError` for a node that is not allowed or
-    nested too deeply; ``text`` is the expression, for the message.
+    Words such as ``true`` and names of functions are left out. ``depth`` is the depth of ``node`` in the tree, from 1.
+    Raises `ExpressionError` for a node that is not allowed or nested too deeply; ``text`` is the expression, for the
+    message.
     """
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
@@ -400,7 +401,8 @@ class _Distance:
     def measure(self, node: ast.expr, *, wanted: bool) -> float:
         """Return how far a condition is from having the ``wanted`` truth value; 0 if it has.
 
-        Raises `ExpressionError` if a part of it cannot be evaluated.
+        The distances of parts that all must change are added; where a single part suffices, the smallest counts. Raises
+        `ExpressionError` if a part of it cannot be evaluated.
         """
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=operand):

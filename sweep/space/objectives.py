@@ -78,7 +78,11 @@ class Objective:
         return violated
 
     def measure_violation(self, metrics: Mapping[str, float]) -> float:
-        """Return how far ``metrics`` are from meeting the constraints: 0 if they do, less the nearer they are."""
+        """Return how far ``metrics`` are from meeting the constraints: 0 if they do, less the nearer they are.
+
+        The distances of all constraints are added. That of one without a result, as for an absent metric, is
+        `WITHOUT_RESULT`.
+        """
         return sum(one.distance(metrics) for one in self.constraints)
 
     def constrained_loss(self, metrics: Mapping[str, float]) -> float | None:

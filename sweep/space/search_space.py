@@ -288,7 +288,8 @@ def _all_values(parameter: Parameter) -> tuple[Value, ...]:
 def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
     """Yield all combinations of the parameters' values, the last parameter varying fastest.
 
-    Combinations in which a tied value has no result are left out. The yielded dict is reused; copy it to keep it.
+    Parameters that do not apply are absent. Combinations in which a tied value has no result are left out. The yielded
+    dict is reused; copy it to keep it.
     """
     options = []
     for parameter in order:

@@ -67,7 +67,8 @@ def choose_automatically(
     ``objectives`` is the number of metrics. ``epochs`` is the length of a trial. Pass ``minutes`` only if nothing else
     ends trials: ``epochs`` is then 100, and rungs are in hundredths of the minutes. ``has_rule`` says that the file
     names a rule, ``has_prior`` that it has a `prior`, and ``lengths_differ`` that trials train for different numbers of
-    epochs. ``budget_epochs`` is the file's limit on the epochs of all trials together, or None without one.
+    epochs. ``budget_epochs`` is the file's limit on the epochs of all trials together, or None without one; if it is
+    less than `SMALL_BUDGET` times ``epochs``, the first rung is lower.
     """
     if objectives > 1:
         tpe_line = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"

@@ -83,7 +83,7 @@ def find_differences(
 
     ``before`` and ``after`` are what `Spec.to_json_dict` returns, or parts of it whose place is ``keys``. Mappings are
     compared key by key, and lists of mappings item by item if they have the same length; other lists differ as a whole.
-    The numbers 1 and 1.0 differ.
+    A missing key equals one with the value None. The numbers 1 and 1.0 differ.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
@@ -193,6 +193,9 @@ def check_change(
 ) -> None:
     """Raise `RefusedError` if a sweep that has begun cannot be changed from ``before`` to ``after``; list all reasons.
 
+    Keys that are not `CHANGEABLE` are refused, and so are changes of the space, of constraints on metrics or of the
+    rule for early stopping that the sweep cannot adopt.
+
     Arguments:
         where: text in front of each key in the messages, such as ``--set ``.
         searcher_changes: whether the sweep's searcher can continue in another space.
@@ -203,7 +206,10 @@ def check_change(
 def list_refusals(
     before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True
 ) -> list[Problem]:
-    """Return a problem for each difference that a sweep which has begun cannot adopt; see `check_change`."""
+    """Return a problem for each difference that a sweep which has begun cannot adopt; see `check_change`.
+
+    Starting configurations that are left out because the space has changed are no such difference.
+    """
     found = list_differences(before, after)
     if _leaves_out_starts(before, after):
         # `with_assignments` has left them out because of another change, which is judged by itself.
@@ -226,6 +232,8 @@ def _leaves_out_starts(before: Spec, after: Spec) -> bool:
 
 def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str = "") -> None:
     """Raise `RefusedError`, with all reasons, for changes that are not possible while a process runs the sweep.
+
+    These are changes of the keys in `BETWEEN_SESSIONS`, and of a parameter from one value in all trials to several.
 
     ``before`` and ``after`` are the sweep without and with the change, and ``began`` is the sweep as it was when that
     process started to run it. ``stop`` is the command line that stops the process, for the hint, and ``where`` is as

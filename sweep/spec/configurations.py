@@ -191,6 +191,8 @@ def read_start_with(
 ) -> tuple[Params, ...]:
     """Return the starting configurations in the form that searchers use; add mistakes for those outside the space.
 
+    A configuration that appears twice is a mistake too.
+
     A configuration may lack parameters, and the result lacks the same ones. With mistakes, the result is of no use:
     some configurations with mistakes are in it, and others are not.
     """
@@ -309,7 +311,10 @@ def _check_given(
     path: KeyPath,
     document: Document,
 ) -> None:
-    """Add a mistake for each value that is not possible by itself, also for a tied one that differs in ``params``."""
+    """Add a mistake for each unknown parameter, and for each value in ``given`` that is not possible by itself.
+
+    The value of a tied parameter must be the one in ``params``, if that has one; 1 and 1.0 are equal there.
+    """
     for name, value in given.items():
         if name not in parameters:
             document.add_mistake(

@@ -112,7 +112,8 @@ def check_test_is_possible(
 ) -> None:
     """Add a mistake for each value in a test that a parameter with this domain can never have.
 
-    A test for a range is a mistake if the parameter has no value in it. Any test of a tied parameter is accepted.
+    Each single value is a mistake for a continuous parameter, which hardly ever has exactly this value. A test for a
+    range is a mistake if the parameter has no value in it. Any test of a tied parameter is accepted.
     """
     if isinstance(domain, Tied):
         return
@@ -136,7 +137,10 @@ def check_test_is_possible(
 def _check_value_is_possible(
     value: Value, domain: Domain, path: KeyPath, document: Document
 ) -> None:
-    """Add a mistake if a parameter with this domain, which is not tied, can never have the value."""
+    """Add a mistake if a parameter with this domain, which is not tied, can never have the value.
+
+    Every value is a mistake for a continuous parameter, even one within its bounds.
+    """
     possible = list_choices(domain)
     if possible is not None:
         if not any(is_same_value(value, choice) for choice in possible):
@@ -258,6 +262,9 @@ class Distribution:
 def infer_distribution(block: ParameterBlock) -> Name | None:
     """Return the distribution of a parameter that names none, by W&B's rules.
 
+    It is constant for ``value``, else categorical for ``values``, with or without probabilities, else q_uniform for
+    bounds with ``q``, int_uniform for two whole bounds, and uniform for others.
+
     Return None if the parameter has none of ``value``, ``values``, ``min`` and ``max``. With only one of ``min`` and
     ``max``, it is a range all the same; `find_key_mistakes` reports the missing key.
     """
@@ -348,7 +355,7 @@ def domain_to_dict(domain: Domain) -> dict[str, Value]:
 
 
 def _range_to_dict(domain: Range) -> dict[str, Value]:
-    """Convert the domain of a number to the keys of a sweep file."""
+    """Convert the domain of a number to the keys of a sweep file; the ``q`` of an `IntUniform` is left out."""
     match domain:
         case IntUniform(low, high, log=log):
             return {

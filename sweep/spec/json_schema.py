@@ -108,7 +108,7 @@ def _remove_null(schema: Json) -> Json:
 
 
 def _simplify_schema(node: Any) -> Any:
-    """Return a copy of a schema without entries of pydantic that editors do not need."""
+    """Return a copy of a schema without titles, null defaults, `discriminator` and `expected`, at any depth."""
     if isinstance(node, list):
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):

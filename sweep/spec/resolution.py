@@ -91,9 +91,10 @@ class SpecResolver:
         return UNBOUNDED_EPOCHS
 
     def resolve(self) -> Spec | None:
-        """Return the resolved sweep; None after adding mistakes to the document.
+        """Check the whole document and return the resolved sweep; None if there are mistakes.
 
-        Call it once, because it adds to `notes`.
+        Mistakes are added to the document; those that it had before count, too. Call it once, because it adds
+        to `notes`.
         """
         file, document = self.file, self.document
         self.check_required()
@@ -174,7 +175,10 @@ class SpecResolver:
         )
 
     def choose_method(self) -> Automatic | None:
-        """Return the automatic choice of a method and a rule; None if the file names a method, valid or not."""
+        """Return the automatic choice of a method and a rule, for a file without a method or with ``auto``.
+
+        Returns None if the file names any other method, valid or not.
+        """
         file = self.file
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
@@ -191,10 +195,12 @@ class SpecResolver:
         )
 
     def resolve_population(self, entries: list[Entry]) -> PopulationRules | None:
-        """Return the settings of `population`, or None for a method without one; add a mistake for each wrong key.
+        """Return the settings of `population`, even after mistakes; None for a method without a population.
 
-        Without the block, the settings are the defaults. Keys outside of the block and a parameter ``epochs``, which do
-        not go with a population, are mistakes, too, and so is the block with another method.
+        Without the block, the settings are the defaults. Adds mistakes for the block with another method, for an
+        interval that is not below the epochs, for names in ``perturb`` that are no parameters, and for what does not go
+        with a population: the keys in `NOT_WITH_A_POPULATION`, ``budget.trials`` and a parameter ``epochs``. Calls
+        `check_perturbed`, too.
         """
         file = self.file
         document = self.document
@@ -255,7 +261,7 @@ class SpecResolver:
         """Add a mistake if the copies in a population have no parameter to change.
 
         ``perturb`` are the parameters that `population.perturb` names; if it is empty, copies change numbers with a
-        range.
+        range. If the method changes only such numbers, one of the names must be one.
         """
         numbers = set()
         for entry in entries:
@@ -278,7 +284,10 @@ class SpecResolver:
             )
 
     def add_beliefs(self, found: list[Parameter]) -> tuple[Parameter, ...]:
-        """Return the parameters with the author's beliefs (`prior`) added; add mistakes for invalid ones."""
+        """Return the parameters with the author's beliefs (`prior`) added; add mistakes for invalid beliefs.
+
+        A `prior` is also a mistake if the method does not use it.
+        """
         file, document = self.file, self.document
         if file.prior and self.method is not None and not self.method.uses_prior:
             hint = f"write method: {_join_method_names(one for one in STANDALONE if one.uses_prior)}, or remove it"
@@ -289,7 +298,7 @@ class SpecResolver:
         return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
 
     def collect_places(self, entries: list[Entry]) -> dict[str, str]:
-        """Return places in the file, for later messages.
+        """Return places in the file, as texts such as ``file:line:column: path``, for later messages.
 
         A parameter is found by its name. A value of `baseline` or `start_with` and the name of a metric are found by
         their path, such as ``baseline.lr``, ``start_with[0].lr`` or ``metrics[0].name``.
@@ -315,9 +324,10 @@ class SpecResolver:
         return found | {format_path(path): self.document.place(path) for path in given}
 
     def list_ignored_keys(self) -> tuple[str, ...]:
-        """Return the keys without effect: those for W&B's server, and W&B's imputation keys where they do not apply.
+        """Return the keys of the file that have no effect, each once: those for W&B's server, and some of a metric.
 
-        Keys within blocks have a path such as ``metric.impute``.
+        Of a metric, ``impute_while_running`` is among them unless it is false, and ``impute`` if the method does not
+        learn. They are written as ``metric.impute`` or, for any of the list ``metrics``, as ``metrics.impute``.
         """
         named = [
             ("metric", self.file.metric),
@@ -362,7 +372,10 @@ class SpecResolver:
                 )
 
     def check_notify(self) -> None:
-        """Add a mistake for each receiver of notices with keys that cannot be combined."""
+        """Add the mistakes in each receiver of notices, such as a key without another one that it needs.
+
+        `find_notify_mistakes` lists them.
+        """
         for index, receiver in enumerate(self.file.notify):
             for key, what, hint in find_notify_mistakes(receiver):
                 path: KeyPath = ("notify", index, key) if key else ("notify", index)
@@ -376,10 +389,10 @@ class SpecResolver:
             self.document.add_mistake(("warm_start",), what, hint, at_key=True)
 
     def resolve_name(self) -> str:
-        """Return the name of the results folder, with "-" in place of special characters, but not at its ends.
+        """Return the name of the results folder: the name in the file or, without one, the stem of the file's path.
 
-        It is the name in the file or, without one, the stem of the file's path. Adds a mistake if this stem is no valid
-        name.
+        Each run of characters other than A-Z, a-z, 0-9, ".", "_" and "-" becomes one "-", and "-" at the ends is
+        removed. Adds a mistake if the stem is no valid name.
         """
         name = self.file.name or Path(self.document.source).stem
         # A name from the file has been validated already, but the stem of its path has not.
@@ -392,9 +405,10 @@ class SpecResolver:
     def resolve_metrics(self) -> tuple[Metric, ...]:
         """Return the metrics, or ``val_loss`` to be minimized if the file names none; add mistakes to the document.
 
-        Metrics that are named twice are mistakes, and so are keys that do not go with several. A file that names none
-        has a mistake only if its method or its rule compares trials while the sweep runs. Adds a note for a metric
-        without a goal whose name suggests that larger is better, and for a target of any metric but the first.
+        Mistakes are ``metrics`` beside ``metric``, metrics that are named twice, and keys that do not go with several
+        (`check_single_objective`). A file that names none has a mistake only if its method or its rule compares trials
+        while the sweep runs. Adds a note for a metric without a goal whose name suggests that larger is better, and for
+        a target of any metric but the first.
         """
         file, document = self.file, self.document
         named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
@@ -798,7 +812,8 @@ class SpecResolver:
     def find_longest_epochs(self, entries: list[Entry]) -> int:
         """Return the epochs of the longest trial; add a mistake if a parameter ``epochs`` has unsuitable values.
 
-        Returns `UNBOUNDED_EPOCHS` if only `minutes` ends trials, and the file's epochs after a mistake.
+        Without such a parameter, they are the file's, or `UNBOUNDED_EPOCHS` if only `minutes` ends trials. If the
+        parameter has a condition, the file's epochs count as well. After a mistake, the file's epochs are returned.
         """
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:

@@ -114,8 +114,8 @@ class Spec:
     def size(self) -> int | None:
         """The number of configurations of the method without any limit; None if infinite or too large to count.
 
-        For a population it is the number of trials if no member fails. Raises InputError for a grid that is too large
-        to count.
+        For a grid, configurations of `start_with` that are no points of it are counted in addition. For a population it
+        is the number of trials if no member fails. Raises InputError for a grid that is too large to count.
         """
         if self.population is not None:
             return self.population.most_trials
@@ -148,7 +148,7 @@ class Spec:
 
     @property
     def baseline_trials(self) -> int:
-        """The number of trials of the baseline: one for each repeat or fold; 0 without a baseline."""
+        """The number of trials of the baseline, which is `trials_each`; 0 without a baseline."""
         if self.baseline is None:
             return 0
         return self.trials_each
@@ -274,7 +274,10 @@ def _population_to_dict(rules: PopulationRules) -> dict[str, Value]:
 
 
 def _notify_to_dict(receivers: Sequence[Notify]) -> dict[str, Value]:
-    """Return a mapping with the key `notify`; an empty one without receivers, so that older sweeps stay unchanged."""
+    """Return a mapping with the key `notify`; an empty one without receivers, so that older sweeps stay unchanged.
+
+    Keys of a receiver that have their default are left out.
+    """
     if not receivers:
         return {}
     return {"notify": [_list_changed_keys(receiver) for receiver in receivers]}
@@ -298,8 +301,9 @@ def make_trial_file(
     """Return the keys of a sweep file that trains a single trial as this sweep has trained it.
 
     ``params`` and ``seed`` are those of the trial, and ``name`` is the new sweep's. If the trial was part of a
-    cross-validation, pass its number of ``folds``; the new sweep then trains all of them. Keys with an empty value are
-    left out, and so are early stopping, the budget and all other settings of the search.
+    cross-validation, pass its number of ``folds``; the new sweep then trains all of them. Left out are
+    keys with an empty value, ``max_restarts`` and ``retries`` if they have their defaults, and all settings of the
+    search, such as early stopping, the budget, repeats and constraints on parameters.
     """
     keys: dict[str, Value] = {
         "name": name,

@@ -58,7 +58,7 @@ class Method:
 
     @property
     def is_standalone(self) -> bool:
-        """Whether it is a method of sweep whose trials train independently of each other."""
+        """Whether it is a method of sweep whose trials train independently of each other; False for ``auto``."""
         return bool(self.searcher) and not self.population and not self.is_own
 
     def load_searcher(self) -> Callable[..., Any]:

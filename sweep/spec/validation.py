@@ -358,7 +358,8 @@ def _note_mistakes(
 ) -> None:
     """Convert the errors of a validation to mistakes of the document, at most one for each place.
 
-    An error of a block is left out if there is another one within the block.
+    An error of a block is left out if there is another one within the block. Of several errors at one place, one of
+    sweep's own checks is kept, or else the first.
     ``path`` is the place of ``data`` in the document; ``hints`` is as for `validate`.
     """
     words = _MistakeWriter(document, hints)
@@ -412,7 +413,10 @@ class _MistakeWriter:
                 self.add_unexpected(path, value, expected)
 
     def add_unexpected(self, path: KeyPath, value: Value, expected: Schema) -> None:
-        """Add a mistake for a value that the schema does not allow, with a hint if the cause is likely known."""
+        """Add a mistake for a value that the schema does not allow, with a hint if the cause is likely known.
+
+        It describes what is expected, but does not list more than `MANY` choices if there is a hint.
+        """
         kinds = {part.get("type") for part in _list_alternatives(expected)}
         hint = ""
         match value:  # the first case that applies: hints for known texts come before guesses
@@ -467,7 +471,10 @@ def _find_location(
 
 
 def _find_alternative(schema: Schema, data: Value) -> Schema:
-    """Return the alternative of a schema that the data probably stand for; the schema itself if this is unclear."""
+    """Return the first alternative of a schema that fits a mapping or a list; the schema itself if there is none.
+
+    A mapping fits one for mappings with the same ``type``, or without a fixed one. For other data, return the schema.
+    """
     for part in _list_alternatives(schema):
         tag = part.get("properties", {}).get("type", {}).get("const")
         # A block without a fixed `type` fits any mapping.

@@ -11,8 +11,9 @@ from sweep.text import counted
 def describe_work(spec: Spec) -> str:
     """Describe in one line how much a sweep may train: "grid, 27 trials of at most 10 epochs, 270 together".
 
-    Limits of the budget follow, such as "; it ends after 8 h". If ``epochs`` is a parameter of the trials, their sum is
-    left out.
+    Limits of the budget follow, such as "; it ends after 8 h". The minutes of a trial are named, too, if the sweep has
+    them. The sum of the epochs is left out if ``epochs`` is a parameter, if only `minutes` ends trials, or if the
+    number of trials is not known.
     """
     total = spec.all_trials
     bounds = []
@@ -43,7 +44,10 @@ def describe_work(spec: Spec) -> str:
 
 
 def find_most_epochs(spec: Spec) -> int:
-    """Return the epochs of the longest trial: of all values of the parameter ``epochs``, and of the baseline."""
+    """Return the epochs of the longest trial: the sweep's, or the most of the parameter ``epochs`` if there is one.
+
+    With the parameter, the epochs of the baseline count, too, and the sweep's if the parameter has a condition.
+    """
     for parameter in spec.space.parameters:
         if parameter.name == "epochs":
             counts = [

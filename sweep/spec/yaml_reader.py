@@ -68,7 +68,7 @@ def resolve_scalar(text: str, tag: str | None) -> Scalar:
     """Return the value of a YAML scalar, by its tag or, without a tag, by its form.
 
     ``tag`` is one of `TAGS`, without the prefix. Raises ``ValueError`` with a message for the user if the text does not
-    fit the tag, or is a number that is not finite or does not fit into 64 bits.
+    fit the tag, is a number that is not finite or does not fit into 64 bits, or has half of a surrogate pair.
     """
     match tag:
         case "str":
@@ -124,7 +124,7 @@ def _resolve_number_1_1(text: str) -> Value:
 
 
 def _parse_int(text: str) -> int:
-    """Parse a whole number, also in base 8 or 16. Raises ValueError if it does not fit into 64 bits."""
+    """Parse a whole number, also in base 8 (``0o``) or 16 (``0x``). Raises ValueError if it exceeds 64 bits."""
     if len(text) > 30:
         number = 2**63  # because Python's conversion takes quadratic time
     else:
@@ -133,7 +133,7 @@ def _parse_int(text: str) -> int:
 
 
 def _check_64_bits(number: int, text: str) -> int:
-    """Return the number. Raises ValueError if it does not fit into 64 bits."""
+    """Return the number. Raises ValueError, with ``text`` in its message, if its absolute value is 2**63 or more."""
     if abs(number) >= 2**63:
         raise ValueError(f"{shortened(text, 30)} does not fit into 64 bits")
     return number
@@ -195,8 +195,8 @@ def decode_text(raw: bytes, source: str) -> str:
 def parse_document(text: str, source: str) -> Document:
     """Parse the text of a sweep file, whose top level must be a mapping.
 
-    Raises InputError if the text is too large, empty, no mapping or not readable to its end. Other mistakes are kept in
-    the document.
+    Raises InputError if the text is too large, empty, no mapping, not YAML, nested too deeply, or has a second document
+    or an alias that cannot be resolved. Other mistakes, such as a key that appears twice, are kept in the document.
     """
     if len(text) > MAX_SIZE_BYTES:
         raise InputError.one(
@@ -356,8 +356,8 @@ class _Composer:
     def _build_mapping(self, events: Iterator[Event], depth: int) -> _Pairs:
         """Build the pairs of a mapping, whose events are taken from ``events`` up to its end.
 
-        Own keys take precedence over those of merge keys. Keys that appear twice or are no texts are noted as mistakes,
-        and left out.
+        Own keys take precedence over those of merge keys, and of these the last one. A key that is no text, or that
+        appears again, is noted as a mistake and left out.
         """
         own: _Pairs = {}
         merged: _Pairs = {}
@@ -452,7 +452,7 @@ class _Expansion:
         self.left = MAX_VALUES
 
     def expand(self, node: _Node, path: KeyPath) -> Value:
-        """Return the data of a node at the place ``path``.
+        """Return the data of a node at the place ``path``, and record the positions of its keys and values.
 
         Raises InputError if aliases expand to too many values or levels.
         """
@@ -507,7 +507,8 @@ def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
 def make_document(given: Mapping[str, object], source: str) -> Document:
     """Convert a mapping to a document, as if read from a file; add mistakes for values that a file cannot contain.
 
-    Top-level keys that are no texts are converted to texts. ``source`` stands in messages in place of a file.
+    The document has no positions. Top-level keys that are no texts are converted to texts. ``source`` stands in
+    messages in place of a file.
     """
     made = Document(source)
     for key, value in given.items():
@@ -616,7 +617,7 @@ def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
 def _assign_value(parts: list[str], value: Value, typed: str, document: Document) -> None:
     """Set one value by the parts of its dotted key; add a mistake if a part leads nowhere.
 
-    Missing levels are created. Within a list, a part is the index of an existing item.
+    Levels that are missing or null are created. Within a list, a part is the index of an existing item.
     ``typed`` is the assignment as the user typed it, for messages.
     """
     holder: Value = document.data

@@ -35,9 +35,9 @@ class Entropy:
 def seeding_entropy(seed: int) -> Iterator[Entropy]:
     """Seed NumPy generators that are created without a seed inside the block; record draws that cannot be seeded.
 
-    Yields the record, an `Entropy`, which is filled inside the block. All threads of the process are affected until the
-    block ends. Draws of Python's `random`, `secrets`, `uuid` and `os.urandom` cannot be seeded in this way; of these,
-    the record has only the first line of the author's code that drew.
+    Yields the record, an `Entropy`, which is filled inside the block and also counts these generators. All threads of
+    the process are affected until the block ends. Draws of Python's `random`, `secrets`, `uuid` and `os.urandom` cannot
+    be seeded in this way; of these, the record has only the first line of the author's code that drew.
     """
     entropy = Entropy()
     machine: Any = random  # `random` imports `os.urandom` under a name of its own

@@ -85,7 +85,8 @@ class _SeedingFinder:
     def _seeding(self, name: str) -> Iterator[None]:
         """Seed all generators for the import of one of the author's modules inside the block, and restore them.
 
-        Nothing is seeded if there is no seed. Whether the module drew numbers is recorded under its name.
+        These are the generators of Python, NumPy, TensorFlow and PyTorch. Nothing is seeded if there is no seed. If the
+        module drew numbers, the seed is recorded under its name, and so is the line that drew from the machine, if any.
         """
         if self.seed is None:
             yield
@@ -120,8 +121,9 @@ class _SeedingFinder:
     def _restoring_generators(self) -> Iterator[None]:
         """Undo draws of a library that is imported inside the block, and let `adopting` adopt its settings.
 
-        An import inside of such a block does nothing more. If the block imports TensorFlow for a module of the
-        author's, TensorFlow's generators are seeded for that module.
+        Only draws from the global generators of Python and NumPy are undone. An import inside of such a block does
+        nothing more. If the block imports TensorFlow for a module of the author's, TensorFlow's generators are seeded
+        for that module.
         """
         if self._library_depth:
             yield

@@ -197,7 +197,10 @@ def is_author_module(name: str, file: str) -> bool:
 
 
 def _list_functions_in(value: object) -> list[object]:
-    """Return what a method, a property or a cached function wraps, and what a function's closure holds."""
+    """Return what a method, property, partial or cached function wraps, and what a function's closure holds.
+
+    None may be among the objects; the list is empty for any other value.
+    """
     found: list[object] = []
     match value:
         case property():

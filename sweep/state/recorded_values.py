@@ -254,7 +254,7 @@ class RecordedValues:
         """Restore the recorded value of one name; return False if the value still differs.
 
         The results of `functools.cache` can only be cleared, so a value with such a cache may differ. Its present
-        content is then recorded instead.
+        content is then recorded instead, and the result is True.
         """
         value = recorded[name]
         namespace.set(name, value.restore())

@@ -106,9 +106,9 @@ def record_changes() -> None:
 def restore_names() -> None:
     """End the present trial, if any: restore all names that it has changed in the author's modules and classes.
 
-    Modules that it has put into `sys.modules` without importing them are removed there. Names that cannot be restored
-    are added to `resisting`. Messages about changed names that may hold results, such as lists and numbers, are kept
-    for `take_messages`.
+    The trial's ``before_end`` is called before that. Modules that it has put into `sys.modules` without importing them
+    are removed there. Names that cannot be restored are added to `resisting`. Messages about changed names that may
+    hold results, such as lists and numbers, are kept for `take_messages`.
     """
     record_changes()
     while _present:

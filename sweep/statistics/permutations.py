@@ -67,7 +67,7 @@ class Equality:
 
 
 def check_equality(scores: Floats) -> Equality:
-    """Test whether all configurations are equally good.
+    """Test whether all configurations are equally good; return a p-value and the one furthest behind the best.
 
     ``scores`` has shape (seeds, configurations), with NaN for missing scores; larger scores are better. There must be
     at least two configurations, and each must have a score in a seed in which another one has a score.
@@ -115,9 +115,10 @@ def check_equality(scores: Floats) -> Equality:
 
 
 def scale_down_large(table: Floats) -> Floats:
-    """Divide numbers by the largest of them if their squares would be too large for a float, and return them.
+    """Return a table divided by its largest absolute value, if the squares would otherwise be too large for a float.
 
-    Smaller numbers are returned unchanged. The tests do not depend on the scale. NaN stands for a missing score.
+    A table without values above 1e150 is returned unchanged. The tests do not depend on the scale. NaN stands for a
+    missing score.
     """
     largest = np.abs(table).max(initial=0.0, where=~np.isnan(table))
     return table / largest if largest > 1e150 else table
@@ -168,8 +169,9 @@ class _Patterns:
 def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
     """Return the patterns of signs for all seeds, and the differences scaled to a sum of squares of 1.
 
-    The scaled differences have shape (seeds, comparisons); a column of zeros stays so. ``work`` limits the number of
-    patterns times the number of comparisons, down to `FEWEST_DRAWN` patterns.
+    The scaled differences have shape (seeds, comparisons); a column of zeros stays so. Of two opposite patterns, one is
+    left out, unless there are too many patterns and a random sample is drawn. ``work`` limits the number of patterns
+    times the number of comparisons, down to `FEWEST_DRAWN` patterns.
     """
     table = scale_down_large(np.asarray(differences, dtype=np.float64))
     seeds, comparisons = table.shape
@@ -195,7 +197,8 @@ def _compute_observed_sums(table: Floats) -> Floats:
 def _make_patterns(seeds: int, configurations: int) -> _Patterns:
     """Return the patterns of signs for tests of sets of configurations; the first one changes no sign.
 
-    ``seeds`` and ``configurations`` are their numbers. Opposite patterns are not equivalent here, because the best
+    They are all patterns or, if these are too many, a random sample of fixed seed. ``seeds`` and ``configurations`` are
+    their numbers. Opposite patterns are not equivalent here, because the best
     configuration becomes the worst.
     """
     room = max(MOST_WORK_STEP_DOWN // configurations**2, FEWEST_DRAWN)

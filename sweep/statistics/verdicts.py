@@ -75,8 +75,9 @@ def compare_configurations(
     ``table`` has the scores of each configuration by seed; ``maximize`` says whether larger ones are better.
     Configurations without scores are left out. If any has scores, ``best`` must have some, or a KeyError is raised.
     ``folds`` is the number of folds of a cross-validation, 0 if there is none, and not 1. The scores of a
-    cross-validation share examples, so differences are tested by the t-test of Nadeau and Bengio. A configuration with
-    fewer than `LEAST` seeds in common with the best is undecided.
+    cross-validation share examples, so differences are tested by the t-test of Nadeau and Bengio, otherwise by
+    permuting signs. A configuration with fewer than `LEAST` seeds in common with the best is undecided. Any other one
+    is worse if its adjusted p-value (`_step_down`) is at most 5 %, and ties otherwise.
     """
     scored = {name: scores for name, scores in table.items() if scores}
     if not scored:
@@ -286,7 +287,8 @@ def compare_fronts(
     the Pareto ``front``, which must have scores, are best if there are enough seeds, since no other has better means in
     all objectives. Another one is worse if a configuration of the front has better means in all of them and each
     difference is significant. Its p-value is the largest one of these differences (Berger, Technometrics 24, 1982),
-    times the number of all pairs, since the front was chosen by the same scores.
+    and the smallest of these over the front. It is adjusted by the number of all pairs, since the front was chosen by
+    the same scores.
     """
     names = list(tables[0])
     for table in tables:

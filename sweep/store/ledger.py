@@ -305,6 +305,7 @@ class Ledger:
     def _end(self, event: TrialEnded) -> Interrupted | Reopened | Ended:
         """End or interrupt a trial, or reopen a failed one.
 
+        An interruption after a failure, to try again, counts as one of the trial's `retries`; reopening sets them to 0.
         Raises `OutOfOrder` if the trial was never started, or has ended before and is not reopened.
         """
         trial = self._get_trial(event.trial)
@@ -330,7 +331,8 @@ class Ledger:
     def _steer(self, event: SteeringEvent) -> Steered:
         """Apply what a person did: a note, a star, added configurations, or changes of the sweep file.
 
-        Raises `OutOfOrder` if the same request was carried out before, or names a trial that was never started.
+        Added configurations join the queue, and those that a change of the file has dropped leave it. Raises
+        `OutOfOrder` if the same request was carried out before, or names a trial that was never started.
         """
         if event.request in self.requests:
             raise OutOfOrder(f"request {event.request} was carried out before")

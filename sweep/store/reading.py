@@ -47,7 +47,8 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
 
     ``metrics`` lists the columns of the metrics table to read, some of which may be missing; None reads all. Table
     files that were made from another log are ignored. If there is no log, the files are read as they are. Checkpoints
-    that were deleted are not named. Raises `StoreError` if a file or the log cannot be read.
+    that were deleted are not named. Raises `StoreError` if a file or the log cannot be read; Arrow's own errors, as for
+    a damaged table file, pass unchanged.
     """
     found = _read_as_logged(folder, metrics)
     return replace(found, trials=without_deleted_checkpoints(folder, found.trials))

@@ -296,8 +296,8 @@ def claim(folder: Path, store: ObjectStore) -> bool:
 def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
     """Create a new sweep in the store from its complete folder ``aside``, which becomes the copy as ``folder``.
 
-    If another process has taken the name in the store, its sweep is downloaded to ``folder``, and RefusedError is
-    raised.
+    If another process has taken the name in the store, its sweep is downloaded to ``folder``, ``aside`` stays, and
+    RefusedError is raised.
     """
     mark_as_copy(aside, store)
     # no other process here downloads the new sweep to `folder` before it is renamed
@@ -679,9 +679,10 @@ class Writer:
                 self._known.write(self._folder)
 
     def _send_files(self) -> None:
-        """Upload the tables and the other files of the folder, but not the log, checkpoints and hidden files.
+        """Upload the tables and the other files of the folder, but not the log, the lock, checkpoints and hidden files.
 
-        Of folders, only ``tensorboard`` and ``profile`` are uploaded.
+        Of folders, only ``tensorboard`` and ``profile`` are uploaded. The tags of the objects are noted, so that the
+        next `pull` does not download them.
         """
         top = []
         for path in self._folder.iterdir():

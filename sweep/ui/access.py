@@ -65,8 +65,9 @@ class Frames:
     def admit(self, given: str, host: str, origin: str, ancestors: Sequence[str]) -> None:
         """Mark the pass ``given`` as used, and allow frames of the page in the pages with the origins ``ancestors``.
 
-        ``host`` is the request's header Host, ``origin`` the origin of the page as the browser sees it. Nothing is
-        checked, and what was allowed before stays allowed.
+        ``host`` is the request's header Host, ``origin`` the origin of the page as the browser sees it: requests to
+        that host are answered from now on, and those from that origin count as the page's own. Nothing is checked, and
+        what was allowed before stays allowed.
         """
         self.used.add(given)
         self.hosts.add(host.lower())

@@ -320,7 +320,8 @@ def make_arguments(
     """Return the words of an act's command line that follow ``python -m sweep``.
 
     ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. ``place`` is
-    the results folder or its URL. A sweep with a ``submission`` is resumed on its cluster; all other commands run here.
+    the results folder or its URL. A sweep with a ``submission`` is resumed on its cluster, by ``--address`` in place
+    of ``--results`` and ``--detach``; all other commands run here.
     If a word such as a note begins with a dash, all words come after the options and ``--``. Raises `InputError` with
     all mistakes.
     """

@@ -240,7 +240,7 @@ def _find_file(folder: Path, file: str) -> Path:
 
 
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
-    """Write a draft into a folder and return its path. The folder `SPACES` is created in it if it is missing.
+    """Write a draft into a folder and return its path; create the folder of the file, such as `SPACES`, if missing.
 
     Raises `InputError` if ``file`` is not the plain name of a sweep file or is a link to another folder, and
     `StoreError` if it cannot be written.

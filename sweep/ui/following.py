@@ -116,7 +116,8 @@ class FollowedSweep:
     def read_on(self) -> bool:
         """Read the next part of the log, at most about a megabyte; return whether anything has changed.
 
-        If the log was replaced, the state starts over and nothing is read. Raises `StoreError` if the log is damaged.
+        If the log was replaced, the state starts over and nothing is read. Raises `StoreError` if the log is damaged,
+        and `InputError` if a change of the sweep file in it is not valid in this version of sweep.
         """
         running = self.folder.is_running()  # before the log, so that the last events are not missed
         changed = running != self.running
@@ -152,7 +153,10 @@ class FollowedSweep:
                 kept.append(facts)
 
     def _follow_change(self, event: SweepChanged) -> list[changes.Difference]:
-        """Apply a change to the recorded sweep file; return the keys that differ, or [] if the file is unknown."""
+        """Apply a change to the recorded sweep file; return the keys that differ, or [] if the file is unknown.
+
+        Raises `InputError` if the result is no valid sweep file, as for a change by another version of sweep.
+        """
         if self._spec is None:
             return []
         before = self._spec

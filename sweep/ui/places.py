@@ -12,8 +12,9 @@ from sweep.text import did_you_mean
 def find_folder(results: Path, name: str) -> ResultsFolder:
     """Return the folder of a sweep, which has a sweep.json or a log, in a results folder.
 
-    The name comes from an address, which anybody can type, so it must not lead out of the results folder. Raises
-    `UnknownNameError` for such a name or if there is no such sweep.
+    Raises `UnknownNameError`, with a similar name as a hint, if there is no such sweep. The name comes from an address,
+    which anybody can type, so names with a slash or backslash, names that begin with a dot or a dash, and names of more
+    than 200 bytes are never found.
     """
     is_plain = (
         bool(name) and name[0] not in ".-" and name.isprintable() and not set(name) & {"/", "\\"}

@@ -12,11 +12,12 @@ TRAINING_HERE = ("confirm", "retrain")
 
 
 def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> dict[str, str]:
-    """Return, for a filled-in form, its command line, why it would be refused, and a note on what it would train.
+    """Return, for a filled-in form, its command line, why it would be refused, and a note on its training.
 
     The keys are ``command``, ``wrong`` and ``note``, with the value "" for each that does not apply. The command line
-    is "" if a field has a mistake. ``given`` and ``place`` are explained in `acts.make_arguments`. Nothing is run; only
-    adding, changing and confirming are checked beyond their fields.
+    is "" if a field has a mistake. Only adding, changing and confirming are checked beyond their fields; nothing is
+    run. The note says what a confirmation would train, and, for a sweep that was submitted to a cluster, that `confirm`
+    or `retrain` trains on this machine. ``given`` and ``place`` are explained in `acts.make_arguments`.
     """
     submission = folder.submission
     try:

@@ -95,7 +95,10 @@ class Page:
 
     @property
     def browsers(self) -> int:
-        """Number of open pages, counted by their event streams. A request for a report also counts while it waits."""
+        """Number of open pages, counted by their event streams.
+
+        A request for a report or for the list of sweeps also counts while it waits.
+        """
         return self.watches.browsers + self.shelf.browsers + self.quiet_pages
 
 
@@ -507,7 +510,8 @@ async def _show_trial(request: web.Request) -> web.Response:
 async def _send_trial(request: web.Request) -> web.Response:
     """Send the facts about a trial, and about the trial in the query ``beside`` that it is compared with.
 
-    The keys are ``trial`` and ``data``, the data for the curves. Raises `UnknownNameError` if there is no such trial.
+    The keys are ``trial`` and ``data``, the data for the curves. If ``beside`` is not a number, it is ignored. Only the
+    events that were read so far for open pages are sent. Raises `UnknownNameError` if there is no such trial.
     """
     from sweep.render.report.page_data import as_json
 
@@ -722,7 +726,10 @@ class _StreamReader:
 
 
 async def _send_acts(request: web.Request) -> web.Response:
-    """Send all acts that the page offers, for any state of a sweep; none with ``--read-only``."""
+    """Send all acts that the page offers, for any state of a sweep; none with ``--read-only``.
+
+    Raises `UnknownNameError` if there is no such sweep.
+    """
     _open_folder(request, request.match_info["name"])
     return _make_json_answer(list(request.app[PAGE].offered.values()))
 
@@ -757,7 +764,7 @@ def _is_text(value: object) -> bool:
 async def _run_act(request: web.Request) -> web.Response:
     """Start the command line of an act and send its job; with ``preview``, only send what `preview_act` returns.
 
-    Raises `UnknownNameError` if the act is not offered, and `InputError` for wrong fields.
+    Raises `UnknownNameError` if there is no such sweep or the act is not offered, and `InputError` for wrong fields.
     """
     page = request.app[PAGE]
     folder = _open_folder(request, request.match_info["name"])
@@ -815,7 +822,8 @@ async def _show_draft(request: web.Request) -> web.Response:
     """Show the page on which a new sweep file is written.
 
     Its text is the file in the query ``file`` or else that of the sweep in the query ``from``, under a free name;
-    without either, a template, which takes seconds. Also starts to read what completions need.
+    without either, a template, which takes seconds. Also starts to read what completions need. Raises
+    `UnknownNameError` if there is no such sweep or file.
     """
     page = request.app[PAGE]
     text, file = "", drafts.FILE
@@ -841,7 +849,7 @@ async def _show_draft(request: web.Request) -> web.Response:
 
 
 async def _send_draft_files(request: web.Request) -> web.Response:
-    """Send the names of the sweep files in the folder, those changed last first."""
+    """Send the names of the sweep files in the folder and its ``search_spaces``, at most 200, changed last first."""
     page = request.app[PAGE]
     return _make_json_answer(await page.reading.run(drafts.list_files, page.folder))
 
@@ -849,7 +857,8 @@ async def _send_draft_files(request: web.Request) -> web.Response:
 async def _save_draft(request: web.Request) -> web.Response:
     """Save a draft and send its ``file`` and whether it was ``saved``.
 
-    If another text would be lost, it is not saved unless the request has ``replace``.
+    If another text would be lost, it is not saved unless the request has ``replace``. Raises `InputError` for a file
+    name that is not plain.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     file, text = given.get("file", ""), given.get("text", "")
@@ -915,7 +924,8 @@ async def _plan_draft(request: web.Request) -> web.Response:
 async def _run_draft(request: web.Request) -> web.Response:
     """Save a draft, start it as a new detached sweep and send the job; with ``preview``, only send the ``command``.
 
-    Raises `RefusedError` if another text would be lost, unless the request has ``replace``.
+    Raises `RefusedError` if another text would be lost, unless the request has ``replace``, and `InputError` for a file
+    name that is not plain.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     more = acts.make_results_option(page.place)

@@ -141,8 +141,9 @@ def _convert_fields_to_json(row: ShelfRow) -> dict[str, Any]:
 def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
     """Return the fields of a row that come from the sweep file and the log; `left_s` keeps its default.
 
-    ``summary`` is that of the sweep. The number of trials and the share are None if the sweep file cannot be read or
-    does not fix the number.
+    ``summary`` is that of the sweep. ``share`` is the fraction of the trials that have ended, so neither running nor
+    interrupted ones count. It and the number of trials are None if the sweep file cannot be read or does not fix the
+    number.
     """
     total = None
     try:

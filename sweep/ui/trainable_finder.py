@@ -42,7 +42,10 @@ class TrainableFinder:
         return found
 
     def _list_names(self, path: Path) -> tuple[str, ...]:
-        """Return the names of the trainables in a module; none if it cannot be read or has more than 500,000 bytes."""
+        """Return the names of the trainables in a module, from memory if its file has not changed.
+
+        There are none if it cannot be read, is not valid Python or has more than 500,000 bytes.
+        """
         try:
             facts = path.stat()
             known = self._known.get(path)
@@ -78,7 +81,10 @@ def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _list_our_modules() -> Iterator[tuple[str, Path]]:
-    """Yield the name and the path of each public module of sweep's own trainables, except those in `INNER`."""
+    """Yield the name and the path of each public module directly in the package `trainables`, except those in `INNER`.
+
+    Modules of its subpackages are left out. Yields nothing if the package is not installed.
+    """
     spec = importlib.util.find_spec(OURS)
     # None twice: the package is not installed, or it is a module without a folder.
     for place in (spec.submodule_search_locations if spec is not None else None) or ():
@@ -90,8 +96,10 @@ def _list_our_modules() -> Iterator[tuple[str, Path]]:
 def find_trainables(text: str) -> Iterator[str]:
     """Yield the names of the trainables in the text of a module, other than those that begin with an underscore.
 
-    They are the classes by `_is_trainable_class`, and the functions with two parameters of which the second is
-    ``report``. Only definitions at the top level of the module count. Raises `SyntaxError` if the text is not Python.
+    They are the functions with two parameters of which the second is ``report``, and the classes for which
+    `_is_trainable_class` returns True. It is called with `KerasTrainable`, the trainable classes found further up, and
+    all names imported from the package `trainables`. Only definitions at the top level of the module count. Raises
+    `SyntaxError` if the text is not Python.
     """
     # names of trainables so far: those defined above or imported from sweep's own package
     classes = {BASE}

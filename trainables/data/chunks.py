@@ -273,7 +273,7 @@ def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order
 
     ``sizes`` has the number of examples of each bucket, ``bucket`` is an index into it, and the rows are row numbers
     within the bucket. A run ends after a batch with fewer rows than the batch size, so only its last batch may be
-    smaller.
+    smaller. The batches that ``which`` skips are left out.
     """
     batch_size = which.batch_size
     seed = which.seed

@@ -569,10 +569,10 @@ class HeldOut:
         return self.steps
 
     def first_batch(self, epoch: int) -> int:
-        """Return a number for the first part evaluated after ``epoch``, as if every epoch evaluated all of the data.
+        """Return the number of the first part that is evaluated after ``epoch``; random draws are seeded by it.
 
-        Random draws are seeded by this number. A part is a batch of `part_size` examples. If the data has no end, the
-        numbers of late epochs begin again.
+        A part is a batch of `part_size` examples. The number is ``epoch`` times the number of parts of all the data,
+        even if only the first `steps` batches are evaluated, modulo 2**30.
         """
         return epoch * self.split.updates(self.part_size) % MOST_BATCHES
 

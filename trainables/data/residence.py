@@ -49,8 +49,9 @@ def load_shared(
 
     In the result, each `BlockArray` is replaced by a memory map. Workers share a result through ``folder`` if their
     trials have the same values for all hyperparameters that ``load`` read; all arrays are then memory maps,
-    copy-on-write. The folder belongs to one run of one sweep, so code and files stay the same; if it is None, nothing
-    is shared. Each worker loads for itself if the data contains streams or an author's own memory maps, or if
+    copy-on-write. While one worker loads, the others wait. The folder belongs to one run of one sweep, so code and
+    files stay the same; if it is None, nothing is shared. Each worker loads for itself if the data contains anything
+    but `BlockArray` and arrays in memory, such as streams, Python objects or an author's own memory maps, or if
     ``has_left``, called after the load, returns a true value: the load has then set attributes of the trainable, which
     other workers would lack. ``opened`` records the files that ``load`` opens; if another worker has loaded the data,
     the files that it opened are added.
@@ -349,7 +350,8 @@ def fit_on_devices(
 def can_be_aliased(leaf: Any) -> bool:
     """Return whether a tensor may share an array's memory.
 
-    The array must be mapped copy-on-write, aligned, and of a numeric type.
+    The array must be mapped copy-on-write, not empty, contiguous, aligned, and of numbers or booleans in the machine's
+    byte order.
     """
     return isinstance(leaf, np.memmap) and leaf.mode == "c" and _has_shareable_memory(leaf)
 

@@ -30,8 +30,8 @@ def buckets(
     are padded with ``y_padding``, which must then be given, and those of ``sample_weight`` with 0. By default, at most
     ``count`` lengths are chosen that hold about equally many examples, rounded up to multiples of 8. Buckets are sorted
     by length; empty ones are left out. Padded integers become int32, padded floats float32.
-    Raises: DataError: if rows, targets and lengths do not fit together, such as a row longer than all ``lengths``, or
-    if the inputs of a dict have different numbers of rows.
+    Raises: DataError: if rows, targets and lengths do not fit together, such as a row longer than all ``lengths``, if
+    the inputs of a dict have different numbers of rows, or if ``x`` has only plain arrays, which need no buckets.
 
     The model must accept any length, ``keras.Input((None,))``, and mask the padding: ``Embedding(mask_zero=True)`` or
     ``Masking()``.
@@ -120,8 +120,8 @@ def _measure_rows(rows: list[Any]) -> list[int]:
 def _convert_rows(sequences: Any) -> Any:
     """Return a list of arrays if rows may differ in length, else an array with one row per example.
 
-    Arrays of a plain type, and lists of single numbers, give an array; all else gives a list.
-    Raises: DataError: if there are no rows, rows differ in other axes, or they hold texts.
+    Arrays of a plain type, which are not checked, and lists of single values give an array; all else gives a list.
+    Raises: DataError: if a list has no rows, its rows differ in other axes than the first, or they hold texts.
     """
     if hasattr(sequences, "numpy"):
         sequences = sequences.numpy()  # a ragged tensor becomes an array of arrays

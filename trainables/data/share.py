@@ -26,7 +26,10 @@ def compute_bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
 
 
 def fill_bounds(start: int, stop: int, size: int) -> tuple[int, int]:
-    """Return the bounds (start, stop) of a part of ``size`` rows; an empty part is extended to one row."""
+    """Return the bounds (start, stop) of a part of ``size`` rows; an empty part is extended to one row.
+
+    This is the row at ``start`` or, if there is none, the last row. Another part may have it, too.
+    """
     first = min(start, size - 1)
     return first, max(stop, first + 1)
 

@@ -363,7 +363,8 @@ PADDING = (
 def split_returned(data: Any) -> tuple[Any, ...]:
     """Return (training, validation) or (training, validation, test) from the result of `data`; validation may be None.
 
-    The first two are prepared by `normalize_examples`; the test data is returned as it is, see `check_test_data`.
+    The first two are prepared by `normalize_examples`, and their arrays of floats are cast to float32 (see
+    `_cast_floats`). The test data is returned as it is, see `check_test_data`.
     Raises: DataError: if the result is not a tuple of two or three data sets, looks like the (x, y) of one data set, or
     `normalize_examples` refuses one.
     """
@@ -389,7 +390,7 @@ ORDER = (
 
 
 def check_test_data(part: Any) -> Any:
-    """Return test data, the third part of the result of `data`, prepared by `normalize_examples`.
+    """Return test data, the third part of the result of `data`, prepared as `split_returned` prepares the others.
 
     Raises: DataError: if it is a tuple that is not (x,), (x, y) or (x, y, sample_weight), or has weights but no
     targets.
@@ -566,9 +567,9 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
 def convert_pandas(leaf: Any) -> Any:
     """Return a pandas object prepared as Keras's `fit` does; everything else unchanged.
 
-    A Series becomes an array with one column. A data frame stays one; if its columns are numbers and booleans and no
-    value is missing, it is cast to one type of numbers, because pandas would convert such mixed columns to Python
-    objects.
+    A Series becomes an array with one column. A data frame stays one. If some of its columns are numbers and all others
+    booleans, it is cast to one type of numbers, which is float32 if there are floats, because pandas would convert such
+    mixed columns to Python objects. It is not cast if a nullable column has missing values that this type cannot hold.
     """
     if hasattr(leaf, "to_numpy") and type(leaf).__name__ == "Series" and len(leaf.shape) == 1:
         return np.expand_dims(leaf.to_numpy(), -1)

@@ -63,9 +63,9 @@ def concatenate_parts(train: Any, validation: Any) -> Any:
 def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple[Order, Order]:
     """Return the rows that fold ``fold`` (from 0) of ``folds`` trains with, and those that it validates with.
 
-    Both are ascending. The validation rows of different folds are disjoint. ``size`` is the number of all examples, and
-    ``labels`` are all targets: if they are one integer or boolean per example, each class is spread evenly over the
-    folds.
+    Both are ascending. The folds are drawn at random from ``seed`` alone. Their validation rows are disjoint, and their
+    sizes differ by at most one. ``size`` is the number of all examples, and ``labels`` are all targets: if they are one
+    integer or boolean per example, each class is spread evenly over the folds.
     Raises: DataError: if there are fewer rows than folds.
     """
     if size < folds:

@@ -74,11 +74,11 @@ class Meters:
             self._thread.start()
 
     def end(self) -> dict[str, float]:
-        """Stop the thread and return the known columns of the epoch; an empty dict if there are no GPUs.
+        """Stop the thread and return the known columns of the epoch; an empty dict if no thread runs, as without GPUs.
 
         ``gpu_utilization`` and ``gpu_sm_activity`` are means over the GPUs that report them, from 0 to 1. ``energy_j``
-        (joules) and ``gpu_power_w`` (watts) are sums over all GPUs, multiplied by the trial's share. What no GPU
-        reports is left out; energy and power are left out if any GPU reports neither.
+        (joules) and ``gpu_power_w`` (the epoch's mean in watts) are sums over all GPUs, multiplied by the trial's
+        share. What no GPU reports is left out; energy and power are left out if any GPU reports neither.
         """
         if not self.stop():
             return {}

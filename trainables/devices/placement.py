@@ -93,7 +93,7 @@ def list_tpu_problems(
 ) -> tuple[str, ...]:
     """Return the reasons why this installation cannot use TPUs, in words; empty if none is found.
 
-    Whether the machine has TPUs is not checked.
+    They are missing kernels for TPUs and a missing libtpu. Whether the machine has TPUs is not checked.
     ``devices_with`` returns the kinds of devices that have a kernel for an operation. TensorFlow's usual builds declare
     the operations for TPUs without any kernel, and the strategy would fail with an IndexError.
     """
@@ -204,7 +204,8 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
     """Return the placement of trials on ``devices``; the first call with these arguments creates it.
 
     ``strategy`` is one of `STRATEGIES`, ``cross_device`` one of `CROSS_DEVICE`. If ``devices`` has ranks, the first
-    call connects to them, and ``strategy`` is ignored unless it is "tpu".
+    call connects to them, and ``strategy`` is ignored unless it is "tpu". ``cross_device`` is only checked if variables
+    are mirrored over devices of this process alone. The strategy "parameter_server" without ranks means one device.
     Raises: DeviceError: if there are fewer GPUs than ``devices`` has, the memory for a share of a GPU is unknown or too
     small, or ``strategy`` or ``cross_device`` is unknown or not possible on the devices. NewProcessNeeded: if this
     process is already bound to other devices or ranks.
@@ -244,6 +245,7 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
 def _place_on_tpu(devices: Devices) -> Placement:
     """Return a placement over all TPU cores of this machine; the first call starts them.
 
+    The first call also hides the GPUs and limits TensorFlow's threads.
     Raises: DeviceError: if there are no usable TPUs. NewProcessNeeded: if TensorFlow has started with GPUs.
     """
     problems = list_tpu_problems()
@@ -275,7 +277,8 @@ def _uses_collectives(key: _Key) -> bool:
 def _bind(devices: Devices) -> tuple[str, ...]:
     """Make ``devices`` alone visible before TensorFlow's first operation, and return their names, such as "cpu:0".
 
-    Simulated GPUs are logical CPU devices. Also limits TensorFlow's threads.
+    Simulated GPUs are logical CPU devices. Also limits TensorFlow's threads, and sets the memory limit of a share of a
+    GPU, or lets the memory of whole GPUs grow.
     Raises: NewProcessNeeded: if TensorFlow has started with other devices. DeviceError: if there are too few GPUs, or
     the memory for a share of one is unknown or too small.
     """

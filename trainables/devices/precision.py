@@ -61,7 +61,7 @@ class LossScale:
         return [self.scale, self.good]
 
     def update(self, finite: tf.Tensor) -> None:
-        """Set the loss scale for the next update: doubled after 2,000 finite ones in a row, halved after another one.
+        """Set the loss scale for the next update: doubled after 2,000 finite ones in a row, halved after a bad one.
 
         It is at least 1. ``finite`` is a scalar: whether the update's gradients, summed over replicas, were finite.
         """

@@ -52,7 +52,8 @@ def export(
     ``preprocessing`` becomes part of the result. Predictions of a model that draws random numbers cannot be verified;
     the result then has no differences, and a note says so. The validation data are evaluated once more for the
     result's metrics, which are empty if an evaluation changes variables.
-    Raises: NotExportable: if a format cannot be written or loaded, or a file predicts something else.
+    Raises: NotExportable: if a format cannot be written or loaded, a file predicts something else, or the keras format
+    would leave out variables of a model that draws random numbers, where no comparison would tell.
     """
     model = plain.model
     given = make_sample(trial, plain)
@@ -234,7 +235,8 @@ def compare_predictions(
     """Predict with each file in a fresh process; return by format the largest difference to the sample's outputs.
 
     The difference is relative to the largest output if that is above 1.
-    Raises: NotExportable: if a file does not load, or, for a sample that is steady, predicts something else.
+    Raises: NotExportable: if a file does not load, gives outputs of other shapes or of narrower floats than float32,
+    or, for a sample that is steady, predicts something else.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -288,7 +290,7 @@ def _draw_inputs(example: Any) -> Any:
 def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
     """Return the outputs of the trial's model in inference mode, computed over all replicas, as a flat list of arrays.
 
-    ``batch`` is the number of the first batch, on which random draws depend.
+    Floats of any type become float32. ``batch`` is the number of the first batch, on which random draws depend.
     """
     model = trial.program.model
     replicas = trial.placement.replicas
@@ -386,8 +388,9 @@ def _encode_text(text: Any) -> bytes:
 def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     """Run `fresh_process`, which predicts with the exported files and writes its results into ``folder``.
 
-    With ``with_own``, the process may import the author's modules and sweep. Returns the last line that it wrote to
-    standard error, or its exit code if it wrote none. Raises NotExportable after 30 minutes.
+    With ``with_own``, the process may import the author's modules and sweep; without ``on_gpu``, it sees no GPU.
+    Returns the last line that it wrote to standard error, or its exit code if it wrote none. Raises NotExportable after
+    30 minutes; a failure of the process raises nothing.
     """
     # Memory growth, because this process still holds a part of the GPU's memory.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}

@@ -92,7 +92,9 @@ def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
 def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature) -> WrittenFile:
     """Write a model in the format ``kind``, a key of `FILES`, into a folder; return the file with code that loads it.
 
-    Raises: NotExportable: if Keras or a converter fails.
+    The keras format makes the model count as never compiled. ``inputs`` are those of the model.
+    Raises: NotExportable: if Keras or a converter fails, or the format cannot hold the model: ONNX no float16, bfloat16
+    or texts, and keras no classes of a script or notebook.
     """
     path = folder / FILES[kind]
     try:
@@ -239,7 +241,11 @@ def _name_leaves(inputs: Any, path: str) -> list[str]:
 
 
 def _make_argument_name(name: str) -> str:
-    """Convert a name to one that is valid for an argument of a SavedModel's function: "1st" becomes "input_1st"."""
+    """Convert a name to one that is valid for an argument of a SavedModel's function: "1st" becomes "input_1st".
+
+    Other characters than ASCII letters, digits and underscores become underscores. Names that then do not begin with a
+    letter get "input_" in front, and Python's keywords and "self" an underscore at the end.
+    """
     safe = re.sub(r"\W", "_", name, flags=re.ASCII)
     if not re.match("[a-zA-Z]", safe):
         safe = f"input_{safe}"

@@ -142,6 +142,7 @@ def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
 def _copy_if_shared(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
     """Return the model, or a copy with new weights if it contains layers of the trial's own model.
 
+    Before a copy is made, the variables in ``record`` are removed.
     Raises: NotExportable: if the model cannot be copied.
     """
     trained = set()
@@ -169,8 +170,8 @@ def _convert_to_keras_class(model: keras.Model) -> keras.Model:
 def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     """Return inputs that the model accepts, as a batch of one: the example, or other inputs if it does not fit.
 
-    If a functional model declares other inputs, they are zeros. If a subclassed model's own steps call it with other
-    inputs, they are those.
+    If a functional or Sequential model declares other inputs, they are zeros. If a subclassed model's own steps call it
+    with other inputs, ``called_with``, they are those.
     Raises: NotExportable: if the model declares texts that are not those of the data.
     """
     if not isinstance(model, Functional | keras.Sequential):

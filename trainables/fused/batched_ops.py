@@ -358,7 +358,10 @@ def _undo_side_by_side(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
 
 
 def _read_attributes(call: Any) -> dict[str, Any]:
-    """Return the attributes of a convolution; raises ValueError for channels first or explicit padding."""
+    """Return the attributes of a convolution: strides, padding, dilations and data format.
+
+    Raises ValueError, which `map_over_trials` turns into Refused, for channels first or explicit padding.
+    """
     found: dict[str, Any] = {}
     for name in ("strides", "padding", "dilations", "data_format"):
         value = call.get_attr(name)
@@ -399,7 +402,11 @@ def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tenso
 
 
 def _convert_convolution(kind: str, converter: Any, call: Any) -> Any:
-    """Convolve images with the filters of all trials, in one convolution if its gradient can be computed."""
+    """Convolve images with the filters of all trials.
+
+    This is one convolution if its gradient can be computed, or if all trials share the images; otherwise it is one
+    trial after the other. TensorFlow's converter is used if all trials share the filters.
+    """
     images = call.input(0)
     filters = call.input(1)
     if not filters.is_stacked:
@@ -419,7 +426,11 @@ def _convert_convolution(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
-    """Return the gradients of convolutions with respect to the images of all trials."""
+    """Return the gradients of convolutions with respect to the images of all trials.
+
+    They are computed one trial after the other where groups have no gradients. TensorFlow's converter is used if all
+    trials share the filters.
+    """
     if not call.input(1).is_stacked:
         return converter(call)
     call.stack_inputs([1, 2])
@@ -447,7 +458,11 @@ def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
-    """Return the gradients of convolutions with respect to the filters of all trials."""
+    """Return the gradients of convolutions with respect to the filters of all trials.
+
+    They are computed one trial after the other where groups have no gradients. TensorFlow's converter is used if all
+    trials share the images and the gradients of the results.
+    """
     if not (call.input(0).is_stacked or call.input(2).is_stacked):
         return converter(call)
     call.stack_inputs([0, 2])

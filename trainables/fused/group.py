@@ -196,7 +196,7 @@ class Member:
         return epoch
 
     def facts(self) -> Facts:
-        """Return where and how this member's trial runs."""
+        """Return where and how this member's trial runs, and make it the session's present one."""
         return self.group.switch_to(self, state=False).facts()
 
 
@@ -313,7 +313,7 @@ class FusedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Whether further trials may begin while others are training.
+        """Whether further trials may begin while others are training; False for a group without members.
 
         New trials read other batches than running ones, so the examples must stay on the device, and each epoch must
         begin with a pass, or batches would be of other sizes. New trials also need a stack of several streams. If there
@@ -488,7 +488,8 @@ class FusedGroup:
         """Raise Apart if ``members`` cannot be trained together, or are faster one after the other.
 
         Traces a stack for them and, once per program, trains a few updates to compare losses and, if ``training.fuse``
-        is auto, speed. The trials' states stay the same.
+        is auto, speed. The trials' states stay the same. Any error of the author's code or of TensorFlow meanwhile also
+        becomes Apart.
         """
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"
@@ -713,7 +714,10 @@ def _make_conclusion(
     evaluated: Evaluated | None,
     spent: Spent,
 ) -> Callable[[], EpochReported]:
-    """Return a function that counts a trial's epoch and returns its report, or raises Diverged."""
+    """Return a function that counts a trial's epoch and returns its report, or raises Diverged.
+
+    ``evaluated`` is ignored if a number of the training was not finite.
+    """
 
     def conclude() -> EpochReported:
         return trial.conclude(rates, trained, evaluated if trained.finite else None, spent)

@@ -89,9 +89,10 @@ class Intake:
     def __init__(
         self, author: Author, present: Callable[[], Hyperparameters], hp: Hyperparameters
     ) -> None:
-        """Check the signature of the author's `augment`; raises Refused if it is not a known one (see `FORMS`).
+        """Read how the trial mixes and erases examples, and check the signature of the author's `augment`.
 
-        ``hp`` are the hyperparameters now; ``present`` is called at each trace and returns those of that moment.
+        ``hp`` are the hyperparameters now; ``present`` is called at each trace and returns those of that moment. Raises
+        Refused if the signature is not a known one (see `FORMS`).
         """
         self._author = author
         self._present = present
@@ -104,13 +105,13 @@ class Intake:
 
     @property
     def mixes(self) -> bool:
-        """Whether examples are mixed with others of their batch."""
+        """Whether the trial has ``mixup`` or ``cutmix``, even with the value 0, which mixes no examples."""
         return self._mixing is not None and self._mixing.mixes
 
     def take(
         self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()
     ) -> Example:
-        """Gather, augment and mix the examples of a slice; return x, y and sample_weight, with None for missing ones.
+        """Gather, augment, erase and mix a slice's examples; return x, y and sample_weight, with None for missing ones.
 
         ``tensors`` is (x,), (x, y) or (x, y, sample_weight), and ``rows`` has the row numbers of the whole batch in it.
         Examples are only gathered after the tensors in ``after`` are computed. Partners for mixing come from the whole
@@ -271,7 +272,10 @@ def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
 
 
 def _read_mixing(hp: Hyperparameters, live: Live) -> Mixing | None:
-    """Return how a trial mixes and erases its examples, as live numbers of ``live``; None if it does neither."""
+    """Return the trial's ``mixup``, ``cutmix`` and ``random_erasing`` as live numbers of ``live``.
+
+    None if the trial has none of these parameters; a parameter with the value 0 counts.
+    """
     if not has_mixing(hp):
         return None
     from trainables.recipe.mixing import Mixing

@@ -162,8 +162,8 @@ class AuthorStep(Step):
 
         An empty ``turn`` means evaluation by `test_step`, which must be defined. `Batch.measure` updates the metrics if
         ``counts`` is True. A row that stands in for an empty slice contributes nothing. Raises Refused if the method
-        ignores sample weights or mixed labels, returns no dictionary or lacks a loss of ``turn``, measures metrics that
-        are not defined, or needs a whole batch that is cut into micro-batches.
+        ignores sample weights, uses only one of two mixed labels, returns no dictionary or lacks a loss of ``turn``,
+        measures metrics that are not defined, or needs a whole batch that is cut into micro-batches.
         """
         x, y, sample_weight = example
         training = bool(turn)

@@ -153,8 +153,9 @@ class Weight:
     ) -> None:
         """Update variable and slots on their server by one gradient, inside a worker's graph.
 
-        With `decays`, the weight also decays by ``rate`` times the rule's weight decay. A sparse gradient must name
-        each row once; without `lazy`, it is made dense if there are slots or weight decay.
+        With `decays`, the weight also decays by ``rate`` times the rule's weight decay. `constraint`, if there is one,
+        is applied to the whole weight afterwards. A sparse gradient must name each row once; without `lazy`, it is made
+        dense if there are slots or weight decay.
         """
         decay = self.rule.decay if self.decays else 0.0
         with tf.device(self.device):
@@ -524,7 +525,7 @@ class ServedProgram(Program):
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Compute a batch's gradients, send them to the servers, and return the batch's results, see `_pack_results`.
 
-        The servers apply the gradients, unless one or the loss is not finite.
+        The gradients are clipped as the trial asks. The servers apply them, unless one or the loss is not finite.
         """
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
@@ -640,7 +641,7 @@ class ServedProgram(Program):
 
 
 def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
-    """Yield the examples of each batch of ``chunks`` as tensors."""
+    """Yield the examples of each batch of ``chunks`` as tensors; the last batch of a chunk may be smaller."""
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]
@@ -652,6 +653,7 @@ def _refuse_unsupported(
 ) -> None:
     """Raise Refused for options that asynchronous updates cannot do, such as micro-batches or averages of weights.
 
+    The others are mixed_float16, sharpness-aware minimization, and an optimizer with its own schedule or clipping.
     Raises OutOfMemory if the batch would have to be cut into more micro-batches than the trial asks for.
     """
     if recipe.micro_batches > hp.integer("micro_batches", 1):

@@ -127,7 +127,7 @@ class Step(ABC):
         return {name: tf.constant(0.0) for name in names}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Add the mean losses of one more batch, times its number of examples, to ``totals``; return the new sums.
+        """Return ``totals`` plus the mean losses of one more batch, ``values``, times its number of examples.
 
         ``rows`` are the batch's rows, of which only the number matters. Losses that are not in ``totals`` are left out.
         """
@@ -363,8 +363,8 @@ class KerasStep(Step):
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Run the model's `train_step` (which also trains it) or `test_step`; return its values by name, as float32.
 
-        Nested dictionaries are flattened. ``cut`` has no effect. Raises Refused if the step returns anything but a
-        dictionary with values.
+        Nested dictionaries are flattened, without the names of the inner ones. ``cut`` has no effect. Raises Refused if
+        the step returns anything but a dictionary with values, or for a known reason cannot take the data.
         """
         name = _name_of_step(training=training)
         returned = wrap_step(self.model, self.called_with, training=training)(pack_batch(example))

@@ -575,7 +575,8 @@ class Graph:
     def state(self) -> list[Any]:
         """All variables that an update may write, except those of metrics, seeds and the loss scale.
 
-        When an update is undone, these stay as they are, as in Keras.
+        They get their old values back when an update is undone. Those of metrics, seeds and the loss scale do not, as
+        in Keras.
         """
         networks = [v for network in self.step.networks for v in network.variables]
         optimizers = [

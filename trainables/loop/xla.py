@@ -180,7 +180,10 @@ class Xla:
         self._set_update()
 
     def _set_update(self) -> None:
-        """Set `update` to the update function of the present way, or to `Graph.update` if no way is left."""
+        """Set `update` to the update function of the present way, or to `Graph.update` if no way is left.
+
+        Also make the graph forget which seed generators training uses, see `Graph.begin_anew`.
+        """
         self._graph.begin_anew()
         if self._way:
             self.update, self._one = self._way.of(self._graph)
@@ -189,9 +192,9 @@ class Xla:
             self._one = None
 
     def _choose_next(self) -> None:
-        """Switch to the next way of compiling updates; if none is left, train without XLA.
+        """Switch to the next way of compiling updates; if none is left, train without XLA, and set `reason` to why.
 
-        Raises Refused if none is left and XLA must be used.
+        All compiled batches are forgotten. Raises Refused if none is left and XLA must be used.
         """
         self._known.clear()
         self._way = next(self._ways, None)

@@ -263,7 +263,10 @@ def _draw_unchanged(original: Callable[..., Any], arguments: dict[str, Any]) -> 
 
 
 def _draw_by_philox(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call the kernel with Philox, because XLA would choose another algorithm on some devices."""
+    """Call ``original``, TensorFlow's `get_key_counter_alg`, with Philox; return key, counter and algorithm.
+
+    Otherwise, XLA would choose another algorithm on some devices.
+    """
     return original(**{**arguments, "alg": "philox"})
 
 
@@ -472,7 +475,10 @@ class Draws:
         return self._select_rows(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
-        """Return the seed of the next draw, two integers, for `tf.random.stateless_*`; each call returns another."""
+        """Return the seed of the next draw, two integers, for `tf.random.stateless_*`; each call returns another.
+
+        Seeds depend on the trial's seed, the update and the number of calls so far, so all slices get the same ones.
+        """
         self.calls += 1
         with place_on_host():
             of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]

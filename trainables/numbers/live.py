@@ -202,7 +202,8 @@ class Live:
         """Return the live number of a parameter; the first call creates it, later ones use only ``name``.
 
         ``meaning`` maps the choices of a text parameter to numbers. With ``standard``, the bounds are those of the
-        standard hyperparameter of this name. The default is not checked against them.
+        standard hyperparameter of this name. The default is not checked against them. The read is not recorded, so
+        trials with other values can use the same program.
 
         Raises KeyError if the parameter is absent and has no default, TypeError if its value is not a number, and
         ValueError if its value has no meaning or is out of bounds.
@@ -307,7 +308,7 @@ def _read_number(
 ) -> float:
     """Return a parameter's value as a float, or the default, unchecked, if the parameter is absent.
 
-    ``meaning`` maps the choices of a text parameter to numbers, ``within`` are the bounds.
+    ``meaning`` maps the choices of a text parameter to numbers, ``within`` are the bounds. The read is not recorded.
     Raises: KeyError: if there is neither value nor default. TypeError: if the value is no number. ValueError: if it has
     no meaning or is out of bounds.
     """

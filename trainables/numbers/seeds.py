@@ -54,7 +54,7 @@ def seeding_all_generators(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _seeding_keras() -> Iterator[None]:
-    """Make Keras create its global generator again inside the block, seeded from `random`."""
+    """Make Keras create its global generator again inside the block, seeded from `random`; restore it afterwards."""
     before = []
     for name in keras_private.GLOBAL_SEEDS:
         before.append(keras_private.get_global_attribute(name))
@@ -69,9 +69,10 @@ def _seeding_keras() -> Iterator[None]:
 
 @contextmanager
 def _seeding_tensorflow(seed: int) -> Iterator[None]:
-    """Seed `tf.random` inside the block as `tf.random.set_seed` does, without emptying the cache of kernels.
+    """Seed `tf.random` inside the block by a number derived from ``seed``, and restore its state afterwards.
 
-    The cache is emptied only if kernels have drawn with this seed before, because they would continue their sequences.
+    Unlike `tf.random.set_seed`, this empties the cache of kernels only if they have drawn with this number before,
+    because they would continue their sequences.
     """
     number = random.Random(f"tensorflow {seed}").getrandbits(31)  # differs from seeds of other code
     with tensorflow_private.seed_tensorflow(number, empty_cache=number in _kernels) as was_used:

@@ -98,7 +98,9 @@ class Author:
     def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
         """Return any loss that `Model.compile` accepts; by default crossentropy for labels, squared error for numbers.
 
-        Raises: losses.Undecided: by default, if targets and last activation fit no loss, or more than one.
+        The default crossentropy is smoothed by ``label_smoothing``, if the trial has it.
+        Raises: losses.Undecided: by default, if targets and last activation fit no loss, or more than one. ValueError:
+        by default, if there is ``label_smoothing`` for numbers.
         """
         if "label_smoothing" in hp:
             smoothing = hp.live("label_smoothing", standard=True)
@@ -107,7 +109,10 @@ class Author:
         return losses.default_loss(self.target_traits, model, smoothing)
 
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
-        """Return metrics as `Model.compile` accepts; by default accuracy for labels, absolute error for numbers."""
+        """Return metrics as `Model.compile` accepts; by default accuracy for labels, absolute error for numbers.
+
+        There are no default metrics if targets and last activation fit no default loss.
+        """
         return losses.default_metrics(self.target_traits, model)
 
     def weighted_metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
@@ -122,7 +127,12 @@ class Author:
         return weights
 
     def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
-        """Return weights of the training examples by label, or None; by default as ``class_weights`` says."""
+        """Return weights of the training examples by label, or None; by default as ``class_weights`` says.
+
+        ``labels`` are the targets of all training examples, with one-hot targets as whole numbers; None if they are
+        not known, as for a stream. A label that is left out has the weight 1. By default, all classes get the same sum
+        of weights if ``class_weights`` is balanced, and the result is None otherwise.
+        """
         return trial_parts.compute_class_weights(hp, labels)
 
     def optimizer(self, hp: Hyperparameters) -> keras.optimizers.Optimizer:
@@ -134,7 +144,7 @@ class Author:
         return optimizers.build(hp, self.live)
 
     def groups(self, hp: Hyperparameters, model: keras.Model) -> Sequence[Group | Rated]:
-        """Return weights with their own rate, decay or optimizer; by default as ``layer_decay`` and the like say.
+        """Return weights with their own rate, decay or optimizer; by default as ``layer_decay``, ``layer_rates`` say.
 
         Weights in no group are trained by `optimizer`. Gradients are clipped over all groups together.
         """
@@ -143,7 +153,8 @@ class Author:
     def phases(self, hp: Hyperparameters) -> Sequence[Phase]:
         """Return the consecutive phases of a trial, each with its own hyperparameters.
 
-        By default as ``frozen_epochs`` says: first with ``frozen_layers``, then without.
+        By default as ``frozen_epochs`` says: first with ``frozen_layers``, then without, at
+        ``fine_tune_learning_rate`` if it is set. Without ``frozen_epochs``, there is one phase.
         """
         return phases.read_standard_phases(hp)
 
@@ -213,8 +224,8 @@ class Author:
     ) -> None:
         """Run after an epoch (from 1) and its validation, in Python; values that are added to ``logs`` are reported.
 
-        Hooks between epochs may assign variables, keep plain values in ``self.memory``, and call `stop` and
-        `scale_rate`.
+        Values that ``logs`` has already must stay. Hooks between epochs may assign variables, keep plain values in
+        ``self.memory``, and call `stop` and `scale_rate`; changes to other attributes of this object are refused.
         """
 
     def on_train_batch_end(
@@ -242,5 +253,5 @@ class Author:
 
 
 def has_mixing(hp: Hyperparameters) -> bool:
-    """Return whether a trial has one of the hyperparameters in `OF_MIXING`, even with the value 0."""
+    """Return whether a trial has ``mixup``, ``cutmix`` or ``random_erasing``, even with the value 0."""
     return any(name in hp for name in OF_MIXING)

@@ -258,7 +258,8 @@ class AuthorData:
     def check_fingerprint(self, expected: str | None, checkpoint: str) -> None:
         """Raise OtherData if the present data differs from that of a checkpoint, whose fingerprint is ``expected``.
 
-        Nothing is compared if one of them has no fingerprint (None). ``checkpoint`` is a name for the message.
+        Nothing is compared if one of them has no fingerprint (None), or if the data is a stream that draws at random.
+        ``checkpoint`` is a name for the message.
         """
         self._compare_fingerprints(self.fingerprint, expected, f"that {checkpoint} was trained on")
 

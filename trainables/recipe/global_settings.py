@@ -17,9 +17,9 @@ from trainables.recipe.refusals import Refused
 def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
     """Run an author's methods under the dtype policy ``dtype`` inside the block, then restore Keras's settings.
 
-    Inside, floatx is float32 and functions do not run eagerly. Keras keeps the policy per thread, so it is set here. If
-    ``trains`` is False, settings that were made before are accepted, because the trial may be inspected in a user's own
-    process.
+    Inside, floatx is float32, functions do not run eagerly, and `keras.utils.clear_session` resets only the names of
+    layers. Keras keeps the policy per thread, so it is set here. If ``trains`` is False, settings that were made before
+    are accepted, because the trial may be inspected in a user's own process.
     Raises: Refused: if the author's code has set another policy, floatx or eager functions, at import or in the block.
     """
     before = _Settings()

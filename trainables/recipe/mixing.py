@@ -57,7 +57,9 @@ class Mixing:
     def check(self, example: tuple[Any, ...]) -> None:
         """Raise Refused if inputs or targets cannot be mixed or erased.
 
-        ``example`` is (x,), (x, y) or (x, y, sample_weight) of tensors or their specs.
+        ``example`` is (x,), (x, y) or (x, y, sample_weight) of tensors or their specs. Mixing needs targets, among them
+        no texts, boxes or points, and inputs of floats or bytes. Cutmix needs images of one size as the only inputs,
+        and erasing needs an image.
         """
         x, y, _ = unpack_example(example)
         inputs = tf.nest.flatten(x)

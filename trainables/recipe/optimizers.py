@@ -223,7 +223,7 @@ def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> A
 
 
 def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Call ``kind`` with ``arguments``, and a learning rate if it takes one; return the result.
+    """Call ``kind`` with ``arguments``, and a learning rate of 1 if it takes one; return the result.
 
     Raises ValueError, which names the optimizer and the arguments, if ``kind`` refuses them.
     """

@@ -181,8 +181,9 @@ def check_files(
 def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:
     """Raise Refused if a callback cannot be used in any loop.
 
-    Unless ``fit`` says that `Model.fit` trains, the message also names the callbacks with methods for single updates;
-    these alone are not refused here, but by `check_methods`.
+    That is a `BackupAndRestore`, a callback that restores the best weights, or one with methods for validation. Unless
+    ``fit`` says that `Model.fit` trains, the message also names the callbacks with methods for single updates; these
+    alone are not refused here, but by `check_methods`.
     """
     if not any(map(_explain_refusal, callbacks)):
         return
@@ -305,7 +306,10 @@ def explain_step_error(model: keras.Model, step: str, data: Any, error: Exceptio
 
 
 def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
-    """Raise Refused for a `LossScaleOptimizer`, and for options that work only inside `fit` or not under a strategy."""
+    """Raise Refused for a `LossScaleOptimizer`, and for options that work only inside `fit` or not under a strategy.
+
+    An optimizer with its own `scale_loss` is refused as well.
+    """
     name = type(optimizer).__name__
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise Refused(
@@ -376,7 +380,7 @@ def check_own_optimizers(
 
     That is so if it has its own `compile`, or if training does not use the optimizer that Keras and the loop know
     (``idle``), whose gradients they could clip. ``read`` has the parameters that model() reads, possibly for its
-    optimizers; they are accepted.
+    optimizers; they are accepted, except ``layer_rates.<layers>``.
     """
     has_own_compile = bool(list_overridden_methods(model, "compile"))
     if not idle and not has_own_compile:

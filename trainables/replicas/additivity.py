@@ -626,7 +626,7 @@ def _average_outputs(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tenso
     """Return a weighted mean of each example's outputs, with shape (examples of the batch,), and a flag.
 
     Examples of other slices get 0. The flag is 1, and all means are 0, if the output has not one row for each example
-    of the slice.
+    of the slice. Both are 0 for a row that stands in for an empty slice.
     """
     rows = cut.stop - cut.start
 

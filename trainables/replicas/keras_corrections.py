@@ -54,9 +54,10 @@ def compute_global_moments(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance of a layer's inputs over all replicas, for each channel, with one reduction.
 
-    If all inputs are masked, returns the layer's moving statistics. Each replica writes the moments of its own slice to
-    a separate place, and then combines the moments of all replicas (Chan et al., Updating Formulae and a Pairwise
-    Algorithm for Computing Sample Variances). A sum of squares would lose the variance of numbers that are far from 0.
+    Masked inputs do not count; if all are masked, returns the layer's moving statistics. Each replica writes the
+    moments of its own slice to a separate place, and then combines the moments of all replicas (Chan et al., Updating
+    Formulae and a Pairwise Algorithm for Computing Sample Variances). A sum of squares would lose the variance of
+    numbers that are far from 0.
     """
     found = _compute_local_moments(inputs, mask, keras_private.reduction_axes(layer))
     count, mean, squares = tf.unstack(stack_over_replicas(tf.stack(found)), axis=1)
@@ -76,7 +77,10 @@ def compute_global_moments(
 def _compute_local_moments(
     inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]
 ) -> tuple[tf.Tensor, ...]:
-    """Return the count, the mean and the sum of squared deviations of a slice's numbers, for each channel."""
+    """Return the count, the mean and the sum of squared deviations of a slice's numbers, for each channel.
+
+    Masked numbers do not count, nor does a row that stands in for an empty slice.
+    """
     cut = slices.get_current_slice()
     axes = list(axes)
 

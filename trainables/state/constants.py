@@ -63,7 +63,10 @@ def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
 
 
 def are_equal(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
-    """Return whether two lists of constants, of models that were built alike, have equal types and values in order."""
+    """Return whether two lists of constants, of models that were built alike, have equal types and values in order.
+
+    NaN equals NaN.
+    """
     if len(mine) != len(theirs):
         return False
     for a, b in zip(mine, theirs, strict=True):

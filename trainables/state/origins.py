@@ -97,7 +97,7 @@ def refuse_stale(variables: Mapping[str, Any], record: CreatedVariables) -> None
 
 
 def has_one_value(value: np.ndarray[Any, Any]) -> bool:
-    """Return whether all elements of an array are equal, so that it was not drawn at random."""
+    """Return whether an array is empty or all its elements are equal, so that it was not drawn at random."""
     return value.size == 0 or bool((value == value.flat[0]).all())
 
 

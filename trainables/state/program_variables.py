@@ -323,9 +323,9 @@ def _snapshot(component: Any) -> np.ndarray[Any, Any]:
 
 
 def list_optimizer_state(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
-    """Return the TensorFlow variables of an optimizer without weights of the model.
+    """Return the TensorFlow variables of an optimizer, except those that are variables of the model.
 
-    Each has one entry for each replica of this process.
+    A variable on several replicas is listed by its components, one for each replica of this process.
     """
     weights = {id(variable) for variable in model.variables}
     its_own = []

@@ -83,8 +83,8 @@ class DriverSearcher(_NotSaved, Searcher):
         """Return the config of a new Tune trial; FINISHED if there will be none; None if there is none now.
 
         The config has the orders of the sweep's trials under ``orders``, the room under ``room``, and what is always
-        added. None is returned if there is no room, and if there is no order while a trial is running, as its worker
-        may be lost.
+        added. The trials are recorded in `Workers.held`, and the worker that gets them is no longer free. None is
+        returned if there is no room, and if there is no order while a trial is running, as its worker may be lost.
         """
         workers, room = self._workers, self._room()
         idle = room - len(workers.held)
@@ -159,10 +159,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Pass one step of a worker to the driver, and return Tune's CONTINUE or STOP for the worker.
 
-        ``trial`` is the worker's Tune trial, and ``result`` has its `Steps` under ``steps``. CONTINUE means that the
-        worker has trials to train, perhaps new ones, and STOP that it is free for another Tune trial. CONTINUE is also
-        returned for a worker that must be replaced, or end because other sweeps want its room; it then raises an
-        exception in its next step.
+        ``trial`` is the worker's Tune trial, and ``result`` has its `Steps` under ``steps``. Notices go to the user,
+        and the trials that the worker has now are recorded in `Workers`. CONTINUE means that the worker has trials to
+        train, perhaps new ones, and STOP that it is free for another Tune trial. CONTINUE is also returned for a worker
+        that must be replaced, or end because other sweeps want its room; it then raises an exception in its next step.
         """
         steps: Steps = result["steps"]
         workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
@@ -468,6 +468,7 @@ class DriverClock(Callback):
         """Call the driver's `tick`, and kill the workers of trials that it has ended.
 
         A worker that is still starting is killed in a later turn. The other trials of a killed worker are lost with it.
+        If this Ray lacks the private name, no worker is killed, and the user gets a line.
         """
         self._doomed.update(self._driver.tick())
         if not self._doomed:

@@ -145,7 +145,8 @@ def train_trials(
     """Train all trials that the driver hands out with Ray Tune, and return when it hands out no more.
 
     ``job`` is the job of ``backend`` with `given` None. If other sweeps share the cluster, ``sharing`` limits how many
-    trials run at once.
+    trials run at once. What Tune itself writes goes to a temporary folder. Some functions of Tune are replaced for the
+    rest of this process.
     """
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)

@@ -82,7 +82,8 @@ class Cluster:
     def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
         """Raise InputError if no trial fits on the machines that exist or that an autoscaler would add.
 
-        A trial has ``workers`` processes with ``devices`` each and ``aside`` processes without GPUs.
+        A trial has ``workers`` processes with ``devices`` each and ``aside`` processes without GPUs. The error names
+        the setting that asks for too much: servers, workers, CPUs or GPUs.
         """
         found, where = self._processes(devices), "this machine" if self.local else "the cluster"
         if found >= workers:

@@ -530,7 +530,11 @@ class PeerWatcher:
             os._exit(STUCK)
 
     def _look(self, peer: _Peer) -> str:
-        """Request a peer's heartbeat or read its answer; return why the peer is lost, or "" if it lives."""
+        """Request a peer's heartbeat or read its answer; return why the peer is lost, or "" if it lives.
+
+        A heartbeat is requested `PULSE_S` seconds after the last answer. A peer is lost if its actor is gone, its
+        answer is an error, or it does not answer within its ``patience_s``.
+        """
         waited = time.monotonic() - peer.since
         if peer.call is None:
             if waited > PULSE_S:

@@ -133,8 +133,8 @@ class OutputCapture:
     def take(self, *, trial_ends: bool) -> str:
         """Return the lines printed since the last call, cleaned, up to the first 32 KiB of the present trials.
 
-        An incomplete last line is returned by a later call. With ``trial_ends``, it counts as complete, and the last 4
-        KiB of a longer output follow. The result may be ``""``.
+        An incomplete last line is returned by a later call, and a line says that the limit was reached. With
+        ``trial_ends``, it counts as complete, and the last 4 KiB of a longer output follow. The result may be ``""``.
         """
         with self._lock:
             self._empty()

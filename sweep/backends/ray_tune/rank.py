@@ -101,7 +101,10 @@ class TrialRank:
     """The actor of a peer: it does in its process what rank 0 does. Ray's process titles begin with this name."""
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
-        """Prepare the process of the peer ``rank``; ``first`` is the actor that is rank 0."""
+        """Prepare the process of the peer ``rank``; ``first`` is the actor that is rank 0.
+
+        From now on, what this process reads and how it ends is recorded, and imports are seeded.
+        """
         # before anything imports TensorFlow, which then sees the right GPUs
         nodes.prepare_process(devices)
         self._job, self._rank, self._first = job, rank, first
