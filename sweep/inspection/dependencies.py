@@ -282,6 +282,22 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
                 yield name.lstrip(".")
 
 
+def list_first_imports(tree: ast.Module) -> list[str]:
+    """Return the modules that a module imports at its top level, except relative ones and the standard library.
+
+    ``from a import b`` gives ``a``. Imports within functions, ``if`` and ``try`` are left out. A module that is
+    imported twice is listed twice.
+    """
+    found: list[str] = []
+    for node in tree.body:  # not in functions, nor in `try`, where a missing module may be handled
+        match node:
+            case ast.Import(names=aliases):
+                found += [alias.name for alias in aliases]
+            case ast.ImportFrom(module=str(module), level=0):
+                found.append(module)
+    return [name for name in found if name.partition(".")[0] not in sys.stdlib_module_names]
+
+
 def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
     """Return the full name of the module that a ``from ... import`` statement in ``module`` imports from.
 

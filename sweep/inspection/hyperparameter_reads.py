@@ -24,6 +24,16 @@ METHODS = frozenset(dir(Hyperparameters))  # names that are not parameters when 
 NAMES = frozenset({"hp", "params"})
 
 
+@dataclass(frozen=True, slots=True)
+class ModuleReads:
+    """What a module of sweep reads of the hyperparameters, and what it defines that takes them."""
+
+    names: frozenset[str]  # or patterns, as in `FoundReads.names`
+    is_computed: bool  # whether it also reads names that it computes
+    definitions: frozenset[str]  # the names of its classes and functions
+    positions: Mapping[str, int]  # the index of the argument ``hp``, by the names of methods
+
+
 def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
     """Return the parameters that a module of sweep reads, and whether it also reads parameters by computed names.
 
@@ -183,7 +193,7 @@ class FoundReads:
 
 
 def analyze_reads(
-    theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = ""
+    theirs: Mapping[str, ast.Module], ours: Mapping[str, ModuleReads], trainable: str = ""
 ) -> FoundReads:
     """Return the reads in the user's modules (``theirs``) and in the modules of sweep that they import (``ours``).
 
@@ -192,10 +202,9 @@ def analyze_reads(
     """
     names: set[str] = set()
     doubts: dict[str, None] = {}
-    for module, tree in ours.items():
-        names_of_module, computed = find_conventional_reads(tree)
-        names |= names_of_module
-        if computed:
+    for module, reads in ours.items():
+        names |= reads.names
+        if reads.is_computed:
             doubts[f"{module} reads names that it computes"] = None
     flow = _Flow(theirs, ours, trainable)
     names |= flow.names
@@ -239,7 +248,7 @@ class _Flow:
     """
 
     def __init__(
-        self, trees: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str
+        self, trees: Mapping[str, ast.Module], ours: Mapping[str, ModuleReads], trainable: str
     ) -> None:
         self.names: set[str] = set()
         self.doubts: dict[str, None] = {}
@@ -251,10 +260,8 @@ class _Flow:
         self._attributes = set(NAMES)
         # names of classes and functions of sweep
         self._known: set[str] = set()
-        for tree in ours.values():
-            self._known.update(
-                node.name for node in list_nodes(tree) if isinstance(node, ast.ClassDef | Function)
-            )
+        for reads in ours.values():
+            self._known |= reads.definitions
         # by name, the top-level packages that it may come from
         self._imported: dict[str, set[str]] = {}
         for tree in trees.values():
@@ -290,13 +297,15 @@ class _Flow:
                     name = alias.asname or alias.name.split(".")[0]
                     self._imported.setdefault(name, set()).add(source.split(".")[0])
 
-    def _mark_arguments(self, ours: Mapping[str, ast.Module]) -> None:
+    def _mark_arguments(self, ours: Mapping[str, ModuleReads]) -> None:
         """Mark the arguments that hold hyperparameters.
 
         An argument holds them if its name or annotation says so. In a class that derives from one of sweep's, an
         argument also holds them if it is at the index of ``hp`` in the method of ``ours`` with the same name.
         """
-        positions = _find_hp_positions(ours)
+        positions: dict[str, int] = {}
+        for reads in ours.values():
+            positions.update(reads.positions)
         for functions in self._functions.values():
             for function in functions:
                 overrides = function.name in positions and isinstance(
@@ -530,22 +539,28 @@ class _Flow:
         return True
 
 
-def _find_hp_positions(ours: Mapping[str, ast.Module]) -> dict[str, int]:
-    """Return the index of the argument ``hp`` in methods of sweep's classes, by the name of the method.
-
-    The index counts ``self``.
-    """
+def find_reads_of_module(tree: ast.Module) -> ModuleReads:
+    """Return what `analyze_reads` needs to know about a module of sweep."""
+    names, is_computed = find_conventional_reads(tree)
+    definitions: set[str] = set()
     positions: dict[str, int] = {}
-    for tree in ours.values():
-        for owner in list_nodes(tree):
-            if not isinstance(owner, ast.ClassDef):
-                continue
-            for method in owner.body:
-                if not isinstance(method, Function):
-                    continue
-                for position, arg in enumerate(list_positional(method)):
-                    if arg.arg == "hp":
-                        positions[method.name] = position
+    for node in list_nodes(tree):
+        if isinstance(node, ast.ClassDef | Function):
+            definitions.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            positions.update(_find_hp_positions(node))
+    return ModuleReads(frozenset(names), is_computed, frozenset(definitions), positions)
+
+
+def _find_hp_positions(owner: ast.ClassDef) -> dict[str, int]:
+    """Return the index of the argument ``hp``, which counts ``self``, by the name of each method of a class with it."""
+    positions: dict[str, int] = {}
+    for method in owner.body:
+        if not isinstance(method, Function):
+            continue
+        for position, arg in enumerate(list_positional(method)):
+            if arg.arg == "hp":
+                positions[method.name] = position
     return positions
 
 

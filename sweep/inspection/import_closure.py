@@ -16,9 +16,12 @@ from sweep.inspection.dependencies import (
     InstalledDistribution,
     Search,
     find_unnamed_imports,
+    list_first_imports,
     list_imports,
 )
-from sweep.inspection.source import HERE, OURS, Source, get_top_package, list_first_imports
+from sweep.inspection.own_modules import OwnModule, OwnModules, Trees
+from sweep.inspection.source import HERE, OURS, Source, get_top_package
+from sweep.inspection.syntax_nodes import parse
 from sweep.text import did_you_mean
 
 _HOME = Path(__file__).parents[2]
@@ -149,6 +152,7 @@ def _add_optimizers(
         packages=more.packages,
         unknown=more.unknown,
         trees=more.trees,
+        own_modules=more.own_modules,
         optimizers=tuple(optimizers),
     )
 
@@ -160,7 +164,9 @@ class _Closure:
         self._search = search
         self._distributions = Distributions(search.entries)
         self._files: dict[str, Path] = {}
-        self._trees: dict[str, ast.Module] = {}
+        self._trees: dict[str, ast.Module] = {}  # without those of sweep's own modules
+        self._all_own_modules = OwnModules()
+        self._own_modules: dict[str, OwnModule] = {}
         self._owners: dict[str, InstalledDistribution] = {}
         self._absent: set[str] = set()
         # what cannot be followed, in words; a dict serves as a set that keeps the order
@@ -189,7 +195,9 @@ class _Closure:
         """Return the source of a trainable that is in no module: its definitions, and all that they import."""
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
-        imported = dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE)))  # each once
+        imported = dict.fromkeys(
+            _with_parent_packages(self._list_imports_of_author(tree, HERE, Path(HERE)))
+        )  # each once
         # `HERE` itself is not in the queue, because it has no file to read.
         queue = [name for name in imported if self._add(name)]
         source = self.follow_queue(trainable, queue)
@@ -217,6 +225,7 @@ class _Closure:
                     seen.add(name)
                     if self._add(name):
                         queue.append(name)
+        self._all_own_modules.save()
         needed = self._distributions.list_required(self._owners.values())
         for one in needed.values():
             if one.is_editable:
@@ -233,47 +242,55 @@ class _Closure:
             self._files,
             dict(sorted(packages.items())),
             tuple(self._unknown),
-            self._trees,
+            Trees(self._trees, {name: self._files[name] for name in self._own_modules}),
+            own_modules=self._own_modules,
         )
 
     def _follow_imports(self, module: str) -> Iterator[str]:
-        """Yield the modules that a module imports; none if it is not a Python source file.
+        """Yield the modules that a module imports, with their parent packages; a name may come more than once.
 
-        If the module was added by its file, its syntax tree is put into `_trees`. Raises InputError if a file in the
-        searched folders is not valid Python. An invalid file elsewhere is only noted in `_unknown`.
+        Parent packages of modules in package ``sweep`` are left out. Yields nothing if ``module`` is not a Python
+        source file. If it was added by its file, what is known about it is put into `_own_modules` if it is one of
+        sweep's (`OURS`), or else into `_trees`. Raises InputError if a file in the searched folders is not valid
+        Python. An invalid file elsewhere is only noted in `_unknown`.
         """
         path = self._files.get(module) or self._search.find(module)
         if path is None or path.suffix != ".py":
             return
         try:
-            tree = _parse(path)
+            imported = self._list_imports(module, path)
         except InputError:
             if any(path.is_relative_to(folder) for folder in self._search.folders):
                 raise
             # in a package elsewhere, which may never import it
             self._unknown[f"{path} is no valid Python"] = None
             return
+        yield from _with_parent_packages(imported)
+
+    def _list_imports(self, module: str, path: Path) -> Iterable[str]:
+        """Return the names that a module imports, and keep what is known about it, as `_follow_imports` says.
+
+        Raises InputError if its file ``path`` is not valid Python.
+        """
+        if get_top_package(module) in OURS:
+            found = self._all_own_modules.describe(module, path)
+            if module in self._files:
+                self._own_modules[module] = found
+            return found.imports
+        tree = _parse(path)
         if module in self._files:
             self._trees[module] = tree
-        yield from self._list_imported_modules(tree, module, path)
+        return self._list_imports_of_author(tree, module, path)
 
-    def _list_imported_modules(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
-        """Yield the modules that a syntax tree imports, with their parent packages; a name may come more than once.
+    def _list_imports_of_author(self, tree: ast.Module, module: str, path: Path) -> Iterable[str]:
+        """Return the names that a module imports which is not sweep's, and add what cannot be followed to `_unknown`.
 
-        ``module`` and ``path`` are the name and the file of the tree's module. Parent packages of modules in package
-        ``sweep`` are left out. What `find_unnamed_imports` finds is added to `_unknown`, unless the module is one of
-        sweep's own (`OURS`).
+        ``module`` and ``path`` are the name and the file of the tree's module.
         """
-        if get_top_package(module) not in OURS:
-            self._unknown.update(
-                dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree))
-            )
-        for name in list_imports(tree, module, is_package=path.stem == "__init__"):
-            # Parent packages of sweep's modules are skipped: only the modules named, and sweep's version, affect
-            # training.
-            if get_top_package(name) != "sweep":
-                yield from _list_parent_packages(name)
-            yield name
+        self._unknown.update(
+            dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree))
+        )
+        return list_imports(tree, module, is_package=path.stem == "__init__")
 
     def _add(self, name: str) -> bool:
         """Add a module, or the distribution that has installed it; return whether its imports must be followed.
@@ -329,6 +346,17 @@ def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:
     )
 
 
+def _with_parent_packages(modules: Iterable[str]) -> Iterator[str]:
+    """Yield modules, and before each the packages that contain it.
+
+    Packages that contain modules of ``sweep`` are left out: only those modules, and sweep's version, affect training.
+    """
+    for name in modules:
+        if get_top_package(name) != "sweep":
+            yield from _list_parent_packages(name)
+        yield name
+
+
 def _list_parent_packages(module: str) -> list[str]:
     """Return the full names of the packages that contain a module, outermost first; [] for a top-level module."""
     parts = module.split(".")
@@ -337,10 +365,7 @@ def _list_parent_packages(module: str) -> list[str]:
 
 def _parse(path: Path) -> ast.Module:
     """Return the syntax tree of a file. Raises InputError if it is not valid Python."""
-    try:
-        return ast.parse(path.read_text(encoding="utf-8"), str(path))
-    except (SyntaxError, UnicodeDecodeError) as error:
-        raise InputError.one("trainable", f"{path} is no valid Python: {error}") from None
+    return parse(path.read_bytes(), path)
 
 
 def _list_candidates(tree: ast.Module) -> list[str]:

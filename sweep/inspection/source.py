@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -18,7 +17,9 @@ from sweep.inspection import (
     reported_metrics,
     unconditional,
 )
+from sweep.inspection.dependencies import list_first_imports
 from sweep.inspection.hyperparameter_reads import FoundReads
+from sweep.inspection.own_modules import OwnModule
 from sweep.inspection.reported_metrics import DEFAULT_METRICS, LOSS, PossibleMetrics
 from sweep.inspection.unconditional import NameUse
 
@@ -39,6 +40,8 @@ class Source:
     unknown: tuple[str, ...] = ()  # reasons why more code may be involved than files and packages
     # syntax trees of `files` and `texts`
     trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)
+    # those of `files` that are sweep's
+    own_modules: Mapping[str, OwnModule] = field(default_factory=dict, repr=False, compare=False)
     # code that is in no module file: from a notebook or script
     texts: Mapping[str, str] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()  # code of a notebook or script whose text is unavailable
@@ -49,9 +52,9 @@ class Source:
     def _author_trees(self) -> dict[str, ast.Module]:
         """The syntax trees of the author's modules by name, without those of the packages sweep and trainables."""
         theirs = {}
-        for name, tree in self.trees.items():
+        for name in self.trees:
             if get_top_package(name) not in OURS:
-                theirs[name] = tree
+                theirs[name] = self.trees[name]
         return theirs
 
     @cached_property
@@ -61,9 +64,9 @@ class Source:
         The author's code counts as reading the arguments of `optimizers`.
         """
         ours = {}  # package sweep itself reads no parameter
-        for name, tree in self.trees.items():
+        for name, module in self.own_modules.items():
             if get_top_package(name) == "trainables":
-                ours[name] = tree
+                ours[name] = module.reads
         found = hyperparameter_reads.analyze_reads(
             self._author_trees, ours, self.trainable.partition(":")[2]
         )
@@ -145,6 +148,8 @@ class Source:
             if version is None:
                 absent.add(name)
         if any("sys.path" in reason for reason in self.unknown):
+            return ()
+        if not absent:
             return ()
         met = unconditional.list_certain_imports(self.trainable.partition(":")[0], self.trees)
         missing = []
@@ -258,8 +263,10 @@ class Source:
         imports within functions, ``if`` and ``try``.
         """
         found: set[str] = set()
-        for tree in self.trees.values():
+        for tree in self._author_trees.values():
             found.update(list_first_imports(tree))
+        for module in self.own_modules.values():
+            found.update(module.first_imports)
         own = {get_top_package(name) for name in self.files}
         return tuple(sorted(name for name in found if get_top_package(name) not in own))
 
@@ -289,22 +296,6 @@ class Source:
             total.update(f"{name}\0{len(content)}\0".encode())
             total.update(content)
         return total.hexdigest()
-
-
-def list_first_imports(tree: ast.Module) -> list[str]:
-    """Return the modules that a module imports at its top level, except relative ones and the standard library.
-
-    ``from a import b`` gives ``a``. Imports within functions, ``if`` and ``try`` are left out. A module that is
-    imported twice is listed twice.
-    """
-    found: list[str] = []
-    for node in tree.body:  # not in functions, nor in `try`, where a missing module may be handled
-        match node:
-            case ast.Import(names=aliases):
-                found += [alias.name for alias in aliases]
-            case ast.ImportFrom(module=str(module), level=0):
-                found.append(module)
-    return [name for name in found if get_top_package(name) not in sys.stdlib_module_names]
 
 
 def _matches_read(name: str, reads: frozenset[str]) -> bool:

@@ -1,13 +1,24 @@
-"""Lists the nodes of a syntax tree once for each module, because many rules look through all nodes."""
+"""Parses modules, and lists the nodes of a syntax tree once, because many rules look through all nodes."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from pathlib import Path
 from weakref import WeakKeyDictionary
+
+from sweep.errors import InputError
 
 # without the module, to free it
 _nodes_below: WeakKeyDictionary[ast.Module, list[ast.AST]] = WeakKeyDictionary()
+
+
+def parse(content: bytes, path: Path) -> ast.Module:
+    """Return the syntax tree of a file with this content. Raises InputError if it is not valid Python."""
+    try:
+        return ast.parse(content, str(path))
+    except (SyntaxError, ValueError) as error:  # the latter: it contains null bytes
+        raise InputError.one("trainable", f"{path} is no valid Python: {error}") from None
 
 
 def list_nodes(tree: ast.Module) -> Sequence[ast.AST]:

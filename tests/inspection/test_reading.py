@@ -10,6 +10,7 @@ from sweep.inspection.hyperparameter_reads import (
     METHODS,
     analyze_reads,
     find_conventional_reads,
+    find_reads_of_module,
     get_first_name,
     get_last_name,
 )
@@ -50,7 +51,9 @@ def schedule(hp): return hp.learning_rate
 def reading(body: str, **more: str) -> tuple[set[str], int]:
     """What is read, and how many doubts there are."""
     trees = {name: ast.parse(text) for name, text in {"mine": body, **more}.items()}
-    found = analyze_reads(trees, {"trainables.keras_trainable": ast.parse(OURS)})
+    found = analyze_reads(
+        trees, {"trainables.keras_trainable": find_reads_of_module(ast.parse(OURS))}
+    )
     return set(found.names) - {"learning_rate"}, len(found.doubts)
 
 
@@ -133,6 +136,8 @@ def test_what_is_declared_is_no_doubt() -> None:
 
 def test_words_are_of_the_users_modules_alone() -> None:
     trees = {"mine": ast.parse("x.units; f(width=1); 'aug.kind'")}
-    found = analyze_reads(trees, {"trainables.keras_trainable": ast.parse(OURS)})
+    found = analyze_reads(
+        trees, {"trainables.keras_trainable": find_reads_of_module(ast.parse(OURS))}
+    )
     assert {"units", "width", "aug.kind", "kind"} <= found.words
     assert "learning_rate" not in found.words

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.inspection.syntax_nodes import list_nodes
+from sweep.errors import InputError
+from sweep.inspection.syntax_nodes import list_nodes, parse
 
 FILES = sorted((Path(__file__).parents[2] / "sweep" / "inspection").glob("*.py"))
 
@@ -29,3 +30,14 @@ def test_it_does_not_keep_a_module() -> None:
     del tree
     gc.collect()
     assert kept() is None
+
+
+def test_a_file_is_read_in_its_own_encoding() -> None:
+    tree = parse(b"# coding: latin-1\nname = '\xe9'", Path("x.py"))
+    assert ast.unparse(tree) == "name = 'é'"
+
+
+@pytest.mark.parametrize("content", [b"class", b"x = '\xe9'", b"x = 1\0"])
+def test_what_python_cannot_import_is_an_error(content: bytes) -> None:
+    with pytest.raises(InputError, match=r"x\.py is no valid Python"):
+        parse(content, Path("x.py"))

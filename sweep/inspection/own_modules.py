@@ -1,0 +1,169 @@
+"""What the analysis of a trainable needs to know about the modules of sweep that it imports.
+
+A trainable imports more than a hundred of them, and to parse them takes a second. They seldom change, so what was found
+in them is kept in a file of the user's cache folder, for later commands.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import StoreError
+from sweep.inspection.dependencies import list_first_imports, list_imports
+from sweep.inspection.hyperparameter_reads import ModuleReads, find_reads_of_module
+from sweep.inspection.syntax_nodes import parse
+from sweep.store import disk
+
+_writing = threading.Lock()  # two threads must not replace the same file at once
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModule:
+    """What is known about one of sweep's own modules."""
+
+    imports: tuple[str, ...]
+    """Full names of all modules that it may import, as `list_imports` yields them, each once."""
+    first_imports: tuple[str, ...]
+    """Those that it imports at its top level, as `list_first_imports` returns them."""
+    reads: ModuleReads
+
+
+def describe_own_module(tree: ast.Module, name: str, *, is_package: bool) -> OwnModule:
+    """Return what is known about the module of sweep with this syntax tree and full name.
+
+    ``is_package`` says whether it is a package's ``__init__``.
+    """
+    imports = dict.fromkeys(list_imports(tree, name, is_package=is_package))
+    return OwnModule(tuple(imports), tuple(list_first_imports(tree)), find_reads_of_module(tree))
+
+
+class OwnModules:
+    """What is known about sweep's own modules, found when it is needed first and kept for later commands.
+
+    A file whose content has changed is analyzed again. Without a folder for user caches, or with one that cannot be
+    used, nothing is kept.
+    """
+
+    def __init__(self) -> None:
+        self._cache = _find_cache_file()
+        # by the name of the module: the SHA-256 of its file, and what was found in it
+        self._kept: dict[str, tuple[str, OwnModule]] = {}
+        self._is_changed = False
+        if self._cache is not None:
+            self._kept = _read(self._cache)
+
+    def describe(self, name: str, path: Path) -> OwnModule:
+        """Return what is known about the module with this full name and file.
+
+        Raises InputError if the file is not valid Python.
+        """
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        kept = self._kept.get(name)
+        if kept is not None and kept[0] == digest:
+            return kept[1]
+        tree = parse(content, path)
+        found = describe_own_module(tree, name, is_package=path.stem == "__init__")
+        self._kept[name] = digest, found
+        self._is_changed = True
+        return found
+
+    def save(self) -> None:
+        """Write what was found since this object was made; do nothing if that is impossible, or nothing was found."""
+        if self._cache is None or not self._is_changed:
+            return
+        content = {name: [digest, _encode(found)] for name, (digest, found) in self._kept.items()}
+        # a cache that cannot be written, such as on a full disk, is no reason to fail
+        with suppress(OSError, StoreError), _writing:
+            self._cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with disk.replacing(self._cache) as path:
+                path.write_text(json.dumps(content), encoding="utf-8")
+        self._is_changed = False
+
+
+class Trees(Mapping[str, ast.Module]):
+    """The syntax trees of modules by name; those of sweep's modules are parsed when they are asked for first."""
+
+    def __init__(self, trees: Mapping[str, ast.Module], own: Mapping[str, Path]) -> None:
+        """Create a mapping of ``trees`` and of the trees of the files ``own``."""
+        self._trees = dict(trees)
+        self._own = own
+
+    def __getitem__(self, name: str) -> ast.Module:
+        """Return the tree of a module.
+
+        Raises KeyError if it is neither in ``trees`` nor in ``own``, and InputError if its file is no longer valid.
+        """
+        if name not in self._trees:
+            self._trees[name] = parse(self._own[name].read_bytes(), self._own[name])
+        return self._trees[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._trees, *self._own)))
+
+    def __len__(self) -> int:
+        return len(self._trees.keys() | self._own.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._trees or name in self._own
+
+
+def _find_cache_file() -> Path | None:
+    """Return the file that this installation keeps for this version of Python; None if there is no folder for it.
+
+    Its name depends on the code of this package, so that what other code has found is not used.
+    """
+    try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # no home folder is known
+        return None
+    if not home.is_absolute():
+        return None
+    here = Path(__file__)
+    identity = hashlib.sha256(f"{here} {sys.version}".encode())
+    for path in sorted(here.parent.glob("*.py")):
+        identity.update(path.read_bytes())
+    return home / "sweep" / f"modules-{identity.hexdigest()[:16]}.json"
+
+
+def _read(path: Path) -> dict[str, tuple[str, OwnModule]]:
+    """Return the content of a cache file; {} if there is none, or it cannot be read or understood."""
+    try:
+        content = json.loads(path.read_bytes())
+        return {name: (str(digest), _decode(found)) for name, (digest, found) in content.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _encode(found: OwnModule) -> dict[str, Any]:
+    """Return what is known about a module in JSON's types."""
+    return {
+        "imports": found.imports,
+        "first_imports": found.first_imports,
+        "names": sorted(found.reads.names),
+        "is_computed": found.reads.is_computed,
+        "definitions": sorted(found.reads.definitions),
+        "positions": dict(found.reads.positions),
+    }
+
+
+def _decode(content: Mapping[str, Any]) -> OwnModule:
+    """Return what `_encode` has encoded. Raises KeyError, TypeError or ValueError if something is missing or wrong."""
+    reads = ModuleReads(
+        names=frozenset(map(str, content["names"])),
+        is_computed=bool(content["is_computed"]),
+        definitions=frozenset(map(str, content["definitions"])),
+        positions={str(name): int(index) for name, index in content["positions"].items()},
+    )
+    imports = tuple(map(str, content["imports"]))
+    return OwnModule(imports, tuple(map(str, content["first_imports"])), reads)
