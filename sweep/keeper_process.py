@@ -31,6 +31,7 @@ from sweep.backends.ray_tune.kept_ray import KeptRay, keep_ray
 from sweep.command import run_command
 from sweep.keeper import messages
 from sweep.keeper import place as places
+from sweep.read_recorder import recorder
 from sweep.text import counted, duration
 
 FIRST_S = 30.0
@@ -109,6 +110,7 @@ class KeeperServer:
         """
         _connect_streams(request.streams)
         content = request.content
+        recorder.pause()  # as `sweep.__main__` does for a command without a keeper
         _set_environment(content["environment"])
         sys.path[:] = content["search_path"]
         sys.argv = [content["program"], *content["arguments"]]

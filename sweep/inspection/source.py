@@ -149,14 +149,11 @@ class Source:
                 absent.add(name)
         if any("sys.path" in reason for reason in self.unknown):
             return ()
-        if not absent:
-            return ()
-        met = unconditional.list_certain_imports(self.trainable.partition(":")[0], self.trees)
-        missing = []
-        for place in met:
-            if get_top_package(place.name) in absent and get_top_package(place.module) not in OURS:
-                missing.append(place)
-        return tuple(missing)
+        # Modules of sweep import none of the author's, so that they need not be followed.
+        met = unconditional.list_certain_imports(
+            self.trainable.partition(":")[0], self._author_trees
+        )
+        return tuple(place for place in met if get_top_package(place.name) in absent)
 
     def environment_value(self, name: str) -> str | None:
         """Return the text that the trainable's module assigns to an environment variable; None if it assigns none.
