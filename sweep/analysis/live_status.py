@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from sweep.analysis.outline import Outline
 from sweep.analysis.survival import Foresight, Prospect, estimate_seconds_left, estimate_survival
-from sweep.errors import StoreAway
+from sweep.errors import InputError, StoreAway
 from sweep.events import (
     ON_REQUEST,
     WHOLE,
@@ -223,6 +225,8 @@ class Standing:
             self._present = None
         else:
             self._present = _follow_spec(outline.spec)
+        # the changes whose result is not valid, as one; see `_follow_change`
+        self._invalid_change: SweepChanged | None = None
         self._ledger = Ledger(keep_epochs=False)
         self.open: dict[int, Open] = {}
         # the open trials that train now, in the order of their start
@@ -366,7 +370,7 @@ class Standing:
             self.last = event.time
         change = self._ledger.observe(event)
         if self._present is not None:
-            self._present.observe(change)
+            change = self._follow_change(self._present, change)
         match change:
             case ledger.Reported(trial, report):
                 self._count_epoch(trial, report)
@@ -389,6 +393,29 @@ class Standing:
             case _:
                 pass
         return None
+
+    def _follow_change(self, present: PresentSpec, change: ledger.Change) -> ledger.Change:
+        """Apply a change of the log to the present spec, and return it.
+
+        A change after which the sweep file is not valid is applied together with the next one, and these are returned
+        as one. The outline's sweep file may have later changes that do not fit an earlier one, or another version of
+        sweep has made the change.
+        """
+        if not (isinstance(change, ledger.Steered) and isinstance(change.event, SweepChanged)):
+            present.observe(change)
+            return change
+        event = change.event
+        if self._invalid_change is not None:
+            settings = {**self._invalid_change.settings, **event.settings}
+            dropped = (*self._invalid_change.dropped, *event.dropped)
+            event = structs.replace(event, settings=settings, dropped=dropped)
+        merged = ledger.Steered(event)
+        try:
+            present.observe(merged)
+            self._invalid_change = None
+        except InputError:
+            self._invalid_change = event
+        return merged
 
     def _steer(self, event: SteeringEvent) -> None:
         """Apply a changed sweep file, and record whether a sweep whose session has ended was changed or added to.

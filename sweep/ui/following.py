@@ -116,8 +116,7 @@ class FollowedSweep:
     def read_on(self) -> bool:
         """Read the next part of the log, at most about a megabyte; return whether anything has changed.
 
-        If the log was replaced, the state starts over and nothing is read. Raises `StoreError` if the log is damaged,
-        and `InputError` if a change of the sweep file in it is not valid in this version of sweep.
+        If the log was replaced, the state starts over and nothing is read. Raises `StoreError` if the log is damaged.
         """
         running = self.folder.is_running()  # before the log, so that the last events are not missed
         changed = running != self.running
@@ -155,12 +154,20 @@ class FollowedSweep:
     def _follow_change(self, event: SweepChanged) -> list[changes.Difference]:
         """Apply a change to the recorded sweep file; return the keys that differ, or [] if the file is unknown.
 
-        Raises `InputError` if the result is no valid sweep file, as for a change by another version of sweep.
+        It is unknown from the first change on whose result is not valid, as for a change by another version of sweep.
         """
         if self._spec is None:
             return []
         before = self._spec
-        self._spec = changes.apply_settings(before, event.settings, str(self.folder.log))
+        try:
+            self._spec = changes.apply_settings(before, event.settings, str(self.folder.log))
+        except InputError as error:
+            self._spec = None
+            first_line = str(error).partition("\n")[0]
+            self._unknown = self._unknown or (
+                f"the number of trials and the limits are those before a change that cannot be read: {first_line}"
+            )
+            return []
         return changes.list_differences(before, self._spec)
 
     @property

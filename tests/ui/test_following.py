@@ -11,7 +11,8 @@ import pytest
 from living import FILE, begin, driving, end, epoch, finished, make_sweep, some_trials, start, trial
 from msgspec import structs
 
-from sweep.events import NoteWritten, SessionEnded, Status, TrialStarred
+from sweep.events import NoteWritten, SessionEnded, Status, SweepChanged, TrialStarred
+from sweep.spec import changes, parse_spec
 from sweep.ui import following
 from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
@@ -180,6 +181,38 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     facts = read_all(FollowedSweep(folder))
     assert "lacks spec" in facts.unknown
     assert (facts.metric, facts.done, facts.total) == ("val_accuracy", 8, None)
+
+
+def test_a_change_that_cannot_be_read_is_said_and_no_event_is_lost(tmp_path: Path) -> None:
+    changed = SweepChanged(settings={"gone_key": 1}, request="a", by="ada", time=T)
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    sweep = FollowedSweep(folder)
+    with driving(folder) as driver:
+        assert not read_all(sweep).unknown
+        driver.write(changed, *trial(8, T + 5), SessionEnded(time=T + 6, reason="finished"))
+        facts = read_all(sweep)  # it was written while the page showed the sweep
+    later = read_all(FollowedSweep(folder))
+    for found in (facts, later):
+        assert "gone_key" in found.unknown
+        assert (found.done, found.events[0].text) == (9, "the session ended: finished")
+        assert found.line == found.events[0].line == folder.log.read_text().count("\n")
+        assert "ada changed gone_key, from trial 8 on" in [one.text for one in found.events]
+
+
+def test_a_change_may_only_fit_the_file_without_later_ones(tmp_path: Path) -> None:
+    first = parse_spec(FILE.replace("NAME", "one"), "one.yaml")
+    more = changes.with_assignments(first, ["parameters.units.values=[4,8,16,32]"], "")
+    # without 64, which the first change does not have, no unit meets the constraint
+    wide = ["parameters.units.values=[32,64]", "constraints=[units > 32]", "run_cap=20"]
+    last = changes.with_assignments(more, wide, "")
+    events = some_trials(T)
+    for before, after in ((first, more), (more, last)):
+        settings = changes.make_settings(before, after)
+        events.append(SweepChanged(settings=settings, request=str(len(events)), time=T))
+    facts = read_all(FollowedSweep(make_sweep(tmp_path, "one", [*events, *trial(8, T + 9)])))
+    assert (facts.unknown, facts.done, facts.total) == ("", 9, 20)
+    first_change = next(one.text for one in facts.events[::-1] if one.kind == "sweep_changed")
+    assert "parameters.units.values from [8, 16, 32] to [4, 8, 16, 32]" in first_change
 
 
 def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
