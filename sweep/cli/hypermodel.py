@@ -329,8 +329,8 @@ def _is_met_by_any(
 def _load_hypermodel(target: str, folder: Path) -> HyperModel:
     """Import ``module:Name``, searched first in ``folder``, and find out how to build a model with it.
 
-    A function is called with ``hp``. A class is instantiated; of its object, and of a target that is an object with a
-    ``build``, the method ``model`` is called or, if there is none, ``build``. Raises `InputError` if the target cannot
+    A function is called with ``hp``. A class is instantiated; of its object, and of a target that is an object with
+    such a method, ``model`` is called or, if there is none, ``build``. Raises `InputError` if the target cannot
     be imported or instantiated, is a class that requires arguments, or is nothing that builds a model.
     """
     name = target.partition(":")[2]
@@ -339,8 +339,12 @@ def _load_hypermodel(target: str, folder: Path) -> HyperModel:
             target, "expected module:Name", "the module, a colon, and the function or class in it"
         )
     named = functions.import_target(target, [folder], "--from-hypermodel")
-    # The class: the target itself, or that of an object with a method `build`. Anything else must be a function.
-    if isinstance(named, type) or not callable(getattr(named, "build", None)):
+    # The class: the target itself, or that of an object with such a method. Anything else must be a function.
+    # an object that is called may have a Keras model as its attribute `model`
+    builds = callable(getattr(named, "build", None)) or callable(
+        getattr(type(named), "model", None)
+    )
+    if isinstance(named, type) or not builds:
         kind = named
     else:
         kind = type(named)

@@ -40,6 +40,17 @@ class Needs:
         hp.Int("a", 1, 2)
 
 
+class NeedsForModel:
+    def __init__(self, size):
+        self.size = size
+
+    def model(self, hp):
+        hp.Int("a", 1, self.size)
+
+
+net = NeedsForModel(3)
+
+
 def nothing(hp):
     pass
 
@@ -192,6 +203,12 @@ def test_the_files_are_a_sweep(folder: Path) -> None:
     compile(contents["my_sweep.py"], "my_sweep.py", "exec")
 
 
+def test_an_object_of_a_class_with_model_is_enough(folder: Path) -> None:
+    written = hypermodel.make_files("hyper_models:net", "my_sweep", folder)
+    assert rows(written) == ["a: {min: 1, max: 3}"]
+    assert "return net.model(hp)" in written.files["my_sweep.py"]
+
+
 @pytest.mark.parametrize(
     ("target", "told"),
     [
@@ -200,6 +217,7 @@ def test_the_files_are_a_sweep(folder: Path) -> None:
         ("no_such_module:build", "cannot be imported: ModuleNotFoundError"),
         ("hyper_models:number", "is 3, expected a function, a class or an object"),
         ("hyper_models:Needs", "takes size to be made"),
+        ("hyper_models:NeedsForModel", r"takes size to be made; make one: net = NeedsForModel\("),
         ("hyper_models:Wrong", "cannot be made: ValueError: no data here"),
         ("hyper_models:nothing", "declares no hyperparameters"),
         (
