@@ -44,13 +44,17 @@ class ForkServer:
         # in memory, because a pipe or a disk may be full
         self._errors = os.memfd_create("fork-server-errors")
         # The user's variables take precedence over sweep's settings, but not over ``own``.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            env={**SETTINGS, **LOCAL_SETTINGS, **os.environ, **own},
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                env={**SETTINGS, **LOCAL_SETTINGS, **os.environ, **own},
+            )
+        except BaseException:
+            os.close(self._errors)
+            raise
         self._serves = False
 
     def describe_failure(self) -> str:

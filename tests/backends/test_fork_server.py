@@ -397,6 +397,16 @@ def test_why_a_server_has_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     server.close()
 
 
+def test_a_server_that_cannot_be_started_leaves_no_open_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="absent"):
+        ForkServer(1.0)
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_modules_may_be_named_before_the_others(tmp_path: Path) -> None:
     """A real server imports what it is told at once, and serves only when it is told to."""
     for name in ("early", "late"):
