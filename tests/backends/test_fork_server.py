@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 
 from sweep import forking
-from sweep.backends.ray_tune import fork_client, local_ray
+from sweep.backends.ray_tune import fork_client, fork_server, local_ray
+from sweep.backends.ray_tune.fork_client import LENGTH
 from sweep.contract import Devices
 from sweep.forking import ForkServer
 from sweep.spec.blocks import Resources
@@ -397,14 +399,30 @@ def test_why_a_server_has_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     server.close()
 
 
+def count_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_a_server_that_cannot_be_started_leaves_no_open_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
-    before = os.listdir("/proc/self/fd")
+    before = count_open_files()
     with pytest.raises(OSError, match="absent"):
         ForkServer(1.0)
-    assert os.listdir("/proc/self/fd") == before
+    assert count_open_files() == before
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0", LENGTH.pack(9), LENGTH.pack(9) + b"{"])
+def test_a_request_that_is_incomplete_leaves_no_open_file(sent: bytes) -> None:
+    server, client = socket.socketpair()
+    with server:
+        with client:
+            if sent:
+                socket.send_fds(client, [sent], [1, 2])
+        before = count_open_files()
+        assert fork_server._receive_request(server) is None
+        assert count_open_files() == before
 
 
 def test_modules_may_be_named_before_the_others(tmp_path: Path) -> None:

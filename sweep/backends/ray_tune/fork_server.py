@@ -189,21 +189,32 @@ def _receive_request(connection: socket.socket) -> ForkRequest | None:
     if user != os.getuid():
         return None
     head, descriptors, _, _ = socket.recv_fds(connection, LENGTH.size, 2)
+    body = _receive_body(connection, head)
+    if body is None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return None
+    fields: dict[str, Any] = json.loads(body)
+    fields["open_files"] = tuple(fields["open_files"])  # JSON has only lists
+    return ForkRequest(**fields, descriptors=list(descriptors))
+
+
+def _receive_body(connection: socket.socket, head: bytes) -> bytes | None:
+    """Return the rest of a request, whose length is in ``head``; None if either is incomplete.
+
+    That happens if the client was killed meanwhile.
+    """
     if len(head) < LENGTH.size:
         return None
     (missing,) = LENGTH.unpack(head)
     parts: list[bytes] = []
     while missing:
         part = connection.recv(min(missing, 65536))
-        if not part:  # the client was killed
-            for descriptor in descriptors:
-                os.close(descriptor)
+        if not part:
             return None
         parts.append(part)
         missing -= len(part)
-    fields: dict[str, Any] = json.loads(b"".join(parts))
-    fields["open_files"] = tuple(fields["open_files"])  # JSON has only lists
-    return ForkRequest(**fields, descriptors=list(descriptors))
+    return b"".join(parts)
 
 
 def _report_ended_workers(
