@@ -681,16 +681,18 @@ def _histogram_lines(
     """Yield a line for each parameter: bars for a range, shares for a choice.
 
     With ``counts``, choices have counts instead of percentages; with ``ascii_only``, bars are drawn with ASCII
-    characters. For a parameter that not all configurations have, the line ends with the share of those that have it.
-    ``found`` must not be empty.
+    characters. For a parameter that not all configurations have, the line ends with the share of those that have it; if
+    none has it, that is all. ``found`` must not be empty.
     """
     width = max(cell_len(one.name) for one in found)
     for one in found:
-        if one.bins[0].high is None:  # a choice, whose bins are single values
+        if not one.present:
+            text = "in none of them"
+        elif one.bins[0].high is None:  # a choice, whose bins are single values
             text = _format_shares(one, counts=counts)
         else:
             text = _draw_bars(one.bins, ascii_only=ascii_only)
-        if one.present == one.of:
+        if one.present in (0, one.of):
             share = ""
         else:
             share = f", in {100 * one.present / one.of:.0f} % of them"
@@ -714,6 +716,6 @@ def _format_shares(one: Histogram, *, counts: bool) -> str:
         if counts:
             share = f"x{bin.count}"
         else:
-            share = f"{100 * bin.count / max(one.present, 1):.0f} %"
+            share = f"{100 * bin.count / one.present:.0f} %"
         cells.append(f"{format_setting(bin.low)} {share}")
     return ", ".join(cells)

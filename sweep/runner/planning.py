@@ -346,7 +346,7 @@ class Histogram:
 
 
 def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogram, ...]:
-    """Return a histogram of each parameter that has several bins or that only some configurations have.
+    """Return a histogram of each parameter that has several bins or that some or all configurations lack.
 
     They are in the order of the sweep file. A parameter with few choices has a bin for each, so it has a histogram even
     if all configurations have the same choice.
@@ -354,7 +354,7 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
     found = []
     for parameter in space.parameters:
         found.append(_make_histogram(parameter, configurations))
-    return tuple(one for one in found if len(one.bins) > 1 or 0 < one.present < one.of)
+    return tuple(one for one in found if len(one.bins) > 1 or one.present < one.of)
 
 
 def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:

@@ -13,7 +13,7 @@ from sweep.errors import InputError
 from sweep.render.plans import as_dict, show_plan
 from sweep.runner import planning, sweep_files
 from sweep.runner.earlier_times import Timing
-from sweep.runner.planning import Plan, histograms
+from sweep.runner.planning import Plan
 from sweep.spec import parse_spec
 
 TPE = "method: tpe\nmetric: {name: loss}\n"
@@ -219,14 +219,23 @@ def test_rungs_and_hours() -> None:
     assert plan.price.hours == pytest.approx(plan.price.epochs / (plan.concurrent or 1) / 3600)
 
 
-def test_no_configuration_gives_no_histogram() -> None:
-    assert (
-        histograms(
-            parse_spec("trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}", "s.yaml").space,
-            [{}],
-        )
-        == ()
+def test_a_parameter_that_no_configuration_has_is_said() -> None:
+    plan = planned(
+        "method: random\nmetric: {name: loss}\nrun_cap: 2\nparameters:\n  width: {min: 0.0, max: 1.0}\n"
+        "  kind: {values: [a, b], probabilities: [0.999, 0.001]}\n"
+        "  rate: {min: 0.0, max: 1.0, when: {kind: b}}\n"
+        "  size: {values: [1, 2], when: {kind: b}}\n"
     )
+    assert [(one.name, one.present) for one in plan.histograms] == [
+        ("width", 2),
+        ("kind", 2),
+        ("rate", 0),
+        ("size", 0),
+    ]
+    console = Console(file=StringIO(), width=400)
+    show_plan(plan, console)
+    shown = console.file.getvalue()
+    assert shown.endswith("kind   a 100 %, b 0 %\nrate   in none of them\nsize   in none of them\n")
 
 
 def test_everything_is_in_the_data() -> None:
