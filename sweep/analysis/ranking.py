@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -29,7 +28,7 @@ from sweep.statistics.intervals import (
     compute_mean_interval,
     compute_share_interval,
 )
-from sweep.statistics.means import compute_mean
+from sweep.statistics.means import compute_deviation, compute_mean
 from sweep.statistics.verdicts import Compared, Verdict, compare_configurations, compare_fronts
 from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
@@ -541,7 +540,7 @@ def _summarize(
     for metric, goal in objectives:
         values = tuple(by_seed(counted, metric).values())
         if values:
-            std = stdev(values) if len(values) > 1 else None
+            std = compute_deviation(values) if len(values) > 1 else None
             folds = sweep.info.folds
             if folds:
                 shared = compute_fold_correction(folds)

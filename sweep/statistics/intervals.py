@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist, stdev
 
-from sweep.statistics.means import compute_mean
+from sweep.statistics.means import choose_scale, compute_mean, scale_up
 
 ALPHA = 0.05
 Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96, for the 95 % interval of a normal mean
@@ -28,9 +28,11 @@ def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Inter
         stdtrit,
     )
 
-    half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _compute_standard_error(values, shared)
-    mean = compute_mean(values)
-    return mean - half, mean + half
+    scale = choose_scale(values)
+    scaled = [value / scale for value in values]
+    half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _compute_standard_error(scaled, shared)
+    mean = compute_mean(scaled)
+    return scale_up(mean - half, scale), scale_up(mean + half, scale)
 
 
 def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
@@ -41,11 +43,13 @@ def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
     """
     from scipy.special import stdtr
 
-    mean = compute_mean(differences)
-    error = _compute_standard_error(differences, shared)
+    scale = choose_scale(differences)  # the p-value does not depend on it
+    scaled = [difference / scale for difference in differences]
+    mean = compute_mean(scaled)
+    error = _compute_standard_error(scaled, shared)
     if not error:
         return 0.0 if mean else 1.0
-    return float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
+    return float(2 * stdtr(len(scaled) - 1, -abs(mean) / error))
 
 
 def compute_fold_correction(folds: int) -> float:

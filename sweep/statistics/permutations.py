@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sweep.statistics.means import LARGE
+
 Floats = npt.NDArray[np.float64]
 
 ENUMERATED = 2**14
@@ -79,7 +81,7 @@ def check_equality(scores: Floats) -> Equality:
     the error at its level.
     """
     # a seed with a single score compares nothing
-    scores = scale_down_large(scores[np.isfinite(scores).sum(axis=1) > 1])
+    scores = _scale_down_large(scores[np.isfinite(scores).sum(axis=1) > 1])
     there = np.isfinite(scores)
     centred = np.nan_to_num(scores - np.nanmean(scores, axis=1, keepdims=True))
     # scaled to a mean square of 1, to which `_LEAST_VARIANCE` refers; if all scores are equal, they stay 0
@@ -114,14 +116,14 @@ def check_equality(scores: Floats) -> Equality:
     return Equality(count / len(largest), furthest, patterns.error)
 
 
-def scale_down_large(table: Floats) -> Floats:
+def _scale_down_large(table: Floats) -> Floats:
     """Return a table divided by its largest absolute value, if the squares would otherwise be too large for a float.
 
-    A table without values above 1e150 is returned unchanged. The tests do not depend on the scale. NaN stands for a
+    A table without values beyond `LARGE` is returned unchanged. The test does not depend on the scale. NaN stands for a
     missing score.
     """
     largest = np.abs(table).max(initial=0.0, where=~np.isnan(table))
-    return table / largest if largest > 1e150 else table
+    return table / largest if largest > LARGE else table
 
 
 def _compute_variances(squares: Floats, means: Floats, counts: npt.NDArray[np.int_]) -> Floats:
@@ -173,7 +175,10 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     left out, unless there are too many patterns and a random sample is drawn. ``work`` limits the number of patterns
     times the number of comparisons, down to `FEWEST_DRAWN` patterns.
     """
-    table = scale_down_large(np.asarray(differences, dtype=np.float64))
+    table = np.asarray(differences, dtype=np.float64)
+    largest = np.abs(table).max(axis=0, initial=0.0)
+    # each comparison by itself: by the scale of another one, its differences could be too small for a float
+    table = table / np.where(largest > LARGE, largest, 1.0)
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))
     table = table / np.where(norms > 0, norms, 1.0)

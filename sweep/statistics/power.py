@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from statistics import fmean, stdev, variance
+from statistics import fmean, variance
 
 from sweep.statistics.intervals import ALPHA
-from sweep.statistics.means import compute_mean
+from sweep.statistics.means import compute_deviation, compute_mean
 
 LEAST = 6
 """Minimum number of common seeds for a verdict: with five, no p-value is below 0.06."""
@@ -35,7 +35,7 @@ def estimate_more_seeds(
         return None
     if count > 1:
         # divided by the root of ``count``, this is the standard error of the mean, with the correction for folds
-        spread = stdev(differences) * math.sqrt(1 + count * shared)
+        spread = compute_deviation(differences) * math.sqrt(1 + count * shared)
     else:
         spread = 0.0
     within = range(max(count + 1, LEAST), count + MOST)
@@ -90,7 +90,9 @@ def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
     try:
         return math.sqrt(fmean(map(variance, several)))
     except OverflowError:  # the squares are too large for a float
-        return math.hypot(*(stdev(values) / math.sqrt(len(several)) for values in several))
+        return math.hypot(
+            *(compute_deviation(values) / math.sqrt(len(several)) for values in several)
+        )
 
 
 def count_seeds_needed(comparisons: int) -> int:

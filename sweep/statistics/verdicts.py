@@ -26,7 +26,7 @@ from sweep.statistics.intervals import (
     compute_mean_interval,
     compute_t_test,
 )
-from sweep.statistics.means import compute_mean
+from sweep.statistics.means import choose_scale, compute_mean, scale_up
 from sweep.statistics.power import LEAST, count_seeds_needed, estimate_more_seeds
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def compare_configurations(
     ``folds`` is the number of folds of a cross-validation, 0 if there is none, and not 1. The scores of a
     cross-validation share examples, so differences are tested by the t-test of Nadeau and Bengio, otherwise by
     permuting signs. A configuration with fewer than `LEAST` seeds in common with the best is undecided. Any other one
-    is worse if its adjusted p-value (`_step_down`) is at most 5 %, and ties otherwise.
+    is worse if its adjusted p-value (`_step_down`) is at most 5 %, and ties otherwise. A difference that is too large
+    for a float is the largest one.
     """
     scored = {name: scores for name, scores in table.items() if scores}
     if not scored:
@@ -92,8 +93,9 @@ def compare_configurations(
     else:
         shared = 0.0
     differences = {}
+    scales = {}
     for name in others:
-        differences[name] = compute_differences(scored[name], scored[leader])
+        differences[name], scales[name] = _scale_differences(scored[name], scored[leader])
     compared = [name for name in others if len(differences[name]) >= LEAST]
     behind = {name: sign * compute_mean(differences[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (leader, *compared)}  # the leader must come first
@@ -108,6 +110,7 @@ def compare_configurations(
         # one without a test has too few seeds; with enough seeds, it is tested together with all others
         comparison = _make_comparison(
             values,
+            scales[name],
             shared,
             estimate_more_seeds(values, len(compared) if test else len(others), shared),
         )
@@ -143,7 +146,7 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     from sweep.statistics import permutations
 
     names = list(scored)
-    table = permutations.scale_down_large(_align_scores(scored))
+    table = _align_scores(scored)
     if not maximize:
         table = -table
     place = {name: at for at, name in enumerate(names)}
@@ -157,8 +160,9 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
         return found.p, left[found.furthest]
 
     adjusted = _step_down(names, behind, test)
-    # a seed that one of the two lacks counts as a difference of 0
-    apart = np.nan_to_num(table[:, 1:] - table[:, :1])
+    # A seed that one of the two lacks counts as a difference of 0. No test depends on the scale, and a difference of
+    # halves is never too large for a float.
+    apart = np.nan_to_num(table[:, 1:] / 2 - table[:, :1] / 2)
     single = dict(zip(names[1:], permutations.check_differences(apart).p.tolist(), strict=True))
     error = max(errors, default=None)
     tests = {}
@@ -178,7 +182,7 @@ def _test_by_folds(
     """
     single = {}
     for name in behind:
-        single[name] = compute_t_test(compute_differences(scored[name], scored[first]), shared)
+        single[name] = compute_t_test(_scale_differences(scored[name], scored[first])[0], shared)
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         """Test a set of configurations for equality; return the p-value and the configuration furthest behind."""
@@ -240,19 +244,36 @@ def compute_differences(scores: Scores, others: Scores) -> list[float]:
     return differences
 
 
-def _make_comparison(differences: Sequence[float], shared: float, more: int | None) -> Compared:
+def _scale_differences(scores: Scores, others: Scores) -> tuple[list[float], float]:
+    """Return the differences as `compute_differences` does, divided by a scale, and the scale.
+
+    It is 1 unless scores are so large that their differences or squares may be too large for a float.
+    """
+    scale = choose_scale([*scores.values(), *others.values()])
+    scaled = [{seed: score / scale for seed, score in one.items()} for one in (scores, others)]
+    return compute_differences(*scaled), scale
+
+
+def _make_comparison(
+    differences: Sequence[float], scale: float, shared: float, more: int | None
+) -> Compared:
     """Return a comparison that has no verdict yet: the mean of the differences, with its 95 % interval if it has one.
 
-    It is "undecided". ``shared`` is the correction for scores of folds, as in `compute_mean_interval`; ``more`` is the
-    number of further seeds that would decide, if the difference is as it seems.
+    It is "undecided". ``differences`` are divided by ``scale``. ``shared`` is the correction for scores of folds, as in
+    `compute_mean_interval`; ``more`` is the number of further seeds that would decide, if the difference is as it
+    seems.
     """
     count = len(differences)
     if not count:
         return Compared(
             Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best"
         )
-    low, high = compute_mean_interval(differences, shared=shared) or (None, None)
-    mean = compute_mean(differences)
+    mean = scale_up(compute_mean(differences), scale)
+    low: float | None = None
+    high: float | None = None
+    interval = compute_mean_interval(differences, shared=shared)
+    if interval is not None:
+        low, high = (scale_up(end, scale) for end in interval)
     return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, undecided=TOO_FEW)
 
 
@@ -351,7 +372,7 @@ def _test_domination(
     """
     values = []
     for one, other in scores:
-        values.append(compute_differences(one, other))
+        values.append(_scale_differences(one, other)[0])  # no p-value depends on the scale
     for mean, high in zip(map(compute_mean, values), maximize, strict=True):
         # the first one's mean is equal, or higher where higher is better, or lower where lower is better
         if mean == 0 or (mean > 0) == high:

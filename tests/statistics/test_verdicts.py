@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from statistics import stdev
 
 import numpy as np
 import pytest
 
-from sweep.statistics.intervals import ALPHA
-from sweep.statistics.means import compute_mean
+from sweep.statistics.intervals import ALPHA, compute_mean_interval, compute_t_test
+from sweep.statistics.means import compute_deviation, compute_mean
 from sweep.statistics.power import LEAST, compute_spread, count_seeds_needed
 from sweep.statistics.verdicts import Verdict, compare_configurations, compare_fronts
 
@@ -278,6 +279,62 @@ def test_scores_whose_squares_or_sums_are_too_large_for_a_float(scale: float) ->
     assert spread / scale == pytest.approx(
         compute_spread([list(own.values()) for own in scores.values()])
     )
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("folds", [0, 5])
+def test_scores_whose_differences_are_too_large_for_a_float(folds: int) -> None:
+    signs = (1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 0.5)
+    scores = {
+        name: dict(enumerate(factor * sign for sign in signs))
+        for name, factor in ((0, 0.9), (1, -0.9), (2, 0.1))
+    }
+    # exact: a power of two
+    large = {
+        name: {seed: score * 2.0**1023 * 1.9 for seed, score in own.items()}
+        for name, own in scores.items()
+    }
+    small = {
+        name: {seed: score * 1.9 for seed, score in own.items()} for name, own in scores.items()
+    }
+    expected = compare_configurations(small, maximize=True, folds=folds)
+    found = compare_configurations(large, maximize=True, folds=folds)
+    for name, one in found.items():
+        alike = expected[name]
+        assert (one.verdict, one.p, one.p_adjusted, one.more) == (
+            alike.verdict,
+            alike.p,
+            alike.p_adjusted,
+            alike.more,
+        )
+    assert found[2].difference == expected[2].difference * 2.0**1023
+    assert found[1].difference_low == -np.finfo(float).max  # the end is beyond it
+    fronts = compare_fronts([large, large], maximize=[True, True], front=[0], folds=folds)
+    alike = compare_fronts([small, small], maximize=[True, True], front=[0], folds=folds)
+    assert fronts == alike
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("folds", [0, 5])
+def test_a_huge_score_changes_no_other_comparison(folds: int) -> None:
+    scores = table(0.2, 0.5, 0.2, noise=0.02)
+    expected = compare_configurations(scores, maximize=False, folds=folds)
+    scores |= {9: {seed: 1e300 * (1 + seed / 50) for seed in range(8)}}
+    found = compare_configurations(scores, maximize=False, folds=folds)
+    for name, alike in expected.items():
+        assert (found[name].verdict, found[name].p) == (alike.verdict, alike.p)
+    assert (found[1].verdict, found[9].verdict) == (WORSE, WORSE)
+
+
+def test_the_spread_and_the_test_of_the_largest_floats() -> None:
+    values = [1.7e308, -1.7e308, 1.6e308]
+    assert compute_deviation(values) == np.finfo(float).max  # 1.93e308
+    assert compute_deviation([1.7e308, 1.6e308]) == stdev([1.7e308, 1.6e308])
+    assert compute_t_test(values) == pytest.approx(compute_t_test([1.7, -1.7, 1.6]))
+    half = [one / 4 for one in values]
+    expected = compute_mean_interval([one / 2**1000 for one in half])
+    assert compute_mean_interval(half) == tuple(one * 2.0**1000 for one in expected)
+    assert compute_mean_interval(values) == (-np.finfo(float).max, np.finfo(float).max)
 
 
 def test_the_mean_of_the_largest_floats() -> None:
