@@ -105,10 +105,15 @@ def score(value: float | None) -> str:
 
 
 def money(amount: float) -> str:
-    """Format an amount with two decimals, or with two significant digits if it is below 1 and not 0."""
-    if amount >= 1 or not amount:
-        return f"{amount:,.2f}"
-    return f"{amount:.2g}"
+    """Format an amount with two decimals, or with two significant digits if it is below a tenth: ``0.50``, ``0.0042``.
+
+    Less than a hundredth of a cent is ``< 0.0001``.
+    """
+    if 0 < amount < 1e-4:
+        return "< 0.0001"
+    if 0 < amount < 0.0995:  # from there on, two decimals are enough
+        return f"{amount:.2g}"
+    return f"{amount:,.2f}"
 
 
 def format_setting(value: object) -> str:

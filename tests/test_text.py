@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.text import figure, format_setting, is_typo, score
+from sweep.text import figure, format_setting, is_typo, money, score
 
 SIZES = st.floats(min_value=1e-4, max_value=999_999_999, allow_nan=False)
 
@@ -34,6 +34,26 @@ def test_from_a_ten_thousandth_to_a_billion_no_exponent_is_needed(size: float, s
 def test_four_digits(value: float, short: str, aligned: str) -> None:
     assert figure(value) == short
     assert score(value) == aligned
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0.0, "0.00"),
+        (1e-5, "< 0.0001"),
+        (0.0001, "0.0001"),
+        (0.00424, "0.0042"),
+        (0.05, "0.05"),
+        (0.0994, "0.099"),
+        (0.0995, "0.10"),
+        (0.5, "0.50"),
+        (0.996, "1.00"),
+        (2.5, "2.50"),
+        (1234.5, "1,234.50"),
+    ],
+)
+def test_money_has_cents(amount: float, text: str) -> None:
+    assert money(amount) == text
 
 
 @pytest.mark.parametrize("name", ["dropuot", "dropot", "dropoutt", "dropoux", "dropout"])

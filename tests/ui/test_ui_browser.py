@@ -32,7 +32,7 @@ from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
 
 from sweep.events import Event, OutputPrinted, Params, SessionEnded, Status
 from sweep.store.folder import ResultsFolder
-from sweep.text import duration, score
+from sweep.text import duration, money, score
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -57,13 +57,15 @@ def test_the_shelf_filters_and_compares(visit: Visit, project: Path) -> None:
     assert one.page.evaluate("plots.length") >= 8
 
 
-def test_durations_and_scores_are_those_of_the_commands(visit: Visit) -> None:
+def test_durations_scores_and_amounts_are_those_of_the_commands(visit: Visit) -> None:
     one = visit()
     times = [59.96, 60.0, 119.6, 3599.4, 3599.7, 7199.9, 172799.8, 1e6]
     assert one.page.evaluate(f"{times}.map(inTime)") == list(map(duration, times))
     scores = [0.5, 0.98765, -1.5, 123.456, 12345.678, 987654.3, -123456.7, 1e6]
     scores += [0.0, 8.1e-9, -3.14159e-5, 9.99996e-5, 1.5e9, 2e30]
     assert one.page.evaluate(f"{scores}.map(inScore)") == list(map(score, scores))
+    amounts = [0.0, 1e-5, 1e-4, 0.00424, 0.05, 0.0994, 0.0995, 0.5, 0.996, 2.5, 1234.5]
+    assert one.page.evaluate(f"{amounts}.map(inMoney)") == list(map(money, amounts))
 
 
 def test_events_of_other_days_have_dates(visit: Visit) -> None:

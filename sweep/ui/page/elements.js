@@ -81,8 +81,11 @@ function withExponent(number) {
   return `${digits}e${power[0]}${power.slice(1).padStart(2, "0")}`;
 }
 
+// As the commands write it: 1,234.50, and 0.0042.
 function inMoney(value) {
-  return value >= 1 || value === 0 ? value.toFixed(2) : value.toPrecision(2);
+  if (value > 0 && value < 1e-4) return "< 0.0001";
+  if (value > 0 && value < 0.0995) return String(Number(value.toPrecision(2))); // from there on, two decimals are enough
+  return value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 }
 
 // Elements with the times of events, with their dates unless all are of today.
