@@ -64,7 +64,7 @@ class Shelf:
         )
 
     def _get_row(self, folder: ResultsFolder) -> dict[str, Any]:
-        """Return the row of a sweep; it is made again only if the sweep has changed.
+        """Return the row of a sweep; it is made again only if the sweep has changed or its log was not read to the end.
 
         Even then, the old row is returned for 5 times as long as it took to make it.
         """
@@ -76,7 +76,10 @@ class Shelf:
             return known.row
         row = _make_row(folder)
         if row["state"] == "running":
-            row |= self._estimate_progress(folder)
+            progress = self._estimate_progress(folder)
+            row |= progress
+            if not progress:
+                stamp = ()  # the rest of its log is read next time, even if nothing is added to it
         else:
             self._running.pop(folder.name, None)
         took_s = time.monotonic() - now

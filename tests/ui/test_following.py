@@ -13,7 +13,7 @@ from msgspec import structs
 
 from sweep.events import NoteWritten, SessionEnded, Status, SweepChanged, TrialStarred
 from sweep.spec import changes, parse_spec
-from sweep.ui import following
+from sweep.ui import following, shelf
 from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
 from sweep.ui.shelf import Shelf
@@ -218,12 +218,12 @@ def test_a_change_may_only_fit_the_file_without_later_ones(tmp_path: Path) -> No
 def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
     results = tmp_path / "results"
     assert Shelf(results).list_rows() == []
-    shelf = Shelf(results)
+    shown = Shelf(results)
     make_sweep(results, "old", finished(T))
     folder = make_sweep(results, "new", some_trials(T + 9))
     (results / "broken").mkdir()
     (results / "broken" / "log.jsonl").write_text("nonsense\n{}\n")
-    rows = {row["name"]: row for row in shelf.list_rows()}
+    rows = {row["name"]: row for row in shown.list_rows()}
     assert {name: row["state"] for name, row in rows.items()} == {
         "new": "unfinished",
         "old": "finished",
@@ -236,7 +236,7 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
         "val_accuracy",
     )
     json.dumps(rows)
-    assert shelf.list_rows()[0] is not None
+    assert shown.list_rows()[0] is not None
     with driving(folder) as driver:
         driver.write(*trial(8, T + 20), SessionEnded(time=T + 21, reason="finished"))
         first, *_ = Shelf(results).list_rows()
@@ -251,6 +251,18 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
         driver.write(*(epoch(0, at, time.time()) for at in (1, 2, 3)))
         first, *_ = Shelf(results).list_rows()
         assert (first["name"], first["share"]) == ("half", pytest.approx(0.5 / 12))  # by its epochs
+
+
+def test_a_row_has_the_time_left_once_its_log_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "REST", 0)
+    with driving(make_sweep(tmp_path, "lives", some_trials(time.time(), 5))):
+        shown = Shelf(tmp_path)
+        monkeypatch.setattr(shelf, "LOOKS", 0)  # of a long log, only a part is read each time
+        assert shown.list_rows()[0]["left_s"] is None
+        monkeypatch.setattr(shelf, "LOOKS", 1)  # the rest, to which nothing was added
+        assert shown.list_rows()[0]["left_s"] > 0
 
 
 def test_a_report_that_was_made_while_the_driver_ended_is_made_again(tmp_path: Path) -> None:
