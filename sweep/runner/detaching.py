@@ -40,8 +40,8 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     """Run ``python -m sweep`` with ``arguments`` in the background; return once its session is in the log.
 
     ``folder`` is that of the sweep, which the process may still have to create. There is no time limit. The output of
-    the process goes into ``driver.log`` in that folder, in place of an earlier one. If this function is interrupted,
-    the process is ended and its output deleted.
+    the process goes into ``driver.log`` in that folder, in place of an earlier one. If this function is interrupted or
+    fails, the process is ended and its output deleted.
 
     The process gets the path of a file, into which it writes a line of JSON: what `describe_start` returns or, if it
     fails, the document of its error. A growing log alone would not show that it has begun, because the session of
@@ -49,17 +49,18 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
 
     Raises:
         NotStarted: if the process ends before its session has begun.
-        StoreError: if the file for its output cannot be created.
+        StoreError: if one of the files cannot be created, or that with its output cannot be moved.
     """
     # beside the sweep's folder, which the process may still have to create; it is moved there in the end
     output = folder.path.parent / f".{folder.name}.{get_process_name()}.driver.log"
     start = output.with_suffix(".json")
     driver = None
     try:
-        with storing(output):
-            output.parent.mkdir(parents=True, exist_ok=True)
-            stream = output.open("wb")
+        with storing(start):
+            start.parent.mkdir(parents=True, exist_ok=True)
             start.touch()  # only this process creates and deletes it
+        with storing(output):
+            stream = output.open("wb")
         driver = _start_process(arguments, start, stream)
         while not _has_begun(start, folder):
             code = driver.poll()
@@ -69,6 +70,9 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
                 code = code if code > 0 else 2
                 raise NotStarted(_read_problems(start, output, code), code)
             time.sleep(LOOK_S)
+        kept = folder.path / "driver.log"
+        with storing(kept):
+            output.rename(kept)  # the process goes on writing into it
     except BaseException:  # also Ctrl-C
         if driver is not None and driver.poll() is None:
             driver.terminate()
@@ -79,8 +83,6 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     finally:
         with suppress(OSError):
             start.unlink()
-    kept = folder.path / "driver.log"
-    output.rename(kept)  # the process goes on writing into it
     # it is meant to outlive this process, which must not wait for it or warn about it
     driver.returncode = 0
     return Detached(driver.pid, kept)
