@@ -399,7 +399,8 @@ class ReadMark(Enum):
     """Marks a read that returned no value: the parameter is absent, or was only tested for its presence."""
 
     ABSENT = "absent"  # was read, but the trial does not have it
-    PRESENT = "present"  # was tested with `in` or as a group, and exists
+    PRESENT = "present"  # was tested with `in`, and exists
+    GROUP = "group"  # was read, but there are only parameters below this name
 
 
 Reads: TypeAlias = "dict[str, Value | ReadMark | tuple[str, ...]]"
@@ -439,7 +440,8 @@ def from_json(text: str) -> Reads:
 class Hyperparameters(Declaring):
     """The hyperparameters of a trial, read as attributes (``hp.rate``), as items (``hp["aug.kind"]``) or with `get`.
 
-    A nested parameter can be read by its dotted name or attribute by attribute (``hp.aug.kind``). Reading a parameter
+    A nested parameter can be read by its dotted name or attribute by attribute (``hp.aug.kind``). With ``in`` and as
+    items, there are only dotted names of parameters: `below` tells whether the trial has a group. Reading a parameter
     that the trial does not have raises AttributeError or KeyError, with a message that lists the trial's parameters.
     """
 
@@ -523,9 +525,7 @@ class Hyperparameters(Declaring):
     def __contains__(self, name: str) -> bool:
         present = self.peek(name) is not ReadMark.ABSENT
         for record in self._records:
-            record.setdefault(
-                name, ReadMark.PRESENT if present or name in self._groups else ReadMark.ABSENT
-            )
+            record.setdefault(name, self._mark(name, present=present))
         return present or name in self._defaults
 
     def __iter__(self) -> Iterator[str]:
@@ -711,9 +711,15 @@ class Hyperparameters(Declaring):
         for record in self._records:
             # a group: what was read is that parameters exist below this name
             if name in self._groups:
-                record.setdefault(name, ReadMark.PRESENT)
+                record.setdefault(name, ReadMark.GROUP)
             else:
                 record[name] = value
+
+    def _mark(self, name: str, *, present: bool) -> ReadMark:
+        """Return the mark of a name: of a group, of a parameter if it is ``present``, or of neither."""
+        if name in self._groups:
+            return ReadMark.GROUP
+        return ReadMark.PRESENT if present else ReadMark.ABSENT
 
     def _matches_read(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
         """Return whether reading a parameter now would give what an earlier read gave; the parameter counts as read."""
@@ -722,9 +728,7 @@ class Hyperparameters(Declaring):
             self._seen.update(then)
             return self._list_below(name) == then
         if isinstance(then, ReadMark):
-            return (now is not ReadMark.ABSENT or name in self._groups) is (
-                then is ReadMark.PRESENT
-            )
+            return self._mark(name, present=now is not ReadMark.ABSENT) is then
         return type(now) is type(then) and now == then  # True is not 1, and 1 is not 1.0
 
     def _read(self, name: str) -> Value | ReadMark:
@@ -764,6 +768,12 @@ class NestedParameters:
             raise AttributeError(name)
         found: Value | NestedParameters = getattr(self._parent, f"{self._prefix}.{name}")
         return found
+
+    def __contains__(self, name: str) -> bool:
+        return f"{self._prefix}.{name}" in self._parent
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parent.below(self._prefix))
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the parameter ``name`` of this group, or ``default`` if the trial does not have it."""

@@ -48,6 +48,33 @@ def test_reading() -> None:
     assert "missing" not in hp
 
 
+def test_what_is_in_a_group() -> None:
+    hp = Hyperparameters(HP)
+    assert "kind" in hp.aug
+    assert "size" not in hp.aug
+    assert "deep.p" in hp.aug
+    assert "p" in hp.aug.deep
+    assert list(hp.aug) == ["kind", "deep.p"]
+    reads: Reads = {}
+    with hp.recording(reads):
+        assert "kind" in hp.aug
+    assert hp.matches_reads(reads)
+    assert not Hyperparameters({"aug.deep.p": 0.5}).matches_reads(reads)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda hp: "aug" in hp, lambda hp: hp.get("aug"), lambda hp: hp.aug]
+)
+def test_a_group_is_no_parameter_of_the_same_name(read) -> None:
+    hp, reads = Hyperparameters({"aug.kind": "flip"}), {}
+    with hp.recording(reads):
+        read(hp)
+    assert ("aug" in hp, hp.get("aug"), list(hp)) == (False, None, ["aug.kind"])
+    assert hp.matches_reads(from_json(to_json(reads)))
+    assert Hyperparameters({"aug.kind": "crop"}).matches_reads(reads)
+    assert not Hyperparameters({"aug": 3}).matches_reads(reads)  # there, the answer is another
+
+
 @pytest.mark.parametrize(
     ("read", "error", "message"),
     [
