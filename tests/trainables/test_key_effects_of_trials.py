@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 import pytest
-from keyed import KINDS, effect
+from keyed import KINDS, Compiled, OwnStep, effect
 from small import assignment, train
 
 from sweep.contract import Incompatible
@@ -93,3 +93,61 @@ def test_what_model_reads_for_its_own_optimizer_is_its_own() -> None:
         Incompatible, match="and the trial has weight_decay, which would have no effect"
     ):
         train(Reading(), assignment(epochs=1, learning_rate=0.1, weight_decay=0.5))
+
+
+class OwnCompile(OwnStep):
+    """A model that trains itself with an optimizer of its own compile()."""
+
+    def compile(self, rate: float) -> None:
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        super().compile(keras.optimizers.SGD(rate), loss)
+
+
+class ReadsItsRates(KINDS["own_optimizers"][0]):  # type: ignore[name-defined,misc]  # as above
+    """A trial whose model() reads a factor of the rate, by the name ``factor``, for an optimizer that is idle."""
+
+    factor = "factor"
+
+    def model(self, hp: Hyperparameters) -> Any:
+        model = super().model(hp)
+        model.mine = keras.optimizers.SGD(0.1 * hp.number(self.factor))
+        return model
+
+
+class CompilesWithItsRates(ReadsItsRates):
+    def model(self, hp: Hyperparameters) -> Any:
+        model = self.made(OwnCompile, hp)
+        model.compile(0.1 * hp.number(self.factor))
+        return model
+
+
+class CompiledWithItsRates(ReadsItsRates):
+    def model(self, hp: Hyperparameters) -> Any:
+        model = Compiled.model(self, hp)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.1 * hp.number(self.factor)), loss)
+        return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (ReadsItsRates, "layer_rates.head"),
+        (CompilesWithItsRates, "layer_rates.head"),
+        (CompilesWithItsRates, "layer_decay"),
+        (CompiledWithItsRates, "layer_rates.head"),
+    ],
+)
+def test_layer_rates_that_model_reads_are_its_own(kind: type[ReadsItsRates], name: str) -> None:
+    given = replace(assignment(epochs=1), params={"batch_size": 16})
+    standard = type("Standard", (kind,), {"factor": name})()
+    losses = []
+    for factor in (0.5, 0.25):  # the second trial may reuse what the first one has compiled
+        theirs = train(kind(), replace(given, params={**given.params, "factor": factor}))
+        ours = train(standard, replace(given, params={**given.params, name: factor}))
+        assert ours[0].metrics == theirs[0].metrics
+        losses.append(ours[0].metrics["val_loss"])
+    assert losses[0] != losses[1]
+    unread = {**given.params, name: 0.5, "layer_rates.hidden": 0.5}
+    with pytest.raises(Incompatible, match=r"layer_rates\.hidden, which would|layer rates"):
+        train(standard, replace(given, params=unread))

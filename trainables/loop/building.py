@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -220,7 +220,13 @@ def make_author_parts(
             else:
                 make_copy = None  # an optimizer that came with `compile` or `updates` cannot be made once more
             optimizer = optimizer or author.optimizer(hp)
-        optimizer = groups.combine_optimizers(optimizer, make_copy, model, author.groups(hp, model))
+        given: Sequence[groups.Group | groups.Rated]
+        if make_copy is None and not overrides(author, "groups"):
+            # layer rates that the author's code has read are for the optimizers that it made
+            given = groups.read_layer_rates(hp, author.live, model, left_out=by_author)
+        else:
+            given = author.groups(hp, model)
+        optimizer = groups.combine_optimizers(optimizer, make_copy, model, given)
         if compiled is None:
             options = own_methods.get_compile_options(author, hp, model)
             weighted = author.weighted_metrics(hp, model)

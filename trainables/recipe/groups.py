@@ -6,7 +6,7 @@ To the loop, several optimizers look like one with a single rate; each trains it
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -347,15 +347,17 @@ class Rated:
     factors: Sequence[tuple[Rate, int]]
 
 
-def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
+def read_layer_rates(
+    hp: Hyperparameters, live: Live, model: keras.Model, left_out: Container[str] = ()
+) -> list[Rated]:
     """Return all trainable weights in groups, each with the factors by which its weights' learning rate differs.
 
-    The factors follow from ``layer_decay`` and ``layer_rates.<layers>``, and are live numbers; a group whose rate is
-    the trial's has none. There are no groups if the trial has neither parameter.
+    The factors follow from ``layer_decay`` and ``layer_rates.<layers>`` except those in ``left_out``, and are live
+    numbers; a group whose rate is the trial's has none. There are no groups if the trial has none of these parameters.
     Raises: ValueError: if a pattern matches no layer, two patterns match the same layer, or a number is out of bounds.
     """
-    named = hp.below("layer_rates")
-    decays = "layer_decay" in hp
+    named = [name for name in hp.below("layer_rates") if f"layer_rates.{name}" not in left_out]
+    decays = "layer_decay" in hp and "layer_decay" not in left_out
     if not named and not decays:
         return []
     found: dict[tuple[int | str, ...], list[keras.Variable]] = {}
@@ -405,7 +407,8 @@ def combine_optimizers(
         return optimizer
     if make_copy is None:
         raise Refused(
-            "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one"
+            "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one, "
+            "or read the layer rates where these optimizers are made"
         )
     rate = get_rate_or_schedule(optimizer)
     if not isinstance(rate, float) and any(

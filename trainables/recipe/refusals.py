@@ -380,7 +380,7 @@ def check_own_optimizers(
 
     That is so if it has its own `compile`, or if training does not use the optimizer that Keras and the loop know
     (``idle``), whose gradients they could clip. ``read`` has the parameters that model() reads, possibly for its
-    optimizers; they are accepted, except ``layer_rates.<layers>``.
+    optimizers; they are accepted.
     """
     has_own_compile = bool(list_overridden_methods(model, "compile"))
     if not idle and not has_own_compile:
@@ -394,12 +394,12 @@ def check_own_optimizers(
     # otherwise, model() makes the optimizer of this name, which has some of them
     if "optimizer" not in read:
         without_effect += standard_hyperparameters.OF_OPTIMIZERS
+    for layers in hp.below("layer_rates"):
+        without_effect.append(f"layer_rates.{layers}")
     unread = []
     for name in without_effect:
         if name in hp and name not in read:
             unread.append(name)
-    for name in hp.below("layer_rates"):
-        unread.append(f"layer_rates.{name}")
     if unread:
         if has_own_compile:
             cause = "has a compile() of its own"
