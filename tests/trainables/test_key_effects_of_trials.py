@@ -95,6 +95,23 @@ def test_what_model_reads_for_its_own_optimizer_is_its_own() -> None:
         train(Reading(), assignment(epochs=1, learning_rate=0.1, weight_decay=0.5))
 
 
+def test_live_numbers_that_model_reads_for_its_own_optimizer_are_its_own() -> None:
+    class Reading(KINDS["own_optimizers"][0]):  # type: ignore[name-defined,misc]  # as above
+        def model(self, hp: Hyperparameters) -> Any:
+            model = super().model(hp)
+            rate = hp.live("layer_rates.head")
+            model.mine = keras.optimizers.SGD(lambda: rate, weight_decay=hp.live("weight_decay"))
+            return model
+
+    trainable = Reading()
+    given = {"batch_size": 16, "layer_rates.head": 0.05, "weight_decay": 0.0}
+    losses = set()
+    for more in ({}, {"layer_rates.head": 0.5}, {"weight_decay": 0.5}):
+        trial = replace(assignment(epochs=1), params={**given, **more})
+        losses.add(train(trainable, trial)[0].metrics["loss"])
+    assert len(losses) == 3
+
+
 class OwnCompile(OwnStep):
     """A model that trains itself with an optimizer of its own compile()."""
 

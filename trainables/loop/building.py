@@ -212,6 +212,7 @@ def make_author_parts(
             optimizer = (compiled or {}).pop("optimizer", None) or own_methods.first_optimizer(
                 turns
             )
+        read_live = author.live.names  # records such as `by_author` have no live reads
         # The standard optimizer is not the author's code: what it reads is left out of `by_author`.
         with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
             own = optimizer is not None or own_method
@@ -223,7 +224,9 @@ def make_author_parts(
         given: Sequence[groups.Group | groups.Rated]
         if make_copy is None and not overrides(author, "groups"):
             # layer rates that the author's code has read are for the optimizers that it made
-            given = groups.read_layer_rates(hp, author.live, model, left_out=by_author)
+            given = groups.read_layer_rates(
+                hp, author.live, model, left_out={*by_author, *read_live}
+            )
         else:
             given = author.groups(hp, model)
         optimizer = groups.combine_optimizers(optimizer, make_copy, model, given)
@@ -253,7 +256,16 @@ def make_author_parts(
     by_itself = own_methods.describe_own_steps(author, model)
     drew = making.drew or _has_drawn(seed, seeds.given)
     return AuthorParts(
-        author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew, asked_jit
+        author,
+        hp,
+        parts,
+        turns,
+        own,
+        keeps_rate,
+        by_itself,
+        frozenset({*by_author, *read_live}),
+        drew,
+        asked_jit,
     )
 
 
