@@ -7,7 +7,8 @@ finds the metrics that a function reports.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 
 from sweep.inspection.hyperparameter_reads import (
     Function,
@@ -28,7 +29,8 @@ def list_surely_unread(
 
     A name is read as an attribute of any object or, with ``group``, as a key of the attribute ``group``, in any code
     that the trainable may use. Returns all names for a function without a second argument. Returns [] if the function
-    stores its report or passes it to code outside of ``author_trees``, or if it is uncertain which keys are read.
+    stores its report or passes it to code outside of ``author_trees``, or if it is uncertain which attributes or keys
+    are read.
     """
     if isinstance(trainable, Function):
         if len(list_positional(trainable)) < 2 and not trainable.args.vararg:
@@ -36,13 +38,12 @@ def list_surely_unread(
         if is_passed_on(trainable, author_trees):
             return []
     used = list_used_definitions(trainable, author_trees)
-    read = {name for node in used for name in _list_attributes(node)}
+    modules = _list_imported_names(author_trees.values(), used)
+    read = [reading for tree in used for reading in _list_attribute_reads(tree, modules)]
     if not group:
-        return [name for name in names if name not in read]
-    if group in read:
-        keys = _find_keys_read(group, used)
-    else:
-        keys = set()
+        patterns = {pattern for _, pattern in read}
+        return [name for name in names if not any(fnmatchcase(name, each) for each in patterns)]
+    keys = _find_keys_read([node for node, each in read if fnmatchcase(group, each)], used)
     if keys is None:
         return []
     return [name for name in names if name not in keys]
@@ -71,45 +72,59 @@ def list_used_definitions(
     return used
 
 
-def _list_attributes(tree: ast.AST) -> Iterator[str]:
-    """Yield the attributes that code reads, including strings passed to `getattr`."""
+def _list_imported_names(trees: Iterable[ast.Module], used: Iterable[ast.AST]) -> set[str]:
+    """Return the names that modules bind by imports, without those of arguments of the code ``used``."""
+    aliases = [part for tree in trees for part in list_nodes(tree) if isinstance(part, ast.alias)]
+    imported = {alias.asname or alias.name.partition(".")[0] for alias in aliases}
+    arguments = {part.arg for tree in used for part in ast.walk(tree) if isinstance(part, ast.arg)}
+    return imported - arguments
+
+
+def _list_attribute_reads(tree: ast.AST, modules: Container[str]) -> Iterator[tuple[ast.expr, str]]:
+    """Yield each expression that reads an attribute, also by `getattr`, with the attribute's name.
+
+    Of a name that is computed, the unknown parts are ``*``. A computed name of an object that begins with one of the
+    names ``modules``, as in ``getattr(keras.losses, name)``, is left out.
+    """
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name, ctx=ast.Load()):
-                yield name
-            case ast.Call(func=ast.Name(id="getattr"), args=[_, key, *_]):
-                yield from find_text_patterns(key)
+                yield node, name
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_]):
+                while isinstance(owner, ast.Attribute):
+                    owner = owner.value
+                of_module = isinstance(owner, ast.Name) and owner.id in modules
+                for pattern in find_text_patterns(key) or {"*"}:
+                    if not (of_module and "*" in pattern):
+                        yield node, pattern
 
 
-def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
-    """Return the keys that the code ``used`` reads from the attribute ``group`` of any object, by ``[key]`` or ``get``.
+def _find_keys_read(reads: Iterable[ast.expr], used: Iterable[ast.AST]) -> set[str] | None:
+    """Return the keys that the code ``used`` takes, by ``[key]`` or ``get``, from what the expressions ``reads`` read.
 
-    Returns None if the code uses the attribute in any other way, or with a key that is not a constant.
+    Returns None if the code uses one of these expressions in any other way, or with a key that is not a constant.
     """
     keys: set[str] = set()
+    parents: dict[ast.AST, ast.AST] = {}
     for tree in used:
-        parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        for node in ast.walk(tree):
-            if not (
-                isinstance(node, ast.Attribute)
-                and node.attr == group
-                and isinstance(node.ctx, ast.Load)
-            ):
-                continue
-            match parents[node]:
-                case ast.Subscript(slice=ast.Constant(value=str(key))):
-                    keys.add(key)
-                case ast.Attribute(attr="get") as method:
-                    call = parents[method]
-                    if not (
-                        isinstance(call, ast.Call)
-                        and call.args
-                        and isinstance(call.args[0], ast.Constant)
-                    ):
-                        return None
-                    keys.add(str(call.args[0].value))
-                case _:
+        parents.update(
+            {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        )
+    for node in reads:
+        match parents[node]:
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                keys.add(key)
+            case ast.Attribute(attr="get") as method:
+                call = parents[method]
+                if not (
+                    isinstance(call, ast.Call)
+                    and call.args
+                    and isinstance(call.args[0], ast.Constant)
+                ):
                     return None
+                keys.add(str(call.args[0].value))
+            case _:
+                return None
     return keys
 
 
