@@ -11,7 +11,7 @@ import importlib.machinery
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -171,11 +171,7 @@ def _wrap_reader(
 
     @functools.wraps(original)
     def record_and_call(*args: Any, **kwargs: Any) -> Any:
-        named = [kwargs[name] for name in names if name in kwargs]
-        # in the order of the parameters, as if all arguments had been passed by position
-        given = [*args, *named, *(value for name, value in kwargs.items() if name not in names)][
-            skipped:
-        ]
+        given = _order_arguments(names, args, kwargs)[skipped:]
         if reader.use == "process":
             recorder.note_process()
         elif given:  # otherwise the path is missing, and the original raises the error
@@ -203,8 +199,10 @@ def _derive_reader(original: Any, reader: NativeReader) -> type:
                 return issubclass(subclass, original)
             return super().__subclasscheck__(subclass)
 
+    names = _list_parameters(original)
+
     def create(cls: type, *args: Any, **kwargs: Any) -> Any:
-        given = [*args, *kwargs.values()]
+        given = _order_arguments(names, args, kwargs)
         if given:
             _note_call(given, reader)
         return original.__new__(cls, *args, **kwargs)
@@ -212,6 +210,18 @@ def _derive_reader(original: Any, reader: NativeReader) -> type:
     about = {"__new__": create, "__module__": original.__module__, "observed_by_sweep": True}
     recording = RecordingType(original.__name__, (original,), about)
     return recording
+
+
+def _order_arguments(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """Return the arguments of a call in the order of the parameters ``names``, as if all were passed by position.
+
+    Arguments of other names come last.
+    """
+    named = [kwargs[name] for name in names if name in kwargs]
+    others = [value for name, value in kwargs.items() if name not in names]
+    return [*args, *named, *others]
 
 
 def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:

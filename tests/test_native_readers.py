@@ -105,6 +105,8 @@ FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[str], object]]] 
         lambda path: pyarrow.parquet.read_table(path),
     ),
     "arrow csv": ("a.csv", _text, lambda path: pyarrow.csv.read_csv(path)),
+    "OSFile by keywords": ("a.txt", _text, lambda path: pa.OSFile(mode="rb", path=path).read()),
+    "memory_map by keywords": ("a.txt", _text, lambda path: pa.memory_map(mode="r", path=path)),
     "feather": (
         "a.feather",
         lambda path: pyarrow.feather.write_feather(TABLE, path),
