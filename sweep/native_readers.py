@@ -19,12 +19,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sweep.read_recorder import recorder
 
 Use: TypeAlias = Literal[
-    "file", "hdf5", "prefix", "folder", "pattern", "written", "copied", "process"
+    "file", "opened", "prefix", "folder", "pattern", "written", "copied", "process"
 ]
 """What a native function does with the file that its first argument names.
 
-``prefix``: it reads all files whose paths begin with it. ``pattern``: it lists the folder of the pattern. ``copied``:
-it reads its first argument and writes its second. ``process``: it starts a process, whatever its arguments.
+``opened``: its second argument, the mode, says whether it reads or creates the file. ``prefix``: it reads all files
+whose paths begin with it. ``pattern``: it lists the folder of the pattern. ``copied``: it reads its first argument and
+writes its second. ``process``: it starts a process, whatever its arguments.
 """
 
 
@@ -75,7 +76,7 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
             "tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"
         ),
     ),
-    "h5py": (NativeReader("h5py", "File.__init__", "hdf5"),),
+    "h5py": (NativeReader("h5py", "File.__init__", "opened"),),
     "multiprocessing.process": (
         NativeReader("multiprocessing.process", "BaseProcess.start", "process"),
     ),
@@ -93,7 +94,7 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
     ),
     "pyarrow": (
         NativeReader("pyarrow", "memory_map", "file"),
-        NativeReader("pyarrow", "OSFile", "file", is_public_class=True),
+        NativeReader("pyarrow", "OSFile", "opened", is_public_class=True),
     ),
 }
 """Functions by the module whose import makes them available."""
@@ -236,8 +237,8 @@ def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
     """Record what the function ``reader`` reads or writes; ``arguments`` begins with the path and is not empty."""
     paths = list(_list_paths(arguments[0]))
     match reader.use:
-        case "hdf5":
-            _note_hdf5(arguments, paths, reader)
+        case "opened":
+            _note_opening(arguments, paths, reader)
         case "file":
             recorder.note_native_read(paths, reader=reader.name)
         case "prefix":
@@ -257,8 +258,8 @@ def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
             recorder.note_native_write(arguments[1])
 
 
-def _note_hdf5(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:
-    """Record the opening of an HDF5 file, as read or as created; ``paths`` are those in the first of ``arguments``."""
+def _note_opening(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:
+    """Record the opening of a file, as read or as created; ``paths`` are those in the first of ``arguments``."""
     if _is_writing(arguments):
         recorder.note_native_write(arguments[0])
         return
@@ -286,11 +287,11 @@ def _get_folder(pattern: object) -> object:
 
 
 def _is_writing(arguments: Sequence[Any]) -> bool:
-    """Return whether the arguments of ``h5py.File``, the path and perhaps the mode, always create or replace the file.
+    """Return whether the path and perhaps the mode, which ``arguments`` begin with, always create or replace the file.
 
     This is not so for "a" and "r+", which may read an existing file.
     """
-    return len(arguments) > 1 and arguments[1] in ("w", "w-", "x")
+    return len(arguments) > 1 and arguments[1] in ("w", "wb", "w-", "x")
 
 
 def _list_paths(value: Any) -> Iterable[object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -259,3 +260,19 @@ def test_a_checkpoint_is_known_by_a_path_with_a_dot(
             "model.index",
             "model.data-00000-of-00001",
         }, prefix
+
+
+def test_an_arrow_file_that_a_trial_writes_is_not_read(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    path = str(tmp_path / "new.bin")
+
+    def write_and_read() -> None:
+        with pa.OSFile(path, mode="wb") as file:
+            file.write(b"1")
+        pa.OSFile(path).read()
+        pa.OSFile(os.open(path, os.O_RDONLY)).read()
+
+    reads = record(write_and_read)
+    assert not reads.files
+    assert not reads.unknown
