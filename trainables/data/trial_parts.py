@@ -169,7 +169,7 @@ def _join_streams(first: Stream, second: Stream) -> Stream:
         size = None
     else:
         size = one + other
-    return Stream(ordered, size, order="joined")
+    return Stream(ordered, size, order="joined", endless=first.endless or second.endless)
 
 
 CHOICES = 1024

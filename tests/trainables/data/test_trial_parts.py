@@ -19,7 +19,7 @@ from sweep.contract import Fold
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
 from trainables.data.chunks import make_examples
-from trainables.data.sources import BlockArray, Buckets, DataError, Stream, from_dataset
+from trainables.data.sources import BlockArray, Buckets, DataError, Extent, Stream, from_dataset
 from trainables.data.trial_parts import join_data
 from trainables.devices.replicas import Replicas
 from trainables.keras_trainable import session_of
@@ -194,6 +194,20 @@ def test_datasets_and_streams() -> None:
     orders = [[int(x) for x, _ in found.ordered(seed, 1)] for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == list(range(70))
+
+
+@pytest.mark.parametrize("endless", ["training", "validation"])
+def test_an_endless_stream_is_named_when_it_is_joined(endless: str) -> None:
+    part = tf.data.Dataset.range(8).map(lambda n: (tf.fill([2], tf.cast(n, tf.float32)), n))
+    train, validation = (
+        from_dataset(part.repeat() if name == endless else part)
+        for name in ("training", "validation")
+    )
+    found = join_data(train, validation)
+    assert found.endless  # otherwise its examples would be counted for ever
+    with pytest.raises(DataError, match="training data: an endless dataset"):
+        make_examples(found, ONE, "training data")
+    assert not make_examples(found, ONE, "training data", extent=Extent(16)).counted
 
 
 @pytest.mark.parametrize(
