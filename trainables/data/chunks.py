@@ -65,7 +65,7 @@ class ArraySplit(Examples):
         leaves = tf.nest.flatten(self.arrays)
         self.size = len(leaves[0])
         self._rows: Order | None = None  # the rows that are visited; None: all
-        self._placed = LazyPlacement(
+        self.placed = LazyPlacement(
             self.arrays, replicas, residence.fit_on_devices(leaves, replicas, resident_bytes)
         )
         self._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, replicas, None))
@@ -81,7 +81,7 @@ class ArraySplit(Examples):
         part.size = len(rows)
         part.changes_shape = True
         part._ahead = ChunkPrefetcher(
-            partial(gather_chunks, self.arrays, self._placed.replicas, rows)
+            partial(gather_chunks, self.arrays, self.placed.replicas, rows)
         )
         return part
 
@@ -121,7 +121,7 @@ class ArraySplit(Examples):
     @property
     def stays(self) -> bool:
         """Whether the whole data set stays on the devices."""
-        return self._placed.fits
+        return self.placed.fits
 
     def some_targets(self) -> Any:
         """Return the first targets of all rows, up to about 4 MiB but at least one; None if there are no targets."""
@@ -134,11 +134,11 @@ class ArraySplit(Examples):
         return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), targets)
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
-        if not self._placed.fits:
+        if not self.placed.fits:
             return self._ahead.chunks(which)
         order = permutation(self.size, which.seed, which.number)
         left = order[which.skipped * which.batch_size :]
-        chunk = Chunk(self._placed.tensors(), self._find_row_numbers(left))
+        chunk = Chunk(self.placed.tensors(), self._find_row_numbers(left))
         return iter([chunk])
 
     def _find_row_numbers(self, places: Any) -> Any:
@@ -212,9 +212,11 @@ class BucketSplit(Examples):
         self.size = sum(part.size for part in self.parts)
         # Whether the data stays on the devices is decided for all buckets together, not for each part.
         leaves = [leaf for part in self.parts for leaf in part.leaves()]
+        self._stays = residence.fit_on_devices(leaves, replicas, resident_bytes)
+        for part in self.parts:
+            part.placed.fits = self._stays
+        self._replicas = replicas
         arrays = [part.arrays for part in self.parts]
-        fits = residence.fit_on_devices(leaves, replicas, resident_bytes)
-        self._placed = [LazyPlacement(each, replicas, fits) for each in arrays]
         self._ahead = ChunkPrefetcher(partial(_gather_buckets, arrays, replicas))
 
     def updates(self, batch_size: int) -> int:
@@ -234,8 +236,18 @@ class BucketSplit(Examples):
         return len(self.parts), len(self.parts)
 
     def list_chunk_kinds(self) -> list[Chunk]:
-        """Return one chunk of each bucket, for tracing with all shapes."""
-        return [next(part.chunks(1, None, 0)) for part in self.parts]
+        """Return one chunk of each bucket, for tracing with all shapes.
+
+        If the data does not stay on the devices, each has one example. One more then has two, because the chunks of a
+        pass have different numbers of them.
+        """
+        if self._stays:
+            return [next(part.chunks(1, None, 0)) for part in self.parts]
+        kinds = []
+        for part, count in [*((part, 1) for part in self.parts), (self.parts[0], 2)]:
+            rows = np.zeros(count, np.int32)  # a bucket may have a single row
+            kinds.append(gather_chunk(part.arrays, rows, Pass(1, None, 0), self._replicas))
+        return kinds
 
     def examples(self, count: int) -> Any:
         """Return the first examples of the first bucket, at most ``count``, with texts converted to a tensor."""
@@ -262,10 +274,10 @@ class BucketSplit(Examples):
 
         If the data does not stay on the devices, they are cut into several chunks of about 64 MiB.
         """
-        if not self._placed[0].fits:
+        if not self._stays:
             return self._ahead.chunks(which)
         found = list_bucket_runs([part.size for part in self.parts], which)
-        return (Chunk(self._placed[bucket].tensors(), rows) for bucket, rows in found)
+        return (Chunk(self.parts[bucket].placed.tensors(), rows) for bucket, rows in found)
 
 
 def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:

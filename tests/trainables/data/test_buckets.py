@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import keras
@@ -19,6 +20,7 @@ from trainables.data.sources import Buckets
 from trainables.devices.replicas import Replicas
 from trainables.keras_trainable import session_of
 from trainables.loop import building
+from trainables.loop.graph_program import find_common_types
 from trainables.numbers.live import Live
 from trainables.recipe.author import Author
 
@@ -151,6 +153,36 @@ def test_it_does_not_matter_where_they_lie() -> None:
     data = sequences.buckets(rows, np.arange(40), count=3)
     resident, gathered = BucketSplit(data, ONE), BucketSplit(data, ONE, resident_bytes=0)
     assert _chunks(resident) == _chunks(gathered)
+
+
+@pytest.mark.parametrize("resident_bytes", [9000, 5000, 3000, 0])
+def test_buckets_are_placed_once_and_stay_only_if_all_of_them_fit(
+    resident_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [(np.ones((count, 5), np.float32), np.ones(count)) for count in (100, 50, 150)]
+    size = sum(leaf.nbytes for part in parts for leaf in part)
+    assert size == 8400  # above most of the limits, though some buckets are below them
+    tensors: list[weakref.ref[Any]] = []
+    put = residence.put_on_devices
+
+    def put_and_note(*arguments: Any, **options: Any) -> Any:
+        placed = put(*arguments, **options)
+        tensors.extend(map(weakref.ref, tf.nest.flatten(placed)))
+        return placed
+
+    def count_bytes() -> int:
+        alive = [tensor for tensor in (reference() for reference in tensors) if tensor is not None]
+        return sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in alive)
+
+    monkeypatch.setattr(residence, "put_on_devices", put_and_note)
+    found = BucketSplit(Buckets(tuple(parts)), ONE, resident_bytes)
+    for _ in range(2):
+        kinds = found.list_chunk_kinds()
+        assert [kind.tensors[0].shape[1:] for kind in kinds[:3]] == 3 * [(5,)]
+        assert find_common_types([kind.tensors for kind in kinds])[0].shape == (None, 5)
+        del kinds
+        assert sum(len(chunk.order) for chunk in found.chunks(10, None, 1)) == 300
+        assert count_bytes() == (size if size <= resident_bytes else 0)
 
 
 @pytest.mark.keras
