@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -170,6 +170,19 @@ def make_weights_by_step(
     groups.freeze_layers(model, hp)
 
 
+def _list_groups(
+    author: Author, hp: Hyperparameters, model: keras.Model, read: Container[str], *, own: bool
+) -> Sequence[groups.Group | groups.Rated]:
+    """Return the author's groups of weights.
+
+    With ``own`` optimizers, layer rates that the author's code has ``read`` are left out, because they are for these,
+    unless the author overrides `groups`.
+    """
+    if own and not overrides(author, "groups"):
+        return groups.read_layer_rates(hp, author.live, model, left_out=read)
+    return author.groups(hp, model)
+
+
 def make_author_parts(
     author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables
 ) -> AuthorParts:
@@ -221,14 +234,7 @@ def make_author_parts(
             else:
                 make_copy = None  # an optimizer that came with `compile` or `updates` cannot be made once more
             optimizer = optimizer or author.optimizer(hp)
-        given: Sequence[groups.Group | groups.Rated]
-        if make_copy is None and not overrides(author, "groups"):
-            # layer rates that the author's code has read are for the optimizers that it made
-            given = groups.read_layer_rates(
-                hp, author.live, model, left_out={*by_author, *read_live}
-            )
-        else:
-            given = author.groups(hp, model)
+        given = _list_groups(author, hp, model, {*by_author, *read_live}, own=make_copy is None)
         optimizer = groups.combine_optimizers(optimizer, make_copy, model, given)
         if compiled is None:
             options = own_methods.get_compile_options(author, hp, model)
