@@ -177,9 +177,14 @@ def reason_of(error: BaseException) -> str:
 
     That is its type, the author's line that raised it, if there is one, and the cause; errors of sweep's own have no
     such line. What follows the type is cut to 300 characters. Keras and TensorFlow wrap the cause in sentences such as
-    "Exception encountered when calling Dense.call()."; the cause is extracted from them.
+    "Exception encountered when calling Dense.call()."; the cause is extracted from them. Only the type is returned if
+    neither a line nor a cause is known.
     """
-    return f"{type(error).__name__}: {describe_without_type(error)}"
+    kind = type(error).__name__
+    description = describe_without_type(error)
+    if description:
+        return f"{kind}: {description}"
+    return kind
 
 
 def describe_without_type(error: BaseException) -> str:

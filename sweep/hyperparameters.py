@@ -669,10 +669,11 @@ class Hyperparameters(Declaring):
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:
-        """Add the reads in the block to ``record``, by name.
+        """Add the reads in the block to ``record``, by name; in nested blocks, to the record of each block.
 
-        Later reads of a parameter replace earlier ones; tests with ``in`` replace nothing. `peek`, and `live` while a
-        source is served, add nothing.
+        A later read of a parameter replaces an earlier one. A test with ``in``, or a read of a group as ``hp.aug``, is
+        only added if the record has no entry of this name. Nothing is added by `peek`, nor by `live` after
+        `serve_live` was called (except inside `without_live`), nor by reads of a changed copy (`with_changes`).
         """
         self._records.append(record)
         try:

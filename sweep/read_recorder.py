@@ -504,9 +504,11 @@ class ReadRecorder:
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
 
     def note_environment_read(self, name: object) -> None:
-        """Record an environment variable as read, if the author's code itself reads it rather than a library.
+        """Record the environment variable ``name`` as read, if the author's code itself reads it rather than a library.
 
-        Of several reads by one of the author's files, the first is recorded.
+        It is added to the record of all reads, and to the records of the author's files that led to this read, with the
+        value from before the author's code changed it. A record that has the variable already stays as it is. Outside
+        of trials, only reads at the top level of a module that is being imported (other than ``__main__``) count.
         """
         if self._is_paused or not isinstance(name, str):
             return
@@ -735,6 +737,7 @@ def _reports_on_machine(args: tuple[Any, ...]) -> bool:
 
 
 def _make_path(path: str | bytes | os.PathLike[Any]) -> Path:
+    """Return a path of any type as a `Path`."""
     return Path(os.fsdecode(path))
 
 

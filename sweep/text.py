@@ -147,7 +147,10 @@ def duration(seconds: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """Format an estimated duration, rounded to what an estimate can tell: ``about 45 s``, ``about 3 min 20 s``."""
+    """Format an estimated duration as `duration` does, but in whole seconds, at least 1, below a minute.
+
+    ``about 45 s``, ``about 3 min 23 s``, ``about 2 h 05 min``
+    """
     return f"about {duration(seconds) if seconds >= 59.95 else f'{max(round(seconds), 1)} s'}"
 
 

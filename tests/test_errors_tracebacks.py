@@ -31,6 +31,12 @@ def test_the_author_s_line_comes_first() -> None:
     assert found == f"JSONDecodeError: {where}: Expecting value: line 1 column 4 (char 3)"
 
 
+def test_an_error_of_which_only_the_type_is_known_is_its_type() -> None:
+    assert errors.reason_of(ValueError()) == "ValueError"
+    assert errors.reason_of(ValueError("  ")) == "ValueError"
+    assert errors.reason_of(ValueError("no")) == "ValueError: no"
+
+
 def test_frames_of_others_are_one_line() -> None:
     told = errors.folded_traceback(raised(in_a_library)).splitlines()
     assert [line for line in told if line.startswith("  ...")] == ["  ... 3 frames of json"]

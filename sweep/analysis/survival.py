@@ -35,12 +35,18 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """The share of trials that continue after an epoch, as steps (epoch, share) with ascending epochs."""
+    """The share of all trials that continue after an epoch, as steps (epoch, share) with ascending epochs.
+
+    A share holds from the epoch of its step up to that of the next one; before the first step, it is 1.
+    """
 
     steps: tuple[tuple[int, float], ...]
 
     def after(self, epoch: int) -> float:
-        """Return the share that continues after an epoch; epoch 0 is the start."""
+        """Return the share of trials that continue after an epoch: of all that began, not of those that reached it.
+
+        Epoch 0 is the start; the share after it is below 1 if trials ended before their first epoch.
+        """
         share = 1.0
         for step, value in self.steps:
             if step > epoch:
@@ -93,7 +99,7 @@ class Survival:
 
 
 def estimate_survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
-    """Estimate the share of trials that continue after each epoch.
+    """Estimate the share of all trials that continue after each epoch.
 
     By epoch, ``reached`` has the number of trials that trained it, and ``lost`` the number that ended early after it;
     epoch 0 in ``lost`` is before the first one. A share is never 0, even if all trials ended there.

@@ -52,10 +52,14 @@ def _name_session(job: Job) -> str:
 def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files, folders and variables that this process has read for trials so far.
 
-    Modules of the trainable that drew numbers at their import are named as well. The files of the trainable's own
-    modules and what was read to load the data are left out. ``declared`` are the paths that the trainable names in
-    ``depends_on``, or None. Declared files that were not read are added with their present fingerprints. The reasons
-    why reads are unknown are left out unless ``declared`` is None, because the author vouches for these paths.
+    The files of the trainable's own modules and what was read to load the data are left out. Modules of the trainable
+    that drew numbers at their import are named as well. ``declared`` are the paths and patterns that the trainable
+    names in ``depends_on``, or None if it has none. Declared files that were not read are added with their present
+    fingerprints. If ``declared`` is None, ``unknown`` of the result has the reasons why other reads are not known, such
+    as a connection to another machine. Otherwise it is empty, because the author vouches for the declared paths.
+
+    Raises:
+        TrainableError: if a pattern in ``declared`` is not valid.
     """
     reads = recorder.reads
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -91,7 +95,8 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the present fingerprints of the files that ``declared``, the trainable's ``depends_on``, names.
 
-    Nothing but these files is in the result; if ``declared`` is None, it is empty.
+    Nothing but these files is in the result; if ``declared`` is None, it is empty. Raises `TrainableError` if a pattern
+    in ``declared`` is not valid.
     """
     folders = _list_folder_names(job.working_folder, job.import_folders)
     files = {}
@@ -103,8 +108,8 @@ def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 def collect_data_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files, folders and variables that this process has read to load its data.
 
-    They are not among the inputs of a trial, which have the fingerprint of the data instead. If ``declared``, the
-    trainable's ``depends_on``, is not None, the reasons why some reads are unknown are left out.
+    They are not among the inputs of a trial, which have the fingerprint of the data instead. ``unknown`` of the result
+    has the reasons why other reads are not known only if ``declared``, the trainable's ``depends_on``, is None.
     """
     reads = recorder.reads_apart
     folders = _list_folder_names(job.working_folder, job.import_folders)

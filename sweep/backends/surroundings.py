@@ -103,9 +103,10 @@ class Surroundings:
         )
 
     def keep_import_effects(self) -> None:
-        """Make all later trials begin with the present settings and folder, as the author's modules have left them.
+        """Make all later trials begin with the process-wide settings and the working folder that this process has now.
 
-        Only the first call takes over the folder. Call it inside `inside`.
+        Call it inside `inside`, after the author's modules were imported, which may have changed them. The settings are
+        those of `sweep.state.settings`. Each call takes over the settings, but only the first one the folder.
         """
         if not self._imported:
             self._start = Path.cwd()

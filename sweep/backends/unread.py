@@ -36,12 +36,15 @@ class UnreadParameters:
     def depends_on_file_alone(self, error: Incompatible) -> bool:
         """Return whether every trial would be refused with this error, whatever values its parameters have.
 
-        If the error names what it is about, those names that are parameters must be the same in all trials, and the
-        present trial must not have read a varying text, boolean or list, by which code can choose. If it names nothing,
-        the present trial must not have read ``epochs`` or any parameter that differs between trials.
+        This is decided by what the error names (``error.about``) and by what the present trial has read. If the error
+        names something, each parameter among it must have the same value in all trials, and the trial must not have
+        read any parameter by whose value code may choose whether it raises the error: one that is conditional, or has
+        several values that are not all numbers. If the error names nothing, the trial must have read neither ``epochs``
+        nor any parameter that differs between trials.
         """
         if not error.about:
             return not self.varying
+        # it may also name settings of the file, which are the same in all trials
         named_params = self._present & {*error.about}
         return named_params <= {*self._job.constant} and not self.now & {*self._job.choosing}
 

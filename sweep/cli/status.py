@@ -203,7 +203,9 @@ def stop(
 ) -> None:
     """Stop a running sweep, to be resumed later, or one of its trials for good.
 
-    It waits until that is done. With --warm, it ends what is kept for the next command instead.
+    It waits until that is done; without --now, running trials finish their epochs first. A sweep that is not running is
+    refused. With --warm alone, it stops no sweep, but ends the Ray that --keep-warm keeps for the next command in this
+    folder.
     """
     if warm:
         if sweep or address is not None or trial is not None or now:

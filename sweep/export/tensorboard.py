@@ -300,9 +300,11 @@ class LiveEventFiles(Follower):
 
 
 def _lock_target(target: Path) -> IO[bytes]:
-    """Return an open file whose lock makes this process the only writer.
+    """Create the folder ``target`` and the file ``lock`` in it if necessary; return the file, open and locked.
 
-    Raises `RefusedError` if another process holds the lock. On systems without locks, the file is only opened.
+    The lock makes this process the only writer, until the file is closed. On operating systems without locks, the file
+    is only opened. Raises `RefusedError` if another process holds the lock, and `StoreError` if the folder or the file
+    cannot be created or opened, or if the file system supports no locks.
     """
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)

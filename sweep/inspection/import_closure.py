@@ -163,12 +163,16 @@ class _Closure:
     def __init__(self, search: Search) -> None:
         self._search = search
         self._distributions = Distributions(search.entries)
+        # by full name: the files of the modules that count by their content, the author's and sweep's own
         self._files: dict[str, Path] = {}
-        self._trees: dict[str, ast.Module] = {}  # without those of sweep's own modules
+        # syntax trees of these modules, without those of sweep's own
+        self._trees: dict[str, ast.Module] = {}
+        # what is known about sweep's own modules, kept in a file between commands; and what is about those in `_files`
         self._all_own_modules = OwnModules()
         self._own_modules: dict[str, OwnModule] = {}
+        # by name: the distributions that have installed the other imported modules
         self._owners: dict[str, InstalledDistribution] = {}
-        self._absent: set[str] = set()
+        self._absent: set[str] = set()  # top-level packages that are imported and do not exist
         # what cannot be followed, in words; a dict serves as a set that keeps the order
         self._unknown: dict[str, None] = {}
         ours = _HOME / "sweep" / "__init__.py"
@@ -221,17 +225,29 @@ class _Closure:
         seen = set(queue)
         while queue:
             for name in self._follow_imports(queue.pop()):
-                if name not in seen:
-                    seen.add(name)
-                    if self._add(name):
-                        queue.append(name)
+                if name in seen:
+                    continue
+                seen.add(name)
+                has_imports_to_follow = self._add(name)
+                if has_imports_to_follow:
+                    queue.append(name)
+        # sweep's modules that were analyzed on the way, for later commands
         self._all_own_modules.save()
+        return self._make_source(trainable)
+
+    def _make_source(self, trainable: str) -> Source:
+        """Return the source that consists of all that was added so far, with the versions of installed packages.
+
+        Notes packages that the installed ones require and that can change without a new version in `_unknown`.
+        """
+        # the distributions of the imported modules, and all that these require
         needed = self._distributions.list_required(self._owners.values())
         for one in needed.values():
             if one.is_editable:
-                self._unknown[
+                reason = (
                     f"{one.name}, which an installed package needs, is a folder that is worked on"
-                ] = None
+                )
+                self._unknown[reason] = None
         # The versions by name; None for those that are not installed.
         packages = {
             **dict.fromkeys(self._absent),

@@ -119,9 +119,10 @@ class Trees(Mapping[str, ast.Module]):
 
 
 def _find_cache_file() -> Path | None:
-    """Return the file that this installation keeps for this version of Python; None if there is no folder for it.
+    """Return the path of the file that keeps what was found in sweep's modules; None if there is no cache folder.
 
-    Its name depends on the code of this package, so that what other code has found is not used.
+    The file need not exist yet. Each installation and each version of Python has its own. A change of any module in
+    `sweep.inspection` gives it a new name, so that what an older version of this analysis has found is never read.
     """
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -352,7 +352,12 @@ def _list_names_of_metrics(value: ast.expr) -> list[str | None]:
 
 
 def _get_name_of_metric(call: ast.Call) -> str | None:
-    """Return the name of the metric that ``keras.metrics.Name(...)`` creates; None if the call does not show it."""
+    """Return the name of the metric that a call creates; None if the call does not show it.
+
+    A literal text passed as ``name=`` is the name, whatever class or function is called. Without ``name=``, only a
+    class of ``keras.metrics`` has a known name, Keras's default for it, unless a positional argument may be the name.
+    With ``**options``, a name is known only if ``name=`` stands before them.
+    """
     for keyword in call.keywords:
         if keyword.arg == "name":
             return _get_text(keyword.value)

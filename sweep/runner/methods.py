@@ -170,7 +170,8 @@ class _Result:
     trials: int = 0  # number of trials that the means are over; 0: nothing was observed
     epoch: int = 0  # the last epoch that was observed
     has_ended: bool = False  # otherwise the configuration pauses
-    places: list[int] = field(default_factory=list)  # where the events are in the history
+    # indexes in `Repeated._history` of the lists of events that were observed, one for each time
+    places: list[int] = field(default_factory=list)
 
     def record(self, trials: Sequence[TrialState], events: Sequence[Event]) -> None:
         """Record what the searcher gets for a configuration: ``events``, which stand for all of ``trials``."""
@@ -328,16 +329,19 @@ class Repeated:
         what it has observed. If it has as many trials as then and its end was observed, do nothing.
         """
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
+        # what the inner searcher has observed of the configuration so far
         result = self._results.setdefault(configuration, _Result())
-        has_more_trials = result.trials not in (0, len(trials))  # `repeats` was raised
-        if has_more_trials:
+        was_observed = result.trials > 0
+        if was_observed and result.trials != len(trials):  # `repeats` was raised since then
             self._replace_result(configuration, trials, end)
             return
-        if result.has_ended:
+        if result.has_ended:  # the same trials, all of which had ended: there is nothing new
             return
+        # the epochs that the inner searcher lacks, all of them if it has observed none, and the end or pause
         events = list(_summarize_repeats(configuration, trials, end, result.epoch))
         result.record(trials, events)
-        result.places.append(len(self._history))  # where the next line puts them
+        # `_let_inner_observe` appends the events to the history, so this will be their index in it
+        result.places.append(len(self._history))
         self._let_inner_observe(events)
 
     def _let_inner_observe(self, entry: Observed) -> None:
@@ -356,6 +360,7 @@ class Repeated:
         changed history.
         """
         events = list(_summarize_repeats(configuration, trials, end, 0))
+        # the new events take the place of those that were observed first; those observed later go
         first, *others = self._results[configuration].places
         for place in others:
             # emptied, not removed: the other results know their places by index

@@ -247,8 +247,8 @@ class Session:
         First delete the stop requests, answers and temporary files that an earlier session has left, and record in
         sweep.json whether the code has changed and where the session runs.
 
-        Raises `RefusedError` if another process runs the sweep. Raises `StoppedAtOnce` if the session had to end at
-        once (`Ending.leave`).
+        Raises `RefusedError` if another process runs the sweep, `InterruptedByUser` if a signal has come by the time
+        the backend has started, and `StoppedAtOnce` if the session had to end at once (`Ending.leave`).
         """
         job = self._job()
         folder = self.folder

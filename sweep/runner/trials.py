@@ -573,7 +573,10 @@ class Upcoming:
             self.forget_lost_worker(trial)
 
     def record_end(self, trial: int) -> None:
-        """Record that a trial, by its number in the log, has ended; its worker keeps its structures."""
+        """Record that a trial, by its number in the log, has ended. Does nothing for a trial that is not running.
+
+        For `choose`, its worker still holds the compiled structures that `record_structures` has recorded.
+        """
         self._running.pop(trial, None)
 
     def forget_lost_worker(self, trial: int) -> None:

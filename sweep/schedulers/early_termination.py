@@ -207,11 +207,13 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         super().__init__(rule, objective)
 
         def count_best(count: int) -> int:
+            """Return how many of ``count`` losses are below the cutoff."""
             return int(count / rule.eta)
 
         brackets = early_terminate.compute_decision_epochs(rule, epochs)
+        # by the epoch of a bracket: the losses that trials had there, divided at the rank of the cutoff
         self._reached = {epoch: RankHeaps(count_best) for epoch in brackets}
-        self._best: dict[int, float] = {}
+        self._best: dict[int, float] = {}  # by trial: its lowest loss so far
 
     def observe(self, event: Event) -> str | None:
         """Return why a trial stops at the bracket that it has reached by this event; None if it continues.
@@ -225,15 +227,16 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         loss = self._objective.constrained_loss(event.metrics)
         if loss is None:
             return None
+        # recorded at each epoch, though only brackets decide
         best = min(loss, self._best.get(event.trial, loss))
         self._best[event.trial] = best
-        # the losses of trials that have reached the bracket at this epoch; None if there is no bracket
-        reached = self._reached.get(event.epoch)
-        if reached is None:
+        losses_at_bracket = self._reached.get(event.epoch)
+        if losses_at_bracket is None:  # there is no bracket at this epoch
             return None
-        reached.add(loss)
+        losses_at_bracket.add(loss)
+        # the loss of rank n // eta: as many losses rank below it; there always is one, because eta is above 1
+        cutoff = losses_at_bracket.smallest_above
         judged = loss if self._rule.strict else best
-        cutoff = reached.smallest_above
         if cutoff is None or judged <= cutoff:
             return None
         return describe_reason(self._rule.type, self._objective, judged, event.epoch, cutoff)

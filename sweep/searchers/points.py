@@ -76,7 +76,9 @@ def uniform_numbers(seed: int, number: int) -> Callable[[], float]:
 
 
 def _draw_and_record(draw: Draw, drawn: dict[str, Value], parameter: Parameter) -> Value:
-    value = drawn[parameter.name] = draw(parameter)
+    """Return the value that ``draw`` draws for a parameter, and store it in ``drawn`` by the parameter's name."""
+    value = draw(parameter)
+    drawn[parameter.name] = value
     return value
 
 
@@ -107,6 +109,10 @@ def believed_draws(seed: int, number: int) -> Iterator[Draw]:
 
 
 def _draw_by_belief(uniform: Callable[[], float], parameter: Parameter) -> Value:
+    """Draw a value by the author's belief about a parameter, or from its own distribution if there is none.
+
+    ``uniform`` returns random numbers from [0, 1).
+    """
     belief = parameter.belief
     if belief is None:
         return from_unit(parameter.domain, uniform())
@@ -124,6 +130,7 @@ def independent_draws(space: Space, seed: int, number: int) -> Iterator[Draw]:
 
 
 def _generate_untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
+    """Return an iterator over the points of a finite space, in grid order, whose `key` is not in ``tried``."""
     return (params for params in space.points() if key(params) not in tried)
 
 
@@ -145,7 +152,7 @@ class PointStream:
     def __init__(self, point: Point, first: Iterable[Params] = ()) -> None:
         self._point = point
         self._assigned: dict[int, Params] = dict(enumerate(first))  # by trial
-        self._first = set(map(key, self._assigned.values()))
+        self._first = set(map(key, self._assigned.values()))  # keys of the starting points
         self._keys = set(self._first)  # of the points so far, and of what they must not repeat
         self._added: set[str] = set()  # keys of configurations that a person has added
         self._started: set[int] = set()
@@ -220,6 +227,7 @@ class PointStream:
         return [self._assigned.pop(trial) for trial in waiting]
 
     def _assign_to_free_trials(self, points: Iterable[Params]) -> None:
+        """Assign points, in their order, to the first trials that have none."""
         for point in points:
             self._assigned[self._find_free_trial()] = point
 
@@ -237,19 +245,24 @@ class SpacePoints(PointStream):
         Enqueued configurations and starting points that have not started are kept if they lie in it, and come first;
         the others are forgotten.
         """
-        wanted = self._added | self._first
-        waiting = []
-        for one in self._reclaim_unstarted():
-            if key(one) in wanted and space.has(one):
-                waiting.append(one)
+        # Take back the points of all trials that have not started. Those that a person asked for are kept; the others
+        # come from the stream of the old space.
+        asked_for = self._added | self._first
+        kept = []
+        for point in self._reclaim_unstarted():
+            if key(point) in asked_for and space.has(point):
+                kept.append(point)
             else:
-                # it is a point like others, should the space have it again
-                self._added.discard(key(one))
+                # The stream leaves out points in `_added`, as they are suggested apart from it. This one no longer is,
+                # so the stream may suggest it, should the space have it again. It leaves out none for `_first`.
+                self._added.discard(key(point))
+        # The new stream begins with the point of the trial after the last started one; earlier ones are not wanted.
         self._number = max(self._started, default=-1) + 1
         self._point = self._make_point(space, self._number)
+        # its points must not repeat those of started trials, nor those that are kept
         self._keys = {key(self._assigned[trial]) for trial in self._started}
-        self._keys.update(map(key, waiting))
-        self._assign_to_free_trials(waiting)
+        self._keys.update(map(key, kept))
+        self._assign_to_free_trials(kept)
 
 
 def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> SpacePoints:
@@ -320,4 +333,5 @@ def _sobol_draws(space: Space, seed: int, skipped: int = 0) -> Iterator[Draw]:
 
 
 def _sobol_draw(units: Mapping[str, float], parameter: Parameter) -> Value:
+    """Return the value of a parameter at a point whose coordinates, from [0, 1), are ``units`` by name."""
     return from_unit(parameter.domain, units[parameter.name])

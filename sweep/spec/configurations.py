@@ -104,10 +104,13 @@ def check_satisfiable(
 ) -> None:
     """Add mistakes for constraints that no point of the space meets, and for expressions with unsuitable results.
 
-    ``places`` maps the text of each constraint and each tied value to its place in the file; if it is empty, nothing is
-    checked. The points of a finite space, or of the grid with ``grid``, are counted. An infinite space is searched with
-    a limited number of samples, and counts as having no such point if none is found. ``path`` is the place of a mistake
-    that no single constraint makes.
+    A constraint that holds at no point is a mistake at its own place. If each holds somewhere, but no point meets all,
+    the mistake is at ``path``. It is also a mistake if a constraint is no comparison, if tied values have no result at
+    any point, or if a grid has too many points to count.
+
+    All points of a finite space are tried; with ``grid``, only those of the grid. An infinite space, or one that is too
+    large, is searched with a limited number of samples, and what holds at none of them counts as never met. ``places``
+    maps the text of each constraint and each tied value to its place in the file; if it is empty, nothing is checked.
     """
     if not places:
         return

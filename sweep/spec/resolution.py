@@ -656,28 +656,21 @@ class SpecResolver:
         """Check that the space can be searched, read `start_with` and `baseline`, and add mistakes to the document.
 
         Sets `starts` and `baseline`, unless the space has mistakes. The budget is checked, too. Adds a note if neither
-        the space nor `run_cap` nor the budget ends the sweep.
+        the space nor `run_cap` nor the budget ends the sweep, unless there are mistakes.
         """
         file = self.file
         document = self.document
         method = self.method
-        places: dict[str, KeyPath] = {}
-        of_space = {one.text for one in space.constraints}
-        for index, text in enumerate(file.constraints):
-            # others are on metrics, whose values are not known before the trials
-            if text in of_space:
-                places.setdefault(text, ("constraints", index))
-        for entry in entries:
-            if isinstance(entry.domain, Tied):
-                places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
-        before = document.found
+        mistakes_before = document.found
         if method is not None and method.need is not None and not method.need.is_met(space):
             what = f"{method.name} needs {method.need.what}, and there is none"
             document.add_mistake(("method",), what, method.need.hint)
+        places = self._find_expressions(space, entries)
         configurations.check_satisfiable(
             space, places, ("constraints",), document, grid=self.enumerates
         )
-        if document.found == before:
+        # in a space with mistakes, whether a configuration lies in it could not be said
+        if document.found == mistakes_before:
             self.starts = configurations.read_start_with(
                 file.start_with, space, ("start_with",), document
             )
@@ -685,21 +678,37 @@ class SpecResolver:
                 file.baseline, space, ("baseline",), document, self.notes
             )
         self.check_budget()
-        # Populations and grids end by themselves.
-        if method is None or self.is_population or self.enumerates or document.found > before:
+        # with mistakes, of the space or of what was read and checked since, there will be no sweep to make a note on
+        if method is None or document.found > mistakes_before:
             return
-        if (
-            not (file.run_cap or file.budget.trials or file.budget.bounds_time)
-            and space.cardinality is None
-        ):
-            if file.stop_when:
-                until = "until it is no longer worth it (stop_when) or"
-            else:
-                until = "until"
-            self.notes.append(
-                f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "
-                "to bound it: --run-cap 50, or --set budget.hours=8"
-            )
+        ends_by_itself = self.is_population or self.enumerates
+        if ends_by_itself or file.run_cap or file.budget.trials or file.budget.bounds_time:
+            return
+        if space.cardinality is not None:  # a finite space is exhausted at some time
+            return
+        if file.stop_when:
+            until = "until it is no longer worth it (stop_when) or"
+        else:
+            until = "until"
+        self.notes.append(
+            f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "
+            "to bound it: --run-cap 50, or --set budget.hours=8"
+        )
+
+    def _find_expressions(self, space: Space, entries: list[Entry]) -> dict[str, KeyPath]:
+        """Return where the constraints of the space and the tied values stand in the file, by their texts.
+
+        Constraints on metrics are left out: they are not part of the space. Of equal texts, the first place counts.
+        """
+        places: dict[str, KeyPath] = {}
+        texts_in_space = {one.text for one in space.constraints}
+        for index, text in enumerate(self.file.constraints):
+            if text in texts_in_space:
+                places.setdefault(text, ("constraints", index))
+        for entry in entries:
+            if isinstance(entry.domain, Tied):
+                places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
+        return places
 
     def check_budget(self) -> None:
         """Add a mistake for a budget that can never be used up.

@@ -19,7 +19,9 @@ Floats = npt.NDArray[np.float64]
 ENUMERATED = 2**14
 """Maximum number of sign patterns that are enumerated. Of more, a sample is drawn, and p-values have an error."""
 DRAWN = 2**16
+"""Maximum size of a random sample of patterns."""
 FEWEST_DRAWN = 1000
+"""Number of patterns that are used in any case, even if the limits on work allow fewer."""
 MOST_CELLS = 2**20
 """Maximum size of a piece of (patterns, comparisons), 8 MB."""
 
@@ -140,8 +142,8 @@ _ROUNDING = 1e-6  # tolerance, since a sum in another order can be smaller
 class _Patterns:
     """The patterns of signs to permute with, of shape (patterns, seeds): all of them, or a random sample."""
 
-    signs: Floats
-    drawn: bool
+    signs: Floats  # 1, or -1 if the seed changes its sign
+    drawn: bool  # whether they are a random sample
 
     def times(self, table: Floats) -> Iterator[Floats]:
         """Yield the absolute sums of a table's columns for each pattern, in pieces of consecutive patterns.
@@ -176,21 +178,26 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     times the number of comparisons, down to `FEWEST_DRAWN` patterns.
     """
     table = np.asarray(differences, dtype=np.float64)
+    # The squares below would be too large for a float if differences are beyond `LARGE`. Such comparisons are first
+    # divided by their largest difference. Each is divided by its own: if one number divided all comparisons, small
+    # differences of others could become 0.
     largest = np.abs(table).max(axis=0, initial=0.0)
-    # each comparison by itself: by the scale of another one, its differences could be too small for a float
     table = table / np.where(largest > LARGE, largest, 1.0)
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))
     table = table / np.where(norms > 0, norms, 1.0)
-    room = work // max(comparisons, 1)
-    if 2**seeds <= ENUMERATED and 2 ** (seeds - 1) <= max(room, FEWEST_DRAWN):
-        # opposite patterns are equivalent, so the last sign stays
-        number = np.arange(2 ** (seeds - 1))[:, None]
+    allowed_patterns = max(work // max(comparisons, 1), FEWEST_DRAWN)
+    # Opposite patterns give the same absolute sums, so the last sign stays, and half of all patterns are enough.
+    enumerated = 2 ** (seeds - 1)
+    # `ENUMERATED` limits all patterns, with the opposite ones; ``work`` limits those that are computed.
+    if 2**seeds <= ENUMERATED and enumerated <= allowed_patterns:
+        number = np.arange(enumerated)[:, None]
         # bit k of a number tells whether seed k changes its sign
-        negative = number >> np.arange(seeds) & 1
-        return _Patterns(1.0 - 2.0 * negative.astype(np.float64), False), table
-    draws = np.random.default_rng(0).integers(0, 2, (max(min(DRAWN, room), FEWEST_DRAWN), seeds))
-    return _Patterns(1.0 - 2.0 * draws.astype(np.float64), True), table
+        is_negative = number >> np.arange(seeds) & 1
+        return _Patterns(1.0 - 2.0 * is_negative.astype(np.float64), drawn=False), table
+    sample_size = min(DRAWN, allowed_patterns)
+    is_negative = np.random.default_rng(0).integers(0, 2, (sample_size, seeds))
+    return _Patterns(1.0 - 2.0 * is_negative.astype(np.float64), drawn=True), table
 
 
 def _compute_observed_sums(table: Floats) -> Floats:
@@ -203,13 +210,15 @@ def _make_patterns(seeds: int, configurations: int) -> _Patterns:
     """Return the patterns of signs for tests of sets of configurations; the first one changes no sign.
 
     They are all patterns or, if these are too many, a random sample of fixed seed. ``seeds`` and ``configurations`` are
-    their numbers. Opposite patterns are not equivalent here, because the best
-    configuration becomes the worst.
+    their numbers. Opposite patterns are not equivalent here, because the best configuration becomes the worst.
     """
-    room = max(MOST_WORK_STEP_DOWN // configurations**2, FEWEST_DRAWN)
-    if 2**seeds <= min(ENUMERATED, room):
+    allowed_patterns = max(MOST_WORK_STEP_DOWN // configurations**2, FEWEST_DRAWN)
+    if 2**seeds <= min(ENUMERATED, allowed_patterns):
         number = np.arange(2**seeds)[:, None]
-        return _Patterns(1.0 - 2.0 * (number >> np.arange(seeds) & 1).astype(np.float64), False)
-    draws = np.random.default_rng(0).integers(0, 2, (min(DRAWN, room), seeds))
-    draws[0] = 0  # the observed scores, whose statistic the caller compares with the others
-    return _Patterns(1.0 - 2.0 * draws.astype(np.float64), True)
+        # bit k of a number tells whether seed k changes its sign
+        is_negative = number >> np.arange(seeds) & 1
+        return _Patterns(1.0 - 2.0 * is_negative.astype(np.float64), drawn=False)
+    sample_size = min(DRAWN, allowed_patterns)
+    is_negative = np.random.default_rng(0).integers(0, 2, (sample_size, seeds))
+    is_negative[0] = 0  # the observed scores, whose statistic the caller compares with the others
+    return _Patterns(1.0 - 2.0 * is_negative.astype(np.float64), drawn=True)

@@ -275,15 +275,20 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
         StoreError: if the log is damaged.
     """
     builder = TableBuilder.of(folder)
+    # by trial: the byte of the log at which it begins
     open_trials = dict(history.unfinished or ())
-    pauses = dict(history.pauses)
-    sessions = dict(history.sessions)
+    # Two totals, in seconds, by the byte of the log at which a session begins: of the pauses between earlier sessions,
+    # and of these sessions themselves. They grow from session to session.
+    pauses_before = dict(history.pauses)
+    sessions_before = dict(history.sessions)
+    # Read from the first open trial on. The rows of its events need the totals of the session in which they were
+    # written, so the builder gets these now, and again where another session begins. All else in its history is
+    # replaced at the end, so until then one with nothing but a position will do.
     start = min(open_trials.values(), default=history.log_bytes)
-    # Events get the totals of the session in which they were written, so these are set again at each session.
     builder.continue_from(
         History(log_bytes=start),
-        _get_total_before(pauses, start),
-        _get_total_before(sessions, start),
+        _get_total_before(pauses_before, start),
+        _get_total_before(sessions_before, start),
     )
     for place, line in _read_lines(folder.log, start, history.log_bytes):
         found = _TRIAL.match(line)
@@ -291,11 +296,15 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
             builder.observe(decode(line), place)
         elif line.startswith(_SESSION):
             builder.continue_from(
-                History(log_bytes=place), pauses.get(place, 0.0), sessions.get(place, 0.0)
+                History(log_bytes=place),
+                pauses_before.get(place, 0.0),
+                sessions_before.get(place, 0.0),
             )
-    # The totals grow, so the largest ones are those of the last session.
+    # From here on, the builder follows the log in the last session, whose totals are the largest.
     builder.continue_from(
-        history, max(pauses.values(), default=0.0), max(sessions.values(), default=0.0)
+        history,
+        max(pauses_before.values(), default=0.0),
+        max(sessions_before.values(), default=0.0),
     )
     return builder
 
@@ -364,10 +373,11 @@ def _merge_table(
 
 
 def _get_total_before(totals: Mapping[int, float], place: int) -> float:
-    """Return the last of ``totals``, by byte of the log, that is noted before byte ``place``; 0 if there is none.
+    """Return the total that holds just before byte ``place`` of the log; 0 if there is none.
 
-    The totals must grow with the byte.
+    ``totals`` has each total by the byte from which on it holds. They must grow with the byte.
     """
+    # the last one, as they grow
     return max((total for noted_at, total in totals.items() if noted_at < place), default=0.0)
 
 

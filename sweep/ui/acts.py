@@ -400,9 +400,11 @@ def list_lines(text: str) -> list[str]:
 
 
 def _fill_group(group: Sequence[str], given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return the words of an option, repeated for each value of its field; [] if the field is empty.
+    """Return the words of an option: it and its value, repeated for each value of its field; [] if that is empty.
 
-    An option without a field is always returned, and that of a flag that is set has no value.
+    ``group`` is the option, followed by nothing or by the template of its value, such as "{run_cap}". The option is
+    returned alone if it has no template, or if its field is a flag that is set. ``kinds`` maps the names of fields to
+    their kinds, such as "flag".
     """
     option, *values = group  # no value or one, such as "{run_cap}"
     if not values:

@@ -320,9 +320,10 @@ class _Reader:
     # ---- brackets ----
 
     def _read_brackets(self, path: KeyPath, at: int, column: int) -> int:
-        """Read the value in brackets at ``at``; return where the line after it begins.
+        """Read the value in brackets at the offset ``at``, whose path is ``path``; return where the next line begins.
 
-        ``column`` is the column of the key or value before which an unclosed bracket ends.
+        ``column`` is that of the key before the value, or of the value itself if there is none. A bracket that is not
+        closed ends before the next key or list item that is not indented further than that.
         """
         self._flow_column = column
         try:
@@ -332,9 +333,12 @@ class _Reader:
         return self._find_line_end(closed) + 1
 
     def _read_node(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read a value within brackets; return where it ends, which is always after ``at``.
+        """Read the value at the offset ``at``, within brackets, into the outline; return the offset where it ends.
 
-        Values in more than 50 brackets are not read: the end of the text is returned. Raises `_Unclosed`.
+        ``path`` is the value's path: a scalar is stored there, and what is in a mapping or list at paths below it. If
+        the cursor is in the value, its place is recorded. The end is always after ``at``. Values in more than 50
+        brackets are not read: the end of the text is returned. Raises `_Unclosed` if a bracket is still open at a line
+        that looks like a key or an item of the outer block; one that is open at the end of the text ends there.
         """
         if depth > MAX_DEPTH:
             return len(self._text)
@@ -348,9 +352,9 @@ class _Reader:
         return max(end, at + 1)
 
     def _read_mapping(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read the pairs of a mapping in braces; return where it ends. Raises `_Unclosed`.
+        """Read the pairs of a mapping in braces into the outline, below ``path``; return the offset where it ends.
 
-        The opening brace is before ``at``.
+        The opening brace is before the offset ``at``. Raises `_Unclosed` as `_read_node` does.
         """
         while True:
             begin, at = at, self._skip_blanks(at)
@@ -365,9 +369,9 @@ class _Reader:
             at = self._read_pair(path, at, depth)
 
     def _read_pair(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read a key within braces with its value, or an unfinished word; return where it ends. Raises `_Unclosed`.
+        """Read a key within braces with its value, or an unfinished word; return the offset where it ends.
 
-        ``path`` is the path of the mapping.
+        It begins at the offset ``at``; ``path`` is the path of the mapping. Raises `_Unclosed` as `_read_node` does.
         """
         end = self._find_scalar_end(at, _PLAIN_IN_FLOW)
         key = remove_quotes(self._text[at:end])
@@ -389,9 +393,9 @@ class _Reader:
         return self._read_node(inner, value, depth + 1)
 
     def _read_list(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read the items of a list in brackets; return where it ends. Raises `_Unclosed`.
+        """Read the items of a list in brackets into the outline, below ``path``; return the offset where it ends.
 
-        The opening bracket is before ``at``.
+        The opening bracket is before the offset ``at``. Raises `_Unclosed` as `_read_node` does.
         """
         number = 0
         while True:

@@ -441,7 +441,8 @@ async def _send_status(request: web.Request) -> web.Response:
 async def _send_report(request: web.Request) -> web.Response:
     """Send the latest report of a sweep as JSON, as `encode_report` makes it, waiting for the first one.
 
-    Raises `UnknownNameError` if there is no such sweep, and `StoreError` if it has no report because it cannot be read.
+    If there is a report, it is sent even if a newer one could not be made. Raises `UnknownNameError` if there is no
+    such sweep, and `StoreError` if there is no report because the sweep cannot be read or the report cannot be made.
     """
     watch = _find_watch(request)
     async with watch.keep_up_to_date():

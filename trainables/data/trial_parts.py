@@ -350,9 +350,10 @@ def _are_one_hot(targets: Sequence[Any]) -> bool | None:
 
 
 def _are_labels(rows: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array has labels: integers, or whole floats with one per example, as `fit` takes them.
+    """Return whether an array has labels: integers or booleans of any shape, or whole floats with one per example.
 
-    `fit` also accepts floats that are not whole, and rounds them; here they are no labels.
+    `fit` takes the same floats as labels. It also accepts floats that are not whole, and rounds them; here they are no
+    labels.
     """
     return rows.dtype.kind in "iub" or (
         rows.dtype.kind == "f"
@@ -362,6 +363,7 @@ def _are_labels(rows: np.ndarray[Any, Any]) -> bool:
 
 
 def _to_class_indices(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
+    """Return labels as int64; of one-hot rows (``hot``), the index of the largest entry of each."""
     found: np.ndarray[Any, Any] = rows.argmax(-1) if hot else rows
     return found.astype(np.int64)
 

@@ -586,7 +586,11 @@ def _differs(value: Any, copies: Mapping[str, Any], name: str) -> bool:
 
 
 def _differs_if_plain(value: Any, copies: Mapping[str, Any], name: str) -> bool:
-    """Return False for a `_Fingerprint`; else as `_differs`."""
+    """Return whether ``copies`` lacks ``name`` or has another type or value for it, but False for a `_Fingerprint`.
+
+    The comparison is that of `_differs`. A ``value`` that is a `_Fingerprint` stands for one that is not plain, which
+    no checkpoint can hold.
+    """
     return not isinstance(value, _Fingerprint) and _differs(value, copies, name)
 
 

@@ -64,21 +64,19 @@ class PreparedExamples:
         return cls((*example, labels), draws, cut.mixes)
 
     def copy_to_slice(self, cut: Slice) -> Example:
-        """Return x, y and sample_weight, and copy what their own slice has recorded about them to ``cut``.
+        """Return x, y and sample_weight, and record in ``cut`` what the slice that prepared them has recorded.
 
-        These are the labels that were mixed, by the tensors returned here, whether examples are mixed at all, and the
-        number of draws.
+        That is whether examples are mixed at all, the counts of draws (unless ``cut`` has no draws), and the mixed
+        labels. The labels of each mixture are recorded under the tensor of the returned y that they belong to, because
+        losses look them up by that tensor.
         """
         x, y, sample_weight, labels = self.tensors
         targets = tf.nest.flatten(y)
         cut.mixes = self.mixes
         if cut.draws is not None:
             cut.draws.follow(self.draws)
-        # losses look labels up by the tensors that they get, which are new here
-        for (
-            place,
-            mixed,
-        ) in labels.items():
+        # the tensors are others than those for which the first slice has recorded the labels
+        for place, mixed in labels.items():
             cut.mixtures[id(targets[place])] = targets[place], Mixture(*mixed)
         return x, y, sample_weight
 

@@ -289,7 +289,9 @@ class CompiledStep(Step):
     ) -> tuple[Shares, Callable[[], None]]:
         """Return a slice's contributions to the losses, and a function that adds the slice to the metrics.
 
-        ``turn`` and ``counts`` have no effect. Raises Refused if mixed labels are not used by a loss.
+        ``turn`` and ``counts`` have no effect. Raises Refused if mixup or cutmix has given examples two whole-number
+        labels each, and an array of such targets was used by no compiled loss (but, for instance, by the model's own
+        `compute_loss`), or by one that cannot take two labels.
         """
         predicted, shares = self.compiled(cut, example, training=True)
         self._check_losses(cut)

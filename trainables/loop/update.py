@@ -121,14 +121,20 @@ class Graph:
         number: tf.Tensor,
         forward: Forward | None = None,
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Train on one batch, the examples ``rows``; return its losses and whether all numbers are finite.
+        """Train on one batch; return its losses by name, and whether losses and gradients are finite.
 
-        All turns of the batch (groups of updates that are applied together) are computed and applied, one after the
-        other. The losses are means over the batch by name, with the sum of those that are minimised as ``loss``, and
-        values of the author's batch hook. If the model trains itself, they are what its step returns. ``rate`` is the
-        learning rate, ``seed`` and ``number`` (of the batch) determine random draws, and ``forward`` replaces the
-        method `forward`, for XLA. With loss scaling, a turn whose gradients are not finite is undone and counts as
-        finite if its loss is; without it, a turn with numbers that are not finite is applied.
+        ``tensors`` has the examples, as `Intake.take` accepts them, and ``rows`` the row numbers of the batch in it.
+        ``rate`` is the learning rate, ``seed`` and ``number`` (of the batch) determine random draws, and ``forward``
+        replaces the method `forward`, for XLA.
+
+        A batch has one or more turns, groups of updates that are applied together. They are computed and applied one
+        after the other. The losses are means over the batch, with the sum of those that are minimised as ``loss``, and
+        values of the author's batch hook. If the model trains itself, they are what its step returns, and only its
+        ``loss``, if any, must be finite.
+
+        Without loss scaling, a turn with numbers that are not finite is applied, and the second result is False. With
+        it, such a turn is undone, and the second result is only False if the turn's loss is not finite: gradients may
+        overflow by the scale alone.
         """
         batch_arguments = tensors, rows, seed, number
         if not self.step.turns:

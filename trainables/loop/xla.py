@@ -229,14 +229,21 @@ def describe_xla_error(error: Exception) -> str:
 
 
 def _list_modes(graph: Graph) -> Iterator[CompileMode]:
-    """Yield the ways of compiling updates that may work; those that compile more operations come first."""
+    """Yield the ways of compiling updates that may work; those that compile more operations come first.
+
+    The name of one that compiles all is `ON`; of one that leaves out the preparation of examples, `APART`.
+    """
     if _find_hindrance(graph):
         return
     if graph.replicas.number > 1:
+        # XLA cannot compile the sums over replicas, so it compiles what each one computes by itself.
         yield CompileMode(ON, _compile_gradients)
         return
     yield CompileMode(ON, _compile_update)
-    if graph.whole:  # examples are prepared for one slice
+    # XLA may lack a kernel for what prepares examples, such as a rotation in `augment`. They can be prepared before,
+    # but only as a single slice, so a batch must not be cut into micro-batches.
+    is_single_slice = graph.whole
+    if is_single_slice:
         yield CompileMode(APART, _compile_without_intake)
 
 
@@ -273,10 +280,12 @@ def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
 
 
 def _get_rows(tensors: Any, rows: tf.Tensor) -> Any:
+    """Return the examples at ``rows`` of each tensor in a structure."""
     return tf.nest.map_structure(lambda leaf: gather(leaf, rows), tensors)
 
 
 def _list_all_rows(batch: Any) -> tf.Tensor:
+    """Return the row numbers of all examples of a batch, as the graph's methods take them."""
     return tf.range(tf.shape(tf.nest.flatten(batch)[0])[0])
 
 

@@ -259,6 +259,7 @@ def _count_numbers_per_step(arguments: Mapping[str, Any]) -> int:
 
 
 def _draw_unchanged(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Return what ``original`` draws: in XLA, it draws the same numbers."""
     return original(**arguments)
 
 
@@ -271,7 +272,10 @@ def _draw_by_philox(original: Callable[..., Any], arguments: dict[str, Any]) -> 
 
 
 def _fail_in_xla(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Raise CannotCompile, because XLA would draw other numbers than TensorFlow's operation."""
+    """Raise CannotCompile, whatever the arguments; called instead of ``original`` inside code that XLA compiles.
+
+    XLA would draw other numbers than ``original``, which is an operation of TensorFlow.
+    """
     raise CannotCompile(f"XLA would not draw the numbers of {original.__name__}")
 
 

@@ -213,9 +213,10 @@ class AuthorData:
     ) -> Any:
         """Run `data` again and return its third part, the test data; None if it returns no third part.
 
-        If the trial caches features, the inputs are features.
-        Raises: OtherData: if the first two parts differ from those that the trial has. DataError: if the test data
-        cannot be used.
+        If the trial caches features, the inputs are features. If there are test data, the fingerprint of the first two
+        parts is compared with that of the trial's data, unless that has none or is a stream that draws at random.
+        Raises: OtherData: if the fingerprints differ. DataError: if the test data cannot be used, or `data` does not
+        return training and validation data.
         """
         watched = self._surroundings.running_data(author)
         # `data` must not see what the other methods have set on the object since.
@@ -458,7 +459,11 @@ def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_copies(value: Any, name: str) -> Any:
-    """Return ``value`` with the layers in it replaced by copies named after ``name``; itself if it contains none."""
+    """Return ``value`` with the layers in it replaced by copies named after ``name``; itself if nothing is copied.
+
+    `FeatureSpace` objects are copied as layers are. Dictionaries, lists and tuples are searched at any depth; other
+    containers, and classes derived from these, are kept as they are. So is a layer that Keras cannot save or load.
+    """
     if isinstance(value, keras.Layer | keras.utils.FeatureSpace):
         return _copy_of_layer(value, name)
     if type(value) not in (dict, list, tuple):

@@ -67,6 +67,12 @@ class GlobalLoss:
     def _of_slice(
         self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any
     ) -> Any:
+        """Return the loss of the slice ``cut``, whose product with the slice's share is what it adds to the batch's.
+
+        With None for ``cut``, the losses are called symbolically or outside of slices, and a result of the right type
+        is enough. Sets `counts_first` if a mask or sample weights determine the divisor of the mean. Raises Refused for
+        sample weights if the loss gives one number for a batch.
+        """
         # outside of slices, there is nothing to correct
         if cut is None and overrides_call(self.loss):
             return self.loss(y_true, y_pred, sample_weight)
@@ -174,6 +180,10 @@ class _MixedLabelLoss(keras.losses.Loss):
 def _record_example_losses(
     cut: slices.Slice, loss: keras.losses.Loss, weight: LiveNumber | float | None, *of: Any
 ) -> None:
+    """Add the losses of single examples to those of the slice ``cut``, if it records them.
+
+    ``of`` are y_true, y_pred and sample_weight; see `compute_example_losses`.
+    """
     if cut.examples is not None:
         cut.examples.append(compute_example_losses(loss, weight, *of))
 
@@ -222,12 +232,16 @@ def replace_losses(
     """Replace the losses of a compiled and built model by losses for slices, and return the new losses.
 
     With ``whole``, each batch is one slice: Keras computes the losses, and they are only recorded (`RecordedLoss`).
-    Otherwise they are replaced by `GlobalLoss`, and their values are multiplied by ``scale``. Losses named in
-    ``weights``, by output, get the weights there. ``batch`` is an example to call them with, or None if the model's own
-    steps call them in another way. Equal names of losses get numbers, as mse_1. Returns an empty tuple if the model has
-    no compiled losses.
+    Otherwise they are replaced by `GlobalLoss`, and their values are multiplied by ``scale``. ``weights`` has the
+    weights of losses in the total, by output; losses that it does not name keep theirs. Equal names of losses get
+    numbers, as mse_1. Returns an empty tuple if the model has no compiled losses.
+
+    ``batch``, (x, y, sample_weight) or a beginning of it, is an example of what the losses are called with: it shows
+    which of them need their divisors counted first, and which cannot be weighed. If it is None, because the model's own
+    steps may call them with something else, this shows only when they are called in training.
     Raises: ValueError: if a weight is for an output without a loss, or a reduction is neither a mean nor a sum.
-    Refused: if a loss cannot be computed in slices.
+    Refused: if a loss overrides `__call__` and ``whole`` is False; or, in either case, if ``batch`` has sample weights
+    and a loss gives one number for a batch.
     """
     compiled = keras_private.compiled_loss(model)
     if compiled is None:

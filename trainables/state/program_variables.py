@@ -68,39 +68,44 @@ class State:
         self._variables: dict[str, StateVariable] = {}
         self._by_identity: dict[int, StateVariable] = {}
         self._replicas = replicas
-        known_handles = {
-            id(part.handle) for variable in others for part in self._components(variable)
-        }
+        # A variable has a component on each replica, and a component a handle, by which graphs refer to it. These are
+        # the ids of the handles of all variables that are left out or collected already.
+        known_handles: set[int] = set()
+        for other in others:
+            known_handles |= self._list_handle_ids(other)
         for variable in tracked:
             if isinstance(variable, keras.Variable):
-                raw = variable.value
+                path, raw = variable.path, variable.value
             else:
-                raw = variable
-            known_handles |= self._add(
-                variable.path if isinstance(variable, keras.Variable) else _name(variable), raw
-            )
-        # A graph knows only one replica's component of a variable; the record knows to which variable it belongs.
-        mirrored = {
-            id(part.handle): raw for raw in record.created for part in self._components(raw)
-        }
-        strays: dict[str, Any] = {}  # used by the graphs, but not tracked
-        for component in _list_captured_variables(graphs):
-            if id(component.handle) not in known_handles:
-                raw = mirrored.get(id(component.handle), component)
-                strays[_make_unique(_name(raw), strays)] = raw
-                known_handles |= {id(part.handle) for part in self._components(raw)}
-        # before `_add`, which takes present values as initial ones
-        reset_shared_variables(strays.values())
-        for path, raw in strays.items():
+                path, raw = _name(variable), variable
             self._add(path, raw)
+            known_handles |= self._list_handle_ids(raw)
+        # A graph knows only one replica's component of a variable; the record knows to which variable it belongs.
+        created_by_handle: dict[int, Any] = {}
+        for raw in record.created:
+            for handle in self._list_handle_ids(raw):
+                created_by_handle[handle] = raw
+        # by path: the variables that the graphs use, but that are not tracked
+        untracked: dict[str, Any] = {}
+        for component in _list_captured_variables(graphs):
+            if id(component.handle) in known_handles:
+                continue
+            raw = created_by_handle.get(id(component.handle), component)
+            untracked[_make_unique(_name(raw), untracked)] = raw
+            known_handles |= self._list_handle_ids(raw)
+        # before `_add`, which takes present values as initial ones
+        reset_shared_variables(untracked.values())
+        for path, raw in untracked.items():
+            self._add(path, raw)
+        # A variable that was made outside of the strategy's scope has a single component.
         local = len(replicas.devices)  # number of replicas in this process
-        outside = [path for path, raw in strays.items() if len(self._components(raw)) < local]
+        outside = [path for path, raw in untracked.items() if len(self._components(raw)) < local]
         if outside:
             raise NotInScope(
                 f"made outside of the strategy's scope: {', '.join(outside)}, used by {replicas.number} "
                 "replicas. Make it inside model(), optimizer(), loss() or metrics()"
             )
-        origins.refuse_stale(strays, record)
+        origins.refuse_stale(untracked, record)
 
     def will_train(self) -> None:
         """Record that the variables are about to change, so that `reset_changed_state` resets them."""
@@ -195,14 +200,19 @@ class State:
             for i, component in enumerate(held.components):
                 component.assign(values[i] if len(values) == len(held.components) else values[0])
 
-    def _add(self, path: str, raw: Any) -> set[int]:
-        path = _make_unique(path, self._variables)
+    def _add(self, path: str, raw: Any) -> None:
+        """Add a variable under its path, or one with a number if that is taken; its present values are initial ones."""
         components = self._components(raw)
         held = StateVariable(raw, components, tuple(_snapshot(part) for part in components))
-        self._variables[path] = self._by_identity[id(raw)] = held
-        return {id(part.handle) for part in components}
+        self._variables[_make_unique(path, self._variables)] = held
+        self._by_identity[id(raw)] = held
+
+    def _list_handle_ids(self, raw: Any) -> set[int]:
+        """Return the ids, as of `id`, of the handles of a variable's components."""
+        return {id(part.handle) for part in self._components(raw)}
 
     def _components(self, raw: Any) -> tuple[Any, ...]:
+        """Return the components of a variable, one for each replica of this process."""
         return tuple(self._replicas.of_each(raw))
 
 
@@ -303,7 +313,9 @@ def _find_read_only_inputs(op: Any) -> tuple[int, ...]:
 
 
 def _make_unique(path: str, used: Mapping[str, Any]) -> str:
-    number, name = 1, path
+    """Return ``path`` or, if ``used`` has it already, the first free one of ``path#2``, ``path#3`` and so on."""
+    number = 1
+    name = path
     while name in used:
         number += 1
         name = f"{path}#{number}"
@@ -311,6 +323,7 @@ def _make_unique(path: str, used: Mapping[str, Any]) -> str:
 
 
 def _name(variable: Any) -> str:
+    """Return the name of a TensorFlow variable, without the number of an output that follows a colon."""
     return str(variable.name).partition(":")[0]
 
 
@@ -357,6 +370,7 @@ def _list_captured_variables(graphs: Sequence[Any]) -> list[Any]:
 
 
 def _refuse_operations(graphs: Sequence[Any]) -> None:
+    """Raise UnmanagedState if a graph writes to a lookup table, or draws numbers that do not follow the seed."""
     for graph in graphs:
         for kind, name in draws.list_operations(graph):
             if kind in _TABLES:

@@ -103,7 +103,11 @@ def reserve_port() -> int:
 
 
 def release_ports() -> None:
-    """Release all ports that this process has reserved; `starting_later` does so for those of an earlier Ray."""
+    """Release all ports that this process has reserved.
+
+    Raylets that start inside `starting_later` call this before they reserve ports of their own; those that are released
+    are then of a Ray that this process has started before.
+    """
     while reservations:
         reservations.pop().close()
 

@@ -202,6 +202,7 @@ def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, ob
 
 
 def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
+    """Yield (heading, text) for each fact about a sweep as a whole that is known."""
     history = account.sweep.history
     yield "trials", counted_by(account.counts) or "none"
     varying = list_varying_parameters([trial.params for trial in account.sweep.trials])
@@ -226,12 +227,18 @@ def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[s
 
 def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
     """Describe the marks at the ends of curves and how many curves of all sweeps have each; "" if no curve has one."""
-    trials = [trial for one in accounts for trial in one.sweep.trials]
-    pruned = sum(trial.status is Status.PRUNED for trial in trials)
-    lost = sum(trial.status in LOST for trial in trials)
-    by_hand = sum(
-        trial.status is Status.PRUNED and trial.outcome != Status.PRUNED for trial in trials
-    )
+    pruned = 0
+    by_hand = 0
+    lost = 0
+    for one in accounts:
+        for trial in one.sweep.trials:
+            if trial.status is Status.PRUNED:
+                pruned += 1
+                # the outcome is the status in words: "stopped by hand" if a person has asked for the end
+                if trial.outcome != Status.PRUNED:
+                    by_hand += 1
+            if trial.status in LOST:
+                lost += 1
     parts = []
     if pruned:
         of_these = f", {by_hand:,} of them by hand" if by_hand else ""
