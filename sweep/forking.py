@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from sweep import interruption
 from sweep.ray_settings import LOCAL_SETTINGS, SETTINGS
 
 _HOME = Path(__file__).parents[1]
@@ -45,13 +46,14 @@ class ForkServer:
         self._errors = os.memfd_create("fork-server-errors")
         # The user's variables take precedence over sweep's settings, but not over ``own``.
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                env={**SETTINGS, **LOCAL_SETTINGS, **os.environ, **own},
-            )
+            with interruption.outlasting_terminal():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._errors,
+                    env={**SETTINGS, **LOCAL_SETTINGS, **os.environ, **own},
+                )
         except BaseException:
             os.close(self._errors)
             raise

@@ -1,9 +1,13 @@
-"""Handlers for Ctrl-C and SIGTERM that set a flag, and a thread that acts while the main thread cannot check the flag.
+"""Handlers for Ctrl-C, SIGTERM and SIGHUP that set a flag, and a thread that acts while the main thread cannot.
 
 The main thread checks the flag where it can act on it, never in the middle of other work. The thread learns of each
 signal too, because Python writes a byte for it whatever the main thread is doing: at the first signal it informs the
 user, at the second it ends the process. A handler raises an exception only if a user's own process survives the second
 signal and a trainable trains in its main thread, because nothing else stops such code.
+
+A closed terminal sends SIGHUP to all processes of the command, twice: its shell does so, and then the kernel. It counts
+as the first signal or not at all. Processes that must live until everything is saved are started within
+`outlasting_terminal`.
 """
 
 from __future__ import annotations
@@ -18,12 +22,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from sweep import output
 from sweep.errors import InterruptedByUser, StoppedAtOnce
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_CLOSED = getattr(signal, "SIGHUP", None)  # sent when the terminal is closed; None on Windows
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([] if _CLOSED is None else [_CLOSED]))
 CODE = InterruptedByUser.exit_code  # of a process that was interrupted
 _OVER = b"\0"  # not the number of a signal
 _PATIENCE_S = 2.0  # seconds to wait for a terminal that accepts no output
@@ -41,8 +46,51 @@ send_exit_code: Callable[[int], None] = ignore_exit_code
 NOTHING_STARTED = "interrupted before anything was started; run the command again"
 
 
+def list_signals() -> list[signal.Signals]:
+    """Return the signals that ask this process to end: Ctrl-C, SIGTERM and, unless it is ignored (nohup), SIGHUP."""
+    return [
+        number
+        for number in _SIGNALS
+        if number != _CLOSED or signal.getsignal(number) is not signal.SIG_IGN
+    ]
+
+
+@contextmanager
+def outlasting_terminal() -> Iterator[None]:
+    """Make processes that this thread starts inside the block, and those that they start, survive a closed terminal.
+
+    SIGHUP is blocked in this thread, from which they inherit that, as do the threads that it starts. If this process
+    handles signals, it still gets the signal, in another thread. Does nothing on Windows.
+    """
+    if _CLOSED is None:
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [_CLOSED])
+    try:
+        yield
+    finally:
+        if _CLOSED not in before:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [_CLOSED])
+
+
+def treat_as_ctrl_c() -> None:
+    """Make SIGTERM and, unless it is ignored, SIGHUP raise KeyboardInterrupt; call it in the main thread."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if _CLOSED in list_signals():
+        signal.signal(_CLOSED, _interrupt_once)
+
+
+def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
+    """Raise KeyboardInterrupt for a signal, and ignore it from now on."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 class Interruption:
-    """Handles Ctrl-C and SIGTERM in this process: counts the signals, and calls an action at each."""
+    """Handles Ctrl-C, SIGTERM and SIGHUP in this process: counts the signals, and calls an action at each.
+
+    If SIGHUP is ignored, as in a command that was started with nohup, it stays so. It is never counted as the second.
+    """
 
     def __init__(
         self, first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False
@@ -82,7 +130,7 @@ class Interruption:
             target=self._read_signals, args=(heard,), name="sweep-signals", daemon=True
         ).start()
         # last, because from here on signals come to the handler, the pipe and the thread
-        self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        self._before = {number: signal.signal(number, self._handle) for number in list_signals()}
 
     def restore(self) -> None:
         """Install the signal handlers again, after a library has replaced them; does nothing before `install`.
@@ -90,7 +138,7 @@ class Interruption:
         Call it in the main thread.
         """
         if self._ears is not None:
-            for number in _SIGNALS:
+            for number in self._before:
                 signal.signal(number, self._handle)
 
     def remove(self) -> None:
@@ -141,6 +189,8 @@ class Interruption:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Count a signal in the main thread; raise `StoppedAtOnce` at the second one inside a `breakable` block."""
+        if number == _CLOSED and self.asked:
+            return
         self._flagged += 1
         if self._breakable and max(self._flagged, self._heard) > 1:
             raise StoppedAtOnce("stopped at once")
@@ -148,14 +198,14 @@ class Interruption:
     def _read_signals(self, heard: int) -> None:
         """Read the signals from the pipe's end ``heard`` until handling ends, and act on each; runs in a thread.
 
-        Signals other than Ctrl-C and SIGTERM, and those that `_resend_missed_signal` sends, are ignored. Closes
-        ``heard`` at the end.
+        Signals that are not handled, those that `_resend_missed_signal` sends, and SIGHUP after another signal are
+        ignored. Closes ``heard`` at the end.
         """
         while (number := os.read(heard, 1)) not in (_OVER, b""):
-            if number[0] in _SIGNALS and self._own_signals:  # sent by `_resend_missed_signal`
+            if number[0] == signal.SIGINT and self._own_signals:  # sent by `_resend_missed_signal`
                 self._own_signals -= 1
             # Python also writes other signals, if code has set a handler for them
-            elif number[0] in _SIGNALS:
+            elif number[0] in _SIGNALS and not (number[0] == _CLOSED and self._heard):
                 self._act_on_signal()
         os.close(heard)
 
@@ -341,8 +391,9 @@ def _after_fork(*, child: bool) -> None:
         if child:
             # otherwise the child's signals would be written to its parent's pipe
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for number in list_signals():
+                own = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+                signal.signal(number, own)
             _active = None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -378,8 +378,8 @@ def _print_line(text: str) -> None:
         os.write(2, f"{text}\n".encode(errors="replace"))
 
 
-def _exit_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
-    """Handle SIGTERM: end the process by SystemExit, so that Ray is ended as well."""
+def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal: end the process by SystemExit, so that Ray is ended as well."""
     raise SystemExit(0)
 
 
@@ -415,7 +415,9 @@ def _serve(place: Path) -> None:
     listener.bind(os.fspath(place))
     listener.listen()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C concerns a command, which passes it on
-    signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    # SIGHUP too, which a command passes on, even if the first one was started with nohup
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit_on_signal)
     kept = keep_ray()
     code = 0
     try:

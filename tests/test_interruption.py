@@ -20,9 +20,12 @@ from sweep.errors import InterruptedByUser, StoppedAtOnce
 
 @pytest.fixture(autouse=True)
 def _handlers_stay() -> Iterator[None]:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     yield
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
     assert signal.set_wakeup_fd(-1) == -1
 
 
@@ -46,6 +49,75 @@ def test_a_thread_acts_and_the_main_thread_looks() -> None:
         "first in sweep-signal",
         *["second in sweep-signal"] * 2,
     ]
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        # by the shell, and by the kernel
+        ([signal.SIGHUP, signal.SIGHUP], ["first"]),
+        ([signal.SIGINT, signal.SIGHUP, signal.SIGHUP], ["first"]),
+        ([signal.SIGHUP, signal.SIGHUP, signal.SIGTERM], ["first", "second"]),
+    ],
+)
+def test_a_closed_terminal_is_the_first_signal_or_none(
+    signals: list[signal.Signals], expected: list[str]
+) -> None:
+    done: list[str] = []
+    with interruption.handle_signals(
+        lambda: done.append("first"), lambda: done.append("second"), breaks=True
+    ) as handled:
+        with interruption.breakable():
+            for number in signals[:2]:
+                os.kill(os.getpid(), number)
+        for number in signals[2:]:
+            os.kill(os.getpid(), number)
+        assert handled.asked
+    assert done == expected
+
+
+def test_a_closed_terminal_stays_ignored_where_it_is() -> None:
+    """As in a command that was started with nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruption.handle_signals(lambda: None, lambda: None) as signals:
+            signals.restore()
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not signals.asked
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_process_that_must_outlast_the_terminal_does_and_this_one_is_told() -> None:
+    """As Ray, which the driver needs until all trials are saved."""
+    done: list[str] = []
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGHUP); print('lives')"
+    with interruption.handle_signals(noting(done, "first"), noting(done, "second")) as signals:
+        with interruption.outlasting_terminal():
+            for _ in range(2):
+                ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+                assert (ran.returncode, ran.stdout) == (0, "lives\n")
+            os.kill(os.getpid(), signal.SIGHUP)
+            until(lambda: done)
+            assert signals.asked
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert ran.returncode == -signal.SIGHUP
+    assert done == ["first in sweep-signal"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_commands_end_as_by_ctrl_c(number: signal.Signals) -> None:
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        interruption.treat_as_ctrl_c()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        if number == signal.SIGHUP:
+            os.kill(os.getpid(), number)  # the kernel's, while the command tidies up
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -> None:
@@ -143,8 +215,11 @@ def test_in_another_thread_signals_are_none_of_ours() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process")  # the child does nothing but wait
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("forks", ["the main thread", "another"])
-def test_the_signals_of_a_forked_child_are_not_its_parent_s(forks: str) -> None:
+def test_the_signals_of_a_forked_child_are_not_its_parent_s(
+    forks: str, number: signal.Signals
+) -> None:
     """As of a loader of data that is ended by SIGTERM."""
     ends, blocked = list[int](), signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
@@ -153,7 +228,7 @@ def test_the_signals_of_a_forked_child_are_not_its_parent_s(forks: str) -> None:
         if child == 0:
             while True:
                 signal.pause()
-        os.kill(child, signal.SIGTERM)
+        os.kill(child, number)
         ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     with interruption.handle_signals(lambda: None, lambda: None) as signals:
@@ -163,7 +238,7 @@ def test_the_signals_of_a_forked_child_are_not_its_parent_s(forks: str) -> None:
             thread.join()
         else:
             fork()
-        assert ends == [-signal.SIGTERM]
+        assert ends == [-number]
         assert not signals.asked
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
 

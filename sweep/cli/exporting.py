@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep import interruption
 from sweep.cli import options
 from sweep.errors import InputError
 from sweep.text import counted, printable
@@ -175,7 +175,7 @@ def dashboard(sweeps: tuple[str, ...], results: Path, port: int, as_json: bool) 
     with make_server(
         folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)
     ) as server:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
+        interruption.treat_as_ctrl_c()
         with suppress(KeyboardInterrupt):
             if as_json:
                 click.echo(document(DashboardDocument(url=server.url)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import tempfile
 import webbrowser
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep import interruption
 from sweep.cli import options
 from sweep.errors import InputError
 from sweep.keeper.place import opening_page
@@ -73,7 +73,7 @@ def ui(
     # A port that was asked for is not replaced by another one.
     listening = address.listen(PORT if port is None else port, or_next=port is None)
     url = address.find_address(listening, secrets, name)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
+    interruption.treat_as_ctrl_c()
     # Such a page starts commands in this folder, for which Ray is kept warm while it is open.
     is_for_a_person = beside is None and within is None and not read_only
     with suppress(KeyboardInterrupt):

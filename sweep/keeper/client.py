@@ -34,7 +34,6 @@ END_S = 20.0
 ANSWER_S = 20.0
 """Seconds that a keeper may take to say whether it runs a command."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv.pop(1)); from sweep.keeper_process import main; main()"
 )
@@ -268,16 +267,19 @@ class Keeper:
         self._connection.close()
 
     def follow(self) -> int:
-        """Pass SIGINT and SIGTERM on to the keeper until the command has ended; return the command's exit code.
+        """Pass the signals that ask for an end on to the keeper until the command has ended; return its exit code.
 
         Then disconnect. Call it in the main thread. If the keeper itself ends, return the code of an interruption if a
         signal was passed on, otherwise 1 after a line on standard error.
         """
-        before = [signal.signal(number, self._forward_signal) for number in _SIGNALS]
+        before = {
+            number: signal.signal(number, self._forward_signal)
+            for number in interruption.list_signals()
+        }
         try:
             answer = self._read_answer()
         finally:
-            for number, handler in zip(_SIGNALS, before, strict=True):
+            for number, handler in before.items():
                 signal.signal(number, handler)
             self.close()
         if answer is not None:

@@ -29,7 +29,7 @@ def redirected(path: Path) -> Iterator[TextIO]:
         terminal = os.fdopen(
             os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace"
         )
-        undoing.callback(terminal.close)
+        undoing.callback(_close, terminal)
         undoing.enter_context(redirect_stderr(_to_file_descriptor_2()))
         os.dup2(log.fileno(), 2)
         try:
@@ -49,6 +49,12 @@ def silence_libraries() -> Iterator[None]:
     """Discard all that is written to standard error inside the block, as by Ray and TensorFlow; not standard output."""
     with TemporaryDirectory() as folder, redirected(Path(folder) / "debug.log"):
         yield
+
+
+def _close(stream: TextIO) -> None:
+    """Close a stream; what it could not write, as to a terminal that was closed, is lost."""
+    with suppress(OSError):  # raised after the descriptor was closed
+        stream.close()
 
 
 def _to_file_descriptor_2() -> TextIO:

@@ -11,10 +11,11 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 
 from sweep import forking
@@ -388,6 +389,15 @@ def test_the_early_start_imports_nothing_that_takes_time() -> None:
         ).stdout
         == "\n"
     )
+
+
+def test_a_server_lives_on_if_the_terminal_is_closed() -> None:
+    with closing(ForkServer(1.0)) as server:
+        (process,) = [one for one in processes.below(os.getpid()) if server.name in one.title]
+        os.kill(process.pid, signal.SIGHUP)
+        server.serve()
+        time.sleep(0.2)
+        assert server.describe_failure() == ""
 
 
 def test_why_a_server_has_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import processes
 import pytest
+from terminals import Terminal
 
 import sweep
 
@@ -188,6 +190,35 @@ def test_ctrl_c_saves_and_the_next_command_goes_on_warm(project: Project) -> Non
     assert process.returncode == 130
     assert "go on with: python -m sweep resume b" in errors
     project.type("resume", "b")
+    assert project.read("b", "loss") == [0.1, 0.2, pytest.approx(0.3), 0.4]
+    assert set(project.read("b", "process")) & set(project.read("a", "process"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("nohup"), reason="there is no nohup")
+def test_a_closed_terminal_ends_the_command_in_it_and_keeps_ray_warm(project: Project) -> None:
+    (project.folder / "mine.py").write_text(SLOW)
+    command = f"{sys.executable} -m sweep run {_file(project, 'a')} --no-memo"
+    first = project.folder / "results" / "a" / "log.jsonl"
+    with Terminal(project.folder) as terminal:
+        terminal.type(f"nohup {command} --keep-warm 5m")
+        _wait(lambda: first.exists() and "epoch_reported" in first.read_text())
+    _wait(lambda: "session_ended" in first.read_text())
+    assert '"finished"' in first.read_text()
+    (project.folder / "mine.yaml").write_text(
+        FILE.replace("NAME", "b").replace("epochs: 2", "epochs: 10")
+    )
+    log = project.folder / "results" / "b" / "log.jsonl"
+    with Terminal(project.folder) as terminal:
+        terminal.type(command)
+        _wait(lambda: log.exists() and log.read_text().count("epoch_reported") > 2)
+        family = processes.below(terminal.process)
+    processes.wait_until_gone(family, 60)
+    assert "the sweep was stopped" in log.read_text()
+    with Terminal(project.folder) as terminal:
+        terminal.type(f"{sys.executable} -m sweep resume b")
+        _wait(lambda: '"finished"' in log.read_text())
+        processes.wait_until_gone(processes.below(terminal.process), 60)
     assert project.read("b", "loss") == [0.1, 0.2, pytest.approx(0.3), 0.4]
     assert set(project.read("b", "process")) & set(project.read("a", "process"))
 

@@ -27,6 +27,8 @@ from sweep.keeper import client, messages
 from sweep.keeper import place as places
 from sweep.keeper.client import Keeper
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class FakeRay(KeptRay):
     """Is kept without having been started."""
@@ -79,7 +81,7 @@ def wait_for_signal(arguments: Sequence[str], program: str) -> int:
         pass
 
     with interruption.handle_signals(do_nothing, do_nothing):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in SIGNALS:
             signal.signal(number, lambda number, frame: received.append(number))
         Path("ready").touch()
         while not received:
@@ -162,7 +164,7 @@ def test_without_a_keeper_a_command_runs_where_it_is_typed(start: Callable[..., 
 
 def test_signals_are_passed_on(start: Callable[..., Kept]) -> None:
     start(wait_for_signal)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         Path("ready").unlink(missing_ok=True)
         Path("received").unlink(missing_ok=True)
         # one that comes too early must not end the tests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import processes
 import pytest
+from terminals import Terminal
+from waiting import PATIENCE_S, until
 
 import sweep
 from sweep.documents.schemas import find_schema
-from sweep.events import decode
+from sweep.events import EpochReported, decode
 from sweep.store.folder import ResultsFolder
 
 HERE = Path(__file__).parent
-INT, TERM = signal.SIGINT, signal.SIGTERM
-SIGNALS = {"first": [INT], "term": [TERM], "second": [INT, INT]}
+INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+# a closed terminal: the shell sends the signal, and then the kernel
+SIGNALS = {"first": [INT], "term": [TERM], "closed": [HUP, HUP], "second": [INT, INT]}
 
 TRAINABLE = """
 import json
@@ -244,11 +249,14 @@ def test_a_program_gets_one_document(run: Run, tmp_path: Path, where: str, signa
         jsonschema.validate(document, find_schema("run"))
 
 
+@pytest.mark.parametrize("signals", ["term", "closed"])
 @pytest.mark.parametrize(
     "where", ["reading the file", "making the view", "mid-epoch", "final tables"]
 )
-def test_sigterm_is_as_ctrl_c(run: Run, tmp_path: Path, where: str) -> None:
-    ended = run("run", "it.yaml", "--inline", point=POINTS[where], signals=SIGNALS["term"])
+def test_sigterm_and_a_closed_terminal_are_as_ctrl_c(
+    run: Run, tmp_path: Path, where: str, signals: str
+) -> None:
+    ended = run("run", "it.yaml", "--inline", point=POINTS[where], signals=SIGNALS[signals])
     if where in DONE:
         check_done(run, tmp_path, ended)
     else:
@@ -392,3 +400,71 @@ def test_on_ray_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signal
         check_done(run, tmp_path, ended)
         return
     check(run, tmp_path, ended, may_be_gone=not begun, may_be_left=begun or signals == "second")
+
+
+LONG = 1000  # epochs that take 20 s until there is a file `quick`
+
+
+@pytest.mark.slow
+def test_if_the_terminal_is_closed_running_trials_are_saved(tmp_path: Path) -> None:
+    _close_the_terminal(tmp_path, "--inline")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_if_the_terminal_is_closed_ray_lives_until_running_trials_are_saved(tmp_path: Path) -> None:
+    _close_the_terminal(tmp_path, "")
+
+
+def _close_the_terminal(folder: Path, options: str) -> None:
+    """Close the terminal in which a sweep runs: it ends in order, no process stays, and resume goes on from there."""
+    began = _begin(folder, f"{sys.executable} -m sweep run it.yaml {options}")
+    processes.wait_until_gone(began, PATIENCE_S)
+    logged = _read_log(folder)
+    assert (logged[-1].reason, logged[-1].finished) == ("interrupted", False)
+    reached = {event.trial: event.epoch for event in logged if isinstance(event, EpochReported)}
+    assert max(reached.values()) < LONG
+    (folder / "quick").touch()
+    command = [sys.executable, "-m", "sweep", "resume", "it", "--inline", "-q"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    found = sweep.load(folder / "results" / "it")
+    assert found.trials["status"].tolist() == ["completed"] * 3
+    assert found.metrics.groupby("trial").size().tolist() == [LONG] * 3
+    # each went on from the epoch at which it was saved
+    restored = (folder / "restored").read_text().split()
+    assert sorted(map(int, restored)) == sorted(reached.values())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("nohup"), reason="there is no nohup")
+def test_with_nohup_a_sweep_outlives_its_terminal(tmp_path: Path) -> None:
+    command = f"nohup {sys.executable} -m sweep run it.yaml --inline"
+    began = _begin(tmp_path, command)
+    (tmp_path / "quick").touch()
+    processes.wait_until_gone(began, PATIENCE_S)
+    assert _read_log(tmp_path)[-1].reason == "finished"
+
+
+def _begin(folder: Path, command: str) -> list[processes.Process]:
+    """Run a command in a terminal, and close it when some epochs are logged; return the command's processes."""
+    if not shutil.which("bash"):
+        pytest.skip("there is no bash")
+    wait = "os.path.exists('quick') or time.sleep(0.02)"
+    slow = TRAINABLE.replace("        self.done += 1", f"        {wait}; self.done += 1")
+    slow = slow.replace(
+        "        return self.done",
+        "        open('restored', 'a').write(f'{self.done} '); return self.done",
+    )
+    (folder / "walk.py").write_text(f"import os, time\n{slow}")
+    (folder / "it.yaml").write_text(FILE.replace("epochs: 4", f"epochs: {LONG}"))
+    log = ResultsFolder(folder / "results" / "it").log
+    with Terminal(folder) as terminal:
+        terminal.type(command)
+        until(lambda: log.exists() and b"epoch_reported" in log.read_bytes())
+        return processes.below(terminal.process)
+
+
+def _read_log(folder: Path) -> list[Any]:
+    """Return the events of the sweep."""
+    lines = ResultsFolder(folder / "results" / "it").log.read_bytes().splitlines()
+    return [decode(line) for line in lines]

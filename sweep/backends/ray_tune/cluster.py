@@ -23,6 +23,7 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.util.placement_group import placement_group_table
 
+from sweep import interruption
 from sweep.backends import Job
 from sweep.backends.ray_tune import agents, dashboard, local_ray, nodes, ray_folder, ray_private_api
 from sweep.backends.ray_tune.dashboard import JobPage, LiveSweep
@@ -314,7 +315,11 @@ def _start_ray(
         local_ray.waiting_longer(say),
     ):
         try:
-            with start.ahead or nullcontext(), _report_failed_start():
+            with (
+                start.ahead or nullcontext(),
+                interruption.outlasting_terminal(),
+                _report_failed_start(),
+            ):
                 ray.init(
                     address="local",
                     num_cpus=cpus(),

@@ -12,7 +12,7 @@ from functools import partial
 from queue import Queue
 from typing import Any
 
-from sweep import contract
+from sweep import contract, interruption
 from sweep.backends.ray_tune import dashboard, fork_client, ray_private_api
 from sweep.contract import Devices
 from sweep.errors import first_line
@@ -221,7 +221,8 @@ class _BackgroundStart:
         while (start := self._starts.get()) is not None:
             try:
                 if not self._finishing.is_set():
-                    start()
+                    with interruption.outlasting_terminal():
+                        start()
             except Exception as error:  # whatever fails, no trial needs it
                 if not self._finishing.is_set():
                     self._say(f"Ray runs without its dashboard or monitor: {first_line(error)}")
