@@ -95,8 +95,8 @@ class Hooks:
 
     # called with each change after it is logged
     listen: Callable[[Change], None] = lambda change: None
-    # called when no more trials start and the running ones must end
-    stop: Callable[[], None] = lambda: None
+    # called when no more trials start and the running ones must end; return whether their workers learn of it
+    stop: Callable[[], bool] = lambda: True
     # called often; may stop the sweep
     look: Callable[[Coordinator], None] = lambda coordinator: None
     # called from time to time; may stop the sweep
@@ -177,6 +177,7 @@ class Coordinator:
         self.completed = 0
         self.stopping: str | None = None
         self._stop_asked = False  # by the user
+        self._workers_know = False  # that the sweep is stopping
         self.error: TrainableError | None = None
         # why the sweep cannot continue now, through no fault of its own
         self.fault: str | None = None
@@ -773,6 +774,10 @@ class Coordinator:
         # a trial that resumes although its rule holds it (`Pauses.find_last`) must train before it can pause again
         elif has_new_epochs and self._pauses.explain_pause(trial):
             self._pause_if_held(trial, facts)
+        elif self.stopping and not self._tell_workers():
+            # otherwise its worker does so, after it has saved the trial
+            end = trial.end(Status.INTERRUPTED, "the sweep was stopped", facts)
+            self._emit([end])
         else:
             return False
         return True
@@ -859,7 +864,12 @@ class Coordinator:
         if not self.stopping:
             self.stopping = reason
             self._stop_asked = asked
-            self._hooks.stop()
+            self._tell_workers()
+
+    def _tell_workers(self) -> bool:
+        """Make workers save and interrupt their trials; return False if they cannot be told, as on a full disk."""
+        self._workers_know = self._workers_know or self._hooks.stop()
+        return self._workers_know
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
         """Prune a trial on a user's request: after its present epoch or, with ``now`` or without a worker, at once.

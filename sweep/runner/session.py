@@ -381,7 +381,7 @@ class Session:
         first = self.training.first or self.spec
         return Hooks(
             listen=listener.listen,
-            stop=partial(stop_requests.touch, job.stop_file),
+            stop=self.ending.tell_workers,
             look=self.ending.look,
             tick=self.ending.obey,
             say=view.say,

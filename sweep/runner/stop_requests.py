@@ -38,6 +38,7 @@ class Ending:
         self._view: View | None = None
         self._stop_file: Path | None = None
         self._wanted = False
+        self._is_failure_told = False  # that workers cannot be told to stop
         # held while the folder is made or removed, for a correct last message
         self.making = threading.Lock()
         self.lost = ""  # why the session must end at once
@@ -83,10 +84,29 @@ class Ending:
 
         Do nothing outside of `of_session`.
         """
-        if self._stop_file is not None:
-            touch(self._stop_file)
+        self.tell_workers()  # first, because a terminal may accept no output
         if self._view is not None:
             self._view.say("stopping after the running epochs; once more to stop at once")
+
+    def tell_workers(self) -> bool:
+        """Create the file that makes workers save and interrupt their trials after the present epoch.
+
+        Return whether that worked; if not, the user is told once. Do nothing outside of `of_session`, and return True.
+        """
+        stop_file, view = self._stop_file, self._view  # another thread may end the session
+        if stop_file is None:
+            return True
+        try:
+            stop_file.touch()
+        except OSError as error:  # the folder has become read-only, or the disk is full
+            if view is not None and not self._is_failure_told:
+                self._is_failure_told = True
+                where = f"{stop_file.parent} cannot be written ({error.strerror})"
+                view.say(
+                    f"{where}: running trials stop without being saved, and go on later from their last checkpoints"
+                )
+            return False
+        return True
 
     def second(self) -> None:
         """Stop the sweep at once, by `leave`. Called by a thread at the second signal and each later one."""
@@ -158,12 +178,6 @@ class Ending:
     def _again(self) -> str:
         """A line for the user that says how to resume the sweep."""
         return f"go on with: {self._folder.to_resume}"
-
-
-def touch(stop_file: Path) -> None:
-    """Create the file that makes workers interrupt their trials after the present epoch; errors are ignored."""
-    with suppress(OSError):  # a full disk: each trial is stopped at its next report
-        stop_file.touch()
 
 
 def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:

@@ -41,12 +41,17 @@ def spec(method: str, rule: str, seed: int, repeats: int = 1) -> Spec:
     )
 
 
-def coordinator(given: Spec, log: Log, clock: Callable[[], float] = time.monotonic) -> Coordinator:
+def coordinator(
+    given: Spec,
+    log: Log,
+    clock: Callable[[], float] = time.monotonic,
+    stop: Callable[[], bool] = lambda: True,
+) -> Coordinator:
     searcher = build_searcher(
         given.method, given.space, given.objectives, given.seed, given.repeats
     )
     scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
-    return Coordinator(given, Devices(), searcher, scheduler, log, Hooks(clock=clock))
+    return Coordinator(given, Devices(), searcher, scheduler, log, Hooks(clock=clock, stop=stop))
 
 
 class Clock:
@@ -59,12 +64,15 @@ class Clock:
 
 
 def begin(
-    tmp_path: Path, *more: str, clock: Callable[[], float] = time.monotonic
+    tmp_path: Path,
+    *more: str,
+    clock: Callable[[], float] = time.monotonic,
+    stop: Callable[[], bool] = lambda: True,
 ) -> tuple[Coordinator, Log]:
     """A coordinator of a sweep with more lines in its file, and its log."""
     text = FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
     log = Log(tmp_path / "log.jsonl")
-    return coordinator(parse_spec(text + "\n".join(more), "f.yaml"), log, clock), log
+    return coordinator(parse_spec(text + "\n".join(more), "f.yaml"), log, clock, stop), log
 
 
 def trials_of(path: Path) -> dict[int, TrialState]:

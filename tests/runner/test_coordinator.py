@@ -177,6 +177,25 @@ def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path
     assert [end.status for end in ends] == [Status.INTERRUPTED]
 
 
+def test_workers_that_cannot_be_told_to_stop_get_nothing_more_to_train(tmp_path: Path) -> None:
+    """As in a folder that has become read-only, which may change again."""
+    answers = [False, False, True]
+    driver, log = simulated.begin(tmp_path, stop=lambda: answers.pop(0))
+    driver.open()
+    for _ in range(3):
+        driver.next()
+    started = [driver._open[number].started for number in range(3)]
+    driver.stop("interrupted", asked=True)
+    assert not driver.take(0, simulated.progress(started[0], 1, 9))
+    # now they are told: each saves its trial in its next step
+    assert driver.take(1, simulated.progress(started[1], 1, 9))
+    assert driver.take(2, simulated.progress(started[2], 1, 9))
+    assert (answers, driver.running) == ([], 2)
+    log.close()
+    ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
+    assert [(end.trial, end.status) for end in ends] == [(0, Status.INTERRUPTED)]
+
+
 def test_mended_code_is_given_another_chance(tmp_path: Path) -> None:
     started = [
         TrialStarted(

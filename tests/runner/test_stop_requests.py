@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from curves import FILE, Watcher, ends, resume, run
@@ -54,6 +58,41 @@ def test_a_sweep_is_stopped_and_goes_on(project: Path) -> None:
     assert ends(outcome.folder) == {0: "completed", 1: "interrupted"}
     again = resume(project)
     assert (again.completed, again.stopped) == (3, None)
+
+
+class Interrupts(Watcher):
+    """Sends Ctrl-C once trial 1 has reported."""
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, EpochReported) and (event.trial, event.epoch) == (1, 1):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_sweep_whose_folder_cannot_be_written_is_stopped_and_goes_on(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch = Path.touch
+
+    def refuse(path: Path, **how: Any) -> None:
+        if path.name.startswith(".stop-"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        touch(path, **how)
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    watcher = Interrupts()
+    outcome = run(project, LONG, watcher)
+    assert (outcome.interrupted, outcome.stopped) == (True, "interrupted")
+    assert ends(outcome.folder) == {0: "completed", 1: "interrupted"}
+    assert sweep.load(outcome.folder.path).trials["epochs"][1] < 400
+    assert sorted(watcher.said) == [
+        f"{outcome.folder.path} cannot be written (Permission denied): "
+        "running trials stop without being saved, and go on later from their last checkpoints",
+        "stopping after the running epochs; once more to stop at once",
+    ]
+    again = resume(project)
+    assert (again.completed, again.stopped) == (3, None)
+    assert sweep.load(outcome.folder.path).trials["epochs"].tolist() == [400] * 3
 
 
 def test_one_trial_is_stopped_for_good(project: Path) -> None:
