@@ -221,7 +221,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
             losses = self._objective.constrained_losses(event.metrics)
             # the base class looks at the first objective only, and would decide by that
             if losses is None:
-                self._paused.pop(event.trial, None)
+                self._record_resumption(event)
                 return
             self._last_losses[event.trial] = losses
         super().observe(event)

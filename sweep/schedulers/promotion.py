@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sweep.contract import count_parts
 from sweep.events import EpochReported, Event, Status, TrialEnded
+from sweep.progress import get_share
 from sweep.schedulers import describe_reason, describe_standing
 from sweep.space import early_terminate
 from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
@@ -50,6 +51,8 @@ class PausingScheduler:
         self._min_completed = min_completed
         self._rungs = tuple(rungs)
         self._paused: dict[int, _Pause] = {}  # paused trials
+        # of trials with minutes that have not ended, the used share of the budget at their last reports
+        self._shares: dict[int, float] = {}
         # losses of trials that have not ended, at their last epochs
         self._lasts: dict[int, float] = {}
         self._best: float | None = None  # the lowest loss of those that completed
@@ -61,13 +64,14 @@ class PausingScheduler:
     def observe(self, event: Event) -> None:
         match event:
             case EpochReported(trial=trial, epoch=epoch):
-                self._paused.pop(trial, None)  # it was resumed
+                self._record_resumption(event)
                 loss = self._objective.constrained_loss(event.metrics)
                 if loss is not None:
                     self._lasts[trial] = loss
                     self._process_epoch(trial, epoch, loss)
             case TrialEnded(trial=trial, status=status) if status is not Status.INTERRUPTED:
                 self._paused.pop(trial, None)
+                self._shares.pop(trial, None)
                 loss = self._lasts.pop(trial, None)
                 if status is Status.COMPLETED and loss is not None:
                     self._completed += 1
@@ -101,6 +105,19 @@ class PausingScheduler:
         for trial, pause in self._paused.items():
             dropped[trial] = self._describe_pause(pause)
         return dropped
+
+    def _record_resumption(self, event: EpochReported) -> None:
+        """Record that the trial of an event does not pause any more, as it has trained on.
+
+        With minutes, one report may be several events, one for each unit (`sweep.progress.UnitReports`), all with the
+        same share of the budget. Those after the rung do not say that the trial was resumed.
+        """
+        share = get_share(event.measures)
+        if share is not None:
+            if self._shares.get(event.trial) == share:
+                return
+            self._shares[event.trial] = share
+        self._paused.pop(event.trial, None)
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         """Decide after an epoch with a finite loss whether the trial pauses and which paused trials may resume."""

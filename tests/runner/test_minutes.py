@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 from pathlib import Path
@@ -35,7 +36,7 @@ class Slow:
         while self.done < self.given.epochs:
             self.done += 1
             seconds = self.given.params["seconds"]
-            metrics = {"loss": seconds / self.done}
+            metrics = {"loss": seconds / self.done, "seconds": seconds}
             if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=0.0, time_s=seconds)):
                 return
     def save(self, folder):
@@ -142,9 +143,40 @@ def test_rungs_are_shares_of_the_minutes(project: Path, rule: str) -> None:
             assert any(rung <= last[trial] < rung + longest + 1e-9 for rung in (0.25, 0.5))
 
 
-@pytest.mark.parametrize("rule", RULES[:2])
+BETWEEN = FILE.replace("[6.0, 15.0, 30.0]", "[2.4, 2.5, 2.6, 2.7]")
+PAUSING = (
+    "{type: asha_promotion, min_iter: 11, eta: 3}",
+    "{type: asha_promotion, min_iter: 11, eta: 3, capped: true}",
+    "{type: pasha, min_iter: 11, eta: 3}",
+    "{type: freeze_thaw, min_iter: 11, eta: 3}",
+)
+ONE = "metric: {name: loss, goal: minimize}"
+TWO = "metrics: [{name: loss, goal: minimize}, {name: seconds, goal: minimize}]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "metrics"), [*((rule, ONE) for rule in PAUSING), (PAUSING[0], TWO)]
+)
+def test_a_trial_pauses_after_an_epoch_that_ends_beyond_a_rung(
+    project: Path, rule: str, metrics: str
+) -> None:
+    text = BETWEEN.replace(ONE, metrics) + f"early_terminate: {rule}\n"
+    trials = table(run(project, text).folder.path)
+    assert sorted(trials["status"]) == ["completed", "pruned", "pruned", "pruned"]
+    pruned = trials[trials["status"] == "pruned"]
+    for reason, epochs, seconds in zip(
+        pruned["status_reason"], pruned["epochs"], pruned["param.seconds"], strict=True
+    ):
+        # no epoch ends at a rung: it stopped with the first one that ends beyond
+        rung = 33 if "at 33 % of its budget" in reason else 11
+        assert f"at {rung} % of its budget" in reason
+        assert epochs == math.ceil(rung / 100 * 60 / seconds)
+    assert list(pruned["epochs"]).count(3) >= 2
+
+
+@pytest.mark.parametrize("rule", [*RULES[:2], *PAUSING[1:]])
 def test_a_sweep_with_rungs_that_was_stopped_goes_on_the_same(project: Path, rule: str) -> None:
-    file = WIDE + f"early_terminate: {rule}\n"
+    file = (BETWEEN if rule in PAUSING else WIDE) + f"early_terminate: {rule}\n"
     columns = ["trial", "status", "status_reason", "epochs", "metric.loss"]
     straight = table(run(project, file).folder.path)[columns]
     for epochs in (2, 9, 17, 30):
