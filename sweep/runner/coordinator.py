@@ -552,19 +552,25 @@ class Coordinator:
             return
         # it decides again when the next trial ends, not about the past
         self._gain_rule.asks = False
-        for event in self._iterate_search():
+        for event in self._iterate_search(in_units=False):
             self._gain_rule.observe(event)
         self._gain_rule.asks = True
 
-    def _iterate_search(self) -> Iterator[Event]:
-        """Yield the events of the log so far in the form in which searcher and scheduler observe them."""
-        for _, events in self._iterate_changes():
+    def _iterate_search(self, *, in_units: bool = True) -> Iterator[Event]:
+        """Yield the events of the log so far in the form in which searcher and scheduler observe them.
+
+        With ``in_units`` set to False, yield them as the gain rule observes them: reports of trials with minutes are
+        not converted to units.
+        """
+        for _, events in self._iterate_changes(in_units=in_units):
             yield from events
 
-    def _iterate_changes(self) -> Iterator[tuple[Change, Sequence[Event]]]:
-        """Yield the logged changes so far, each with the events that searcher and scheduler observe because of it."""
+    def _iterate_changes(
+        self, *, in_units: bool = True
+    ) -> Iterator[tuple[Change, Sequence[Event]]]:
+        """Yield the logged changes so far, each with the events that are observed because of it (`_iterate_search`)."""
         ledger = Ledger(keep_epochs=False)
-        if self._spec.minutes is None:
+        if self._spec.minutes is None or not in_units:
             units = None
         else:
             # it remembers what it has converted, so not `_unit_reports`
@@ -1154,7 +1160,9 @@ class Coordinator:
             self._searcher.observe(event)
             # with minutes, a report may be several events
             verdict = self._scheduler.observe(event) or verdict
-            if self._gain_rule is not None:
+        if self._gain_rule is not None:
+            # with the trial's own epochs, whose times it adds up
+            for event in _translate_for_search(change, event_in_search, units=None):
                 self._gain_rule.observe(event)
         if verdict and self._unit_reports is not None:
             return self._unit_reports.reword(verdict)
@@ -1262,11 +1270,12 @@ class Coordinator:
 def _translate_for_search(
     change: Change, event_in_search: Event | None, units: UnitReports | None
 ) -> Iterator[Event]:
-    """Yield the events that searcher and scheduler observe because of a change; none for a trial that was reopened.
+    """Yield the events that the search observes because of a change; none for a trial that was reopened.
 
     Arguments:
         event_in_search: what `renumber_for_search` returns for the change; if None, nothing is yielded.
-        units: converts the reports of trials with minutes; None for trials with epochs.
+        units: converts the reports of trials with minutes, for searcher and scheduler; None for trials with epochs, and
+            for the gain rule.
     """
     if event_in_search is None or _was_reopened(change):
         return

@@ -85,10 +85,25 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
     setting = GainSetting.of(spec)
     if setting is None:
         return None
-    method = spec.search_method
+    return _make_rule(setting, spec, None if spec.search_method.learns else searcher, numbering)
+
+
+def _make_rule(
+    setting: GainSetting, spec: Spec, searcher: Searcher | None, numbering: Numbering
+) -> GainRule:
+    """Return a rule with the ``setting`` of a sweep; ``searcher`` is None if its method learns."""
     return GainRule(
-        setting, None if method.learns else searcher, numbering, enumerates=method.enumerates
+        setting,
+        searcher,
+        numbering,
+        enumerates=spec.search_method.enumerates,
+        units=_make_units(spec),
     )
+
+
+def _make_units(spec: Spec) -> UnitReports | None:
+    """Return a new converter of the reports of a sweep with minutes; None if the sweep has none."""
+    return None if spec.minutes is None else UnitReports(spec.length)
 
 
 def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> ExpectedGain | None:
@@ -109,19 +124,16 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> Exp
         searcher = None
     else:
         searcher = methods.searcher(spec, (), numbering)
-    rule = GainRule(setting, searcher, numbering, enumerates=spec.search_method.enumerates)
+    rule = _make_rule(setting, spec, searcher, numbering)
     rule.asks = False  # `compute` asks once, after all events
-    if spec.minutes is None:
-        units = None
-    else:
-        units = UnitReports(spec.length)
+    units = _make_units(spec)  # not that of the rule, as it remembers what it has converted
     for change, _ in Ledger(keep_epochs=False).follow(folder.log):
         event = renumber_for_search(change)
         if event is None:
             continue
-        for translated in [event] if units is None else units.translate(event):
-            rule.observe(translated)
-            if searcher is not None:
+        rule.observe(event)
+        if searcher is not None:
+            for translated in [event] if units is None else units.translate(event):
                 searcher.observe(translated)
     return rule.compute()
 
@@ -141,7 +153,8 @@ class GainRule:
     """Observes a search and decides when its next configurations are not expected to gain enough.
 
     ``searcher`` suggests the configurations to come; it is None if the method learns. A configuration counts once it
-    has all trials that it is to have by ``numbering``.
+    has all trials that it is to have by ``numbering``. ``units`` converts the reports of trials with minutes for the
+    model, and is used only by this rule; None for trials with epochs.
     """
 
     def __init__(
@@ -151,11 +164,13 @@ class GainRule:
         numbering: Numbering = ONCE,
         *,
         enumerates: bool = False,
+        units: UnitReports | None = None,
     ) -> None:
         self._setting = setting
         self._searcher = searcher
         self._numbering = numbering
         self._enumerates = enumerates
+        self._units = units
         self._model = GaussianProcessSearcher(setting.space, (setting.objective,), setting.seed)
         self._configurations = _Configurations(self._model)
         self._listener: Searcher = self._configurations
@@ -175,12 +190,14 @@ class GainRule:
         """Update the model with an event of the search; when enough configurations have ended, decide again.
 
         Sets ``reason`` once the expected gain is too low, which is final. With ``asks`` set to False, nothing is
-        decided. Trials have their numbers within the search.
+        decided. Trials have their numbers within the search, and their epochs are those of the log, also with minutes.
         """
         if isinstance(event, TrialStarted):
             self._started.add(self._numbering.find(event.trial).configuration)
+        # the time of an epoch counts once, however many units it takes
         self._records.observe(event)
-        self._listener.observe(event)
+        for translated in [event] if self._units is None else self._units.translate(event):
+            self._listener.observe(translated)
         if self.asks and self.reason is None and isinstance(event, TrialEnded) and self._is_due():
             self._asked = self._configurations.ended
             found = self.compute()

@@ -23,6 +23,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
+from sweep.progress import HUNDREDTHS, SHARE, UnitReports
 from sweep.runner.expected_gain import GainRule, GainSetting
 from sweep.runner.methods import build_searcher
 from sweep.space import Parameter, Space
@@ -79,6 +80,49 @@ def test_an_hour_has_its_price() -> None:
     rule, _ = played("gp", StopWhen(gain_per_hour=0.1))
     assert rule.reason is not None
     assert rule.reason.endswith(" < 0.008 (stop_when.gain_per_hour, for 0.08 h of training)")
+
+
+@pytest.mark.parametrize("epochs", [1, 4, 250])
+@pytest.mark.parametrize(
+    ("when", "why"),
+    [
+        (StopWhen(gain_per_hour=10.0), "stop_when.gain_per_hour, for 0.8 h of training"),
+        (StopWhen(gain="auto"), "what 1000 validation examples can tell"),
+    ],
+)
+def test_an_epoch_counts_once_whatever_share_of_the_minutes_it_takes(
+    when: StopWhen, why: str, epochs: int
+) -> None:
+    accuracy = Objective("accuracy", "maximize")
+    rule = GainRule(GainSetting(SPACE, accuracy, 0, when), None, units=UnitReports(HUNDREDTHS))
+    searcher = build_searcher("random", SPACE, (accuracy,), 0)
+    for number in range(12):
+        params = searcher.suggest(number)
+        assert params is not None
+        metrics = {"accuracy": 0.5 + 0.4 * float(params["x"])}
+        events: list[Event] = [
+            TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0)
+        ]
+        for epoch in range(1, epochs + 1):
+            measures = {SHARE: epoch / epochs}
+            if epoch == 1:
+                measures["validation_examples"] = 1000.0
+            events.append(
+                EpochReported(
+                    trial=number,
+                    epoch=epoch,
+                    metrics=metrics,
+                    time=0.0,
+                    time_s=360 / epochs,  # a trial trains for 0.1 h
+                    measures=measures,
+                )
+            )
+        events.append(TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=0.0))
+        for event in events:
+            rule.observe(event)
+    found = rule.compute()
+    assert found is not None
+    assert found.why == why
 
 
 def test_with_auto_the_noise_decides() -> None:

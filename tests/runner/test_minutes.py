@@ -200,6 +200,29 @@ def test_methods_learn_and_repeats_have_their_own_minutes(project: Path, method:
     assert set(trials["status"]) <= {"completed", "pruned"}
 
 
+def test_the_hours_of_a_gain_are_those_of_training(project: Path) -> None:
+    file = FILE.replace("method: grid", "method: random").replace(
+        "{values: [6.0, 15.0, 30.0]}", "{min: 5.0, max: 25.0}"
+    )
+    file += "run_cap: 30\nstop_when: {gain_per_hour: 1000}\n"
+    reason = run(project, file).stopped
+    metrics = sweep.load(project / "results" / "slow").metrics
+    trials = metrics["trial"].nunique()
+    assert trials < 30
+    hours = 8 * metrics["time_s"].sum() / trials / 3600
+    assert reason is not None
+    assert reason.endswith(f"(stop_when.gain_per_hour, for {hours:.2g} h of training)")
+    status = CliRunner().invoke(main, ["status", "slow", "--json"])
+    least = json.loads(status.output)["expected_gain"]["least"]
+    assert least == pytest.approx(1000 * hours, rel=1e-3)
+    # a changed rule looks at the trials before the change as well
+    again = resume(project, "stop_when.gain_per_hour=2000", name="slow").stopped
+    metrics = sweep.load(project / "results" / "slow").metrics
+    hours = 8 * metrics["time_s"].sum() / metrics["trial"].nunique() / 3600
+    assert again is not None
+    assert again.endswith(f"(stop_when.gain_per_hour, for {hours:.2g} h of training)")
+
+
 def test_nothing_is_answered_from_an_earlier_sweep(project: Path) -> None:
     run(project, FILE)
     other = run(project, FILE.replace("name: slow", "name: other"), memo=True)
