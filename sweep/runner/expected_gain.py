@@ -288,7 +288,7 @@ class _Records:
         self._numbering = numbering
         self._last: dict[int, EpochReported] = {}  # of trials that train
         self._scores: dict[int, list[float]] = {}  # of completed trials, by configuration
-        self._best: EpochReported | None = None
+        self._best: EpochReported | None = None  # last epoch of the best feasible trial
         self._best_loss = math.inf
         self._examples = 0
         self._trained_s = 0.0
@@ -318,7 +318,8 @@ class _Records:
         if loss is None or last is None:
             return
         self._scores.setdefault(self._numbering.find(event.trial).configuration, []).append(loss)
-        if loss < self._best_loss:
+        # a trial that violates a constraint is not the best one, whatever its score
+        if event.status is not Status.INFEASIBLE and loss < self._best_loss:
             self._best, self._best_loss = last, loss
 
     def list_bounds(self, count: int, noise: float) -> list[tuple[float, str]]:

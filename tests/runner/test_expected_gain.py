@@ -125,6 +125,42 @@ def test_an_epoch_counts_once_whatever_share_of_the_minutes_it_takes(
     assert found.why == why
 
 
+def test_the_examples_are_asked_about_a_score_that_meets_the_constraints() -> None:
+    accuracy = Objective("accuracy", "maximize")
+    found = []
+    for last in (Status.PRUNED, Status.INFEASIBLE):
+        rule = GainRule(GainSetting(SPACE, accuracy, 0, StopWhen(gain="auto")), None)
+        searcher = build_searcher("random", SPACE, (accuracy,), 0)
+        for number in range(13):
+            params = searcher.suggest(number)
+            assert params is not None
+            is_last = number == 12
+            events: list[Event] = [
+                TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0),
+                EpochReported(
+                    trial=number,
+                    epoch=1,
+                    metrics={"accuracy": 1.0 if is_last else 0.5 + 0.3 * float(params["x"])},
+                    time=0.0,
+                    time_s=1.0,
+                    measures={"validation_examples": 1000.0},
+                ),
+                TrialEnded(
+                    trial=number,
+                    status=last if is_last else Status.COMPLETED,
+                    reason="",
+                    time=0.0,
+                ),
+            ]
+            for event in events:
+                rule.observe(event)
+        gain = rule.compute()
+        assert gain is not None
+        found.append((gain.least, gain.why))
+    assert found[0][1] == "what 1000 validation examples can tell"
+    assert found[0] == found[1]
+
+
 def test_with_auto_the_noise_decides() -> None:
     rule, reasons = played("gp", StopWhen(gain="auto"))
     assert rule.reason is not None
