@@ -60,7 +60,11 @@ def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
             f"The code or a version of its packages has changed since the beginning{of}: "
             "scores from before and after may not compare."
         )
-    if differing := sweep_info.list_identity_differences(sweep.info for sweep in sweeps):
+    differing = sweep_info.list_identity_differences(sweep.info for sweep in sweeps)
+    # not part of the identity, because a training of one fold depends on more than their number
+    if len({sweep.info.folds for sweep in sweeps}) > 1:
+        differing.append("the number of folds")
+    if differing:
         told.append(
             f"These sweeps differ in more than their parameters: in {', '.join(differing)}."
         )

@@ -51,22 +51,29 @@ FRONT = (
     "of scores with the same seeds, adjusted for all pairs"
 )
 
+OTHER_FOLDS = "not as many folds as the best"
 
-def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
-    """Return the finite scores of trials by (seed, fold), averaged over trainings with the same seed and fold.
 
-    ``metric`` names the score. Trials without a finite one are left out.
+def by_seed(trials: Iterable[Trial], metric: str, folds: int) -> dict[Hashable, float]:
+    """Return the finite scores of trials by seed and fold, averaged over trainings with the same seed and fold.
+
+    ``metric`` names the score. Trials without a finite one are left out. The fold is None or a pair of its number and
+    ``folds``, the number of folds of the sweep: one of five folds has other examples than one of ten.
     """
     found: dict[Hashable, list[float]] = {}
     for trial in trials:
         value = trial.metrics.get(metric, math.nan)
         if math.isfinite(value):
-            found.setdefault((trial.seed, trial.fold), []).append(value)
+            fold = None if trial.fold is None else (trial.fold, folds)
+            found.setdefault((trial.seed, fold), []).append(value)
     return {seed: compute_mean(values) for seed, values in found.items()}
 
 
 def judge(
-    rows: Mapping[int, Sequence[Trial]], objectives: Objectives, best: Collection[int], folds: int
+    rows: Mapping[int, Sequence[Trial]],
+    objectives: Objectives,
+    best: Collection[int],
+    folds: Mapping[int, int],
 ) -> dict[int, Compared]:
     """Compare each row with the best ones, seed by seed; return the verdict on each row by its number.
 
@@ -74,12 +81,13 @@ def judge(
     these count. A configuration that diverged or was infeasible with some of its seeds is not compared, since its
     remaining seeds would flatter it. Nor is a configuration without a completed trial. A row that is not compared is
     undecided, with the reason. All rows are undecided if one of ``best`` is not compared, or if ``best`` is empty.
+    Only rows with the same number of folds are compared with each other.
 
     Arguments:
         rows: the trials of each configuration, by the number of its row; each has at least one.
         objectives: pairs of metric and goal.
         best: the rows of the best configuration or the Pareto front.
-        folds: number of folds; 0 without a cross-validation.
+        folds: the number of folds of each row; 0 without a cross-validation.
     """
     reasons = {}
     for row, trials in rows.items():
@@ -91,7 +99,9 @@ def judge(
     goals = [objective(*one).maximize for one in objectives]
     tables: list[dict[int, dict[Hashable, float]]] = []
     for metric, _ in objectives:
-        tables.append({row: by_seed(trials, metric) for row, trials in completed.items()})
+        tables.append(
+            {row: by_seed(trials, metric, folds[row]) for row, trials in completed.items()}
+        )
     front = [row for row in rows if row in best]
     compared: dict[int, Compared] = {}
     if front and tables and not any(reasons[row] for row in front):
@@ -99,8 +109,9 @@ def judge(
             compared = compare_fronts(tables, maximize=goals, front=front, folds=folds)
         else:
             compared = compare_configurations(
-                tables[0], maximize=goals[0], best=front[0], folds=folds
+                tables[0], maximize=goals[0], best=front[0], folds=folds[front[0]]
             )
+    of_best = {folds[row] for row in front}
     # if the best one cannot be compared, neither can any other: "the first diverged with 1 of 6 seeds"
     why = next(
         (f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with"
@@ -110,6 +121,8 @@ def judge(
         verdicts[row] = compared.get(row) or Compared(
             Verdict.UNDECIDED, 0, undecided=reasons[row] or why
         )
+        if row in compared and row not in front and folds[row] not in of_best:
+            verdicts[row] = Compared(Verdict.UNDECIDED, 0, undecided=OTHER_FOLDS)
     return verdicts
 
 
@@ -332,7 +345,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     )
     if len(sweeps) == 1 and confirmations:
         return _add_confirmation(ranking, confirmations[sweeps[0].name])
-    judged = _add_verdicts(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))
+    judged = _add_verdicts(ranking, {sweep.name: sweep.info.folds or 0 for sweep in sweeps})
     return _keep_verdicts_of_finalists(judged, confirmations)
 
 
@@ -395,8 +408,8 @@ _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
 """Fields that `RankedConfiguration` and `Compared` have in common."""
 
 
-def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
-    """Return a ranking with the verdict on each row; ``folds`` is the number of folds, 0 without a cross-validation.
+def _add_verdicts(ranking: Ranking, folds: Mapping[str, int]) -> Ranking:
+    """Return a ranking with the verdict on each row; ``folds`` has the number of folds, or 0, by the name of a sweep.
 
     Of several objectives, only the first is compared if no configuration has completed all of its repeats.
     """
@@ -407,7 +420,12 @@ def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
         objectives = ranking.objectives
     else:
         objectives = ranking.objectives[:1]
-    verdicts = judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
+    verdicts = judge(
+        {row.rank: row.trials for row in ranking.rows},
+        objectives,
+        best,
+        {row.rank: folds[row.sweep] for row in ranking.rows},
+    )
     rows = []
     for row in ranking.rows:
         compared = verdicts[row.rank]
@@ -415,7 +433,11 @@ def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
     return replace(
         ranking,
         rows=tuple(rows),
-        method=describe_method(verdicts.values(), folds, several=len(objectives) > 1),
+        method=describe_method(
+            verdicts.values(),
+            folds[ranking.best[0].sweep] if ranking.best else 0,
+            several=len(objectives) > 1,
+        ),
     )
 
 
@@ -537,11 +559,11 @@ def _summarize(
     """
     counted = _list_counted(trials)
     scores = []
+    folds = sweep.info.folds or 0
     for metric, goal in objectives:
-        values = tuple(by_seed(counted, metric).values())
+        values = tuple(by_seed(counted, metric, folds).values())
         if values:
             std = compute_deviation(values) if len(values) > 1 else None
-            folds = sweep.info.folds
             if folds:
                 shared = compute_fold_correction(folds)
             else:

@@ -76,9 +76,9 @@ def compare_configurations(
     Configurations without scores are left out. If any has scores, ``best`` must have some, or a KeyError is raised.
     ``folds`` is the number of folds of a cross-validation, 0 if there is none, and not 1. The scores of a
     cross-validation share examples, so differences are tested by the t-test of Nadeau and Bengio, otherwise by
-    permuting signs. A configuration with fewer than `LEAST` seeds in common with the best is undecided. Any other one
-    is worse if its adjusted p-value (`_step_down`) is at most 5 %, and ties otherwise. A difference that is too large
-    for a float is the largest one.
+    permuting signs. A configuration with fewer seeds in common with the best than a verdict needs is undecided. Any
+    other one is worse if its adjusted p-value (`_step_down`, times the result of `_count_groups`) is at most 5 %, and
+    ties otherwise. A difference that is too large for a float is the largest one.
     """
     scored = {name: scores for name, scores in table.items() if scores}
     if not scored:
@@ -88,15 +88,14 @@ def compare_configurations(
     if leader is None:
         leader = min(scored, key=lambda name: sign * compute_mean(scored[name].values()))
     others = [name for name in scored if name != leader]
-    if folds:
-        shared = compute_fold_correction(folds)
-    else:
-        shared = 0.0
+    shared = compute_fold_correction(folds) if folds else 0.0
+    groups = _count_groups(scored)
+    needed = LEAST if folds else count_seeds_needed(groups)
     differences = {}
     scales = {}
     for name in others:
         differences[name], scales[name] = _scale_differences(scored[name], scored[leader])
-    compared = [name for name in others if len(differences[name]) >= LEAST]
+    compared = [name for name in others if len(differences[name]) >= needed]
     behind = {name: sign * compute_mean(differences[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (leader, *compared)}  # the leader must come first
     if folds:
@@ -108,20 +107,39 @@ def compare_configurations(
         values = differences[name]
         test = tests.get(name)
         # one without a test has too few seeds; with enough seeds, it is tested together with all others
-        comparison = _make_comparison(
-            values,
-            scales[name],
-            shared,
-            estimate_more_seeds(values, len(compared) if test else len(others), shared),
-        )
-        if test is None:
-            found[name] = comparison
-        else:
-            found[name] = _add_verdict(comparison, test)
-    verdicts = {}
-    for name in scored:
-        verdicts[name] = found.get(name) or _describe_leader(len(scored[name]), found.values())
-    return verdicts
+        more = estimate_more_seeds(values, len(compared) if test else len(others), shared)
+        if more is not None:
+            more = max(more, needed - len(values))
+        comparison = _make_comparison(values, scales[name], shared, more)
+        found[name] = _add_verdict(comparison, test, groups)
+    return {
+        name: found.get(name) or _describe_leader(len(scores), found.values())
+        for name, scores in scored.items()
+    }
+
+
+def _count_groups(scored: Table[K]) -> int:
+    """Return the number of groups of configurations without a seed in common, at least 1.
+
+    Only the group of the best configuration is tested, and the same scores choose it: of two groups of equal
+    configurations it tends to be the one whose differences are large by luck. So its p-values are multiplied by the
+    number of groups that could have been tested: those with two configurations that have `LEAST` seeds.
+    """
+    # the seeds of each group, and its number of configurations
+    groups: list[tuple[set[Hashable], int]] = []
+    for scores in scored.values():
+        if len(scores) < LEAST:
+            continue
+        seeds, count = set(scores), 1
+        apart = []
+        for others, number in groups:
+            if seeds.isdisjoint(others):
+                apart.append((others, number))
+            else:
+                seeds |= others
+                count += number
+        groups = [*apart, (seeds, count)]
+    return max(sum(count > 1 for _, count in groups), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +295,13 @@ def _make_comparison(
     return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, undecided=TOO_FEW)
 
 
-def _add_verdict(comparison: Compared, test: _Test) -> Compared:
-    tested = structs.replace(comparison, p=test.p, p_adjusted=test.adjusted, p_error=test.error)
-    if test.adjusted > ALPHA:
+def _add_verdict(comparison: Compared, test: _Test | None, groups: int) -> Compared:
+    """Return a comparison with the verdict of its test, if it has one; ``groups`` is as in `_count_groups`."""
+    if test is None:
+        return comparison
+    adjusted = min(test.adjusted * groups, 1.0)
+    tested = structs.replace(comparison, p=test.p, p_adjusted=adjusted, p_error=test.error)
+    if adjusted > ALPHA:
         return structs.replace(tested, verdict=Verdict.TIES, undecided="")
     return structs.replace(tested, verdict=Verdict.WORSE, more=None, undecided="")
 
@@ -290,7 +312,7 @@ def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
     ``others`` are the comparisons of all other configurations with it. Its verdict is "best" if at least one of
     ``others`` is decided, otherwise "undecided".
     """
-    verdicts = [one.verdict for one in others]
+    verdicts = [one.verdict for one in others if one.seeds]
     if not verdicts:
         return Compared(Verdict.UNDECIDED, seeds, undecided="nothing to compare with")
     if all(verdict is Verdict.UNDECIDED for verdict in verdicts):
@@ -299,14 +321,19 @@ def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
 
 
 def compare_fronts(
-    tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
+    tables: Sequence[Table[K]],
+    *,
+    maximize: Sequence[bool],
+    front: Collection[K],
+    folds: Mapping[K, int] | None = None,
 ) -> dict[K, Compared]:
     """Return the verdict on each configuration that has scores in all objectives.
 
     ``tables`` has the scores of each objective, with the same seeds for a configuration in all of them; ``maximize``
-    says for each whether larger scores are better. ``folds`` is as in `compare_configurations`. The configurations of
-    the Pareto ``front``, which must have scores, are best if there are enough seeds, since no other has better means in
-    all objectives. Another one is worse if a configuration of the front has better means in all of them and each
+    says for each whether larger scores are better. ``folds`` is the number of folds of each configuration, as in
+    `compare_configurations`, by default 0; those with different numbers must have no seed in common. The configurations
+    of the Pareto ``front``, which must have scores, are best if there are enough seeds, since no other has better means
+    in all objectives. Another one is worse if a configuration of the front has better means in all of them and each
     difference is significant. Its p-value is the largest one of these differences (Berger, Technometrics 24, 1982),
     and the smallest of these over the front. It is adjusted by the number of all pairs, since the front was chosen by
     the same scores.
@@ -315,12 +342,13 @@ def compare_fronts(
     for table in tables:
         names = [name for name in names if table.get(name)]
     pairs = len(names) * (len(names) - 1) // 2
-    if folds:
-        needed = LEAST
-    else:
-        needed = count_seeds_needed(pairs)
     found = {}
     for name in names:
+        folds_each = folds[name] if folds else 0
+        if folds_each:
+            needed = LEAST
+        else:
+            needed = count_seeds_needed(pairs)
         common = {
             one: len(compute_differences(tables[0][name], tables[0][one]))
             for one in front
@@ -335,7 +363,7 @@ def compare_fronts(
                 if one != name
             )
             most = max(others, default=0)
-        if not pairs:
+        if name in front and not most:
             found[name] = Compared(
                 Verdict.UNDECIDED, len(tables[0][name]), undecided="nothing to compare with"
             )
@@ -349,7 +377,7 @@ def compare_fronts(
             p_values = []
             for one in tested:
                 scores = [(table[name], table[one]) for table in tables]
-                p_values.append(_test_domination(scores, maximize, folds))
+                p_values.append(_test_domination(scores, maximize, folds_each))
             p = min(p_values)
             adjusted = min(p * pairs, 1.0)
             if adjusted <= ALPHA:

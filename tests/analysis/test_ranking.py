@@ -1,16 +1,22 @@
 import math
+import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.analysis import read_sweep
-from sweep.analysis.ranking import pareto_fronts, rank
+from sweep.analysis.ranking import OTHER_FOLDS, pareto_fronts, rank
+from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.errors import InputError
 from sweep.events import Status, TrialStarted
+from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
+from sweep.store.sweep_info import SweepInfo
+from sweep.store.tables import History
 
 DONE, PRUNED, RUNNING = Status.COMPLETED, Status.PRUNED, Status.RUNNING
 
@@ -171,6 +177,74 @@ def test_sweeps_are_ranked_together_but_configurations_kept_apart(sweep_of):
         ("second", (0.6,)),
         ("first", (0.5,)),
     ]
+
+
+def cross_validated(
+    name: str, folds: int | None, repeats: int, *, objectives=(("loss", "minimize"),), base=0.0
+) -> Sweep:
+    """Return a sweep of two configurations, the second of which has higher losses for all seeds and folds."""
+    draws = random.Random(3)
+    trials = []
+    for x in range(2):
+        for repeat in range(repeats):
+            for fold in range(folds) if folds else [None]:
+                loss = base + 0.02 * x + draws.gauss(0, 0.01)
+                trials.append(
+                    Trial(
+                        sweep=name,
+                        trial=len(trials),
+                        trial_id=str(len(trials)),
+                        repeat=repeat,
+                        seed=repeat,
+                        fold=fold,
+                        status=DONE,
+                        status_reason="",
+                        params={"x": x},
+                        metrics={metric: loss for metric, _ in objectives},
+                        best={},
+                        epochs=1,
+                        duration_s=1.0,
+                        checkpoint=None,
+                    )
+                )
+    path = Path("results") / name
+    spec = {"folds": folds, "repeats": repeats}
+    goals = [{"name": metric, "goal": goal} for metric, goal in objectives]
+    info = SweepInfo(path / "sweep.json", {"name": name, "objectives": goals, "spec": spec})
+    return Sweep(ResultsFolder(path), name, info, info.objectives, tuple(trials), History())
+
+
+def compared(sweep: Sweep, *others: Sweep) -> list[tuple]:
+    """Return the verdicts on the configurations of a sweep, beside others."""
+    found = []
+    for row in rank([sweep, *others]).rows:
+        if row.sweep == sweep.name:
+            found.append((row.verdict, row.undecided, row.p, row.difference_low))
+    return found
+
+
+@pytest.mark.parametrize(
+    "objectives", [[("loss", "minimize")], [("loss", "minimize"), ("b", "minimize")]]
+)
+@pytest.mark.parametrize(("folds", "others"), [(None, 5), (3, 10), (10, 3), (6, None)])
+def test_a_sweep_with_other_folds_changes_no_comparison(objectives, folds, others):
+    sweep = cross_validated("a", folds, 9, objectives=objectives)
+    other = cross_validated("b", others, 3, objectives=objectives, base=1.0)
+    alone, beside = rank([sweep]), rank([sweep, other])
+    assert compared(sweep, other) == compared(sweep)
+    assert beside.method == alone.method
+    assert {row.undecided for row in beside.rows if row.sweep == "b"} == {OTHER_FOLDS}
+    assert "in the number of folds" in beside.other_code
+
+
+def test_equal_numbers_of_unlike_folds_are_no_pairs():
+    near = cross_validated("near", 10, 1, base=0.01)
+    (_, second), (third, fourth) = (
+        [row for row in rank([cross_validated("a", 6, 1), near]).rows if row.sweep == name]
+        for name in ("a", "near")
+    )
+    assert second.difference is not None
+    assert third.difference is fourth.difference is None
 
 
 def test_sweeps_of_different_objectives_have_no_common_order(sweep_of):

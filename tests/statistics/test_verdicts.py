@@ -101,6 +101,43 @@ def test_only_common_seeds_are_compared() -> None:
     )
 
 
+def shift(scores: dict[int, dict[int, float]], by: int) -> dict[int, dict[int, float]]:
+    """Return the scores with other names and other seeds."""
+    return {
+        name + by: {seed + by: score for seed, score in own.items()} for name, own in scores.items()
+    }
+
+
+def test_of_groups_without_common_seeds_each_takes_its_share_of_the_error() -> None:
+    scores = table(0.9, 0.1, seeds=7, noise=0.01)
+    both = compare_configurations(scores | shift(table(0.0, 0.0), 100), maximize=True)
+    assert (both[1].verdict, both[1].p, both[1].p_adjusted) == (WORSE, 2**-6, 2**-5)
+    assert both[101].undecided == "no seed in common with the best"
+    # neither a single configuration nor those with too few seeds could have had a verdict
+    for rest in (table(0.0), table(0.0, 0.0, seeds=5)):
+        assert compare_configurations(scores | shift(rest, 100), maximize=True)[1].p_adjusted == (
+            2**-6
+        )
+    # with six seeds, nothing could be worse
+    six = table(0.9, 0.1, seeds=6, noise=0.01) | shift(table(0.0, 0.0), 100)
+    few = compare_configurations(six, maximize=True)[1]
+    assert (few.verdict, few.undecided, few.more) == (UNDECIDED, "too few seeds", 1)
+
+
+def test_the_choice_between_groups_of_equal_configurations_is_within_the_error() -> None:
+    draws = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(400):
+        scores: dict[int, dict[int, float]] = {}
+        for group in range(4):
+            for name in range(2):
+                scores[100 * group + name] = {
+                    100 * group + seed: float(draws.normal()) for seed in range(8)
+                }
+        wrong += WORSE in told(scores)
+    assert wrong / 400 <= ALPHA  # otherwise 11 %
+
+
 def test_equal_scores_tie_and_equal_differences_do_not() -> None:
     row = dict(enumerate((0.5, 0.6, 0.7, 0.8, 0.5, 0.6, 0.7, 0.8)))
     same = compare_configurations({"a": row, "b": dict(row)}, maximize=True)["b"]
@@ -309,8 +346,9 @@ def test_scores_whose_differences_are_too_large_for_a_float(folds: int) -> None:
         )
     assert found[2].difference == expected[2].difference * 2.0**1023
     assert found[1].difference_low == -np.finfo(float).max  # the end is beyond it
-    fronts = compare_fronts([large, large], maximize=[True, True], front=[0], folds=folds)
-    alike = compare_fronts([small, small], maximize=[True, True], front=[0], folds=folds)
+    each = dict.fromkeys(scores, folds)
+    fronts = compare_fronts([large, large], maximize=[True, True], front=[0], folds=each)
+    alike = compare_fronts([small, small], maximize=[True, True], front=[0], folds=each)
     assert fronts == alike
 
 
