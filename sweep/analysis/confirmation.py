@@ -633,12 +633,15 @@ def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
 def _explain_undecided(racer: Racer, race: Race) -> str:
     """Return why a racer that is left has no verdict yet; "" if it has one.
 
-    The reasons are that the race goes on, that it ran out of budget, or that there are fewer than `LEAST` fresh seeds.
+    The reasons are that the race goes on, that it ran out of budget, that all other finalists failed, or that there are
+    fewer than `LEAST` fresh seeds.
     """
     if not race.over:
         return "the race goes on"
     if race.out_of_budget:
         return "out of budget"
+    if all(one.is_broken for one in race.racers if one.key != racer.key):
+        return "nothing to compare with"
     if len(racer.losses) < LEAST:
         return TOO_FEW
     return ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
-from sweep.analysis import read_sweep, search_efficiency, verdict
+from sweep.analysis import confirmation, read_sweep, search_efficiency, verdict
 from sweep.analysis.ranking import rank
 from sweep.analysis.sweep_rows import Sweep
 from sweep.events import (
@@ -89,6 +90,18 @@ def test_finalists_keep_their_verdicts_when_their_sweep_is_compared_with_another
     assert together.rows[1].difference_low == alone.rows[1].difference_low
     assert together.method == f"finalists of confirmed: {alone.method}"
     assert "ties with it" in verdict.summarize_ranking(together)
+
+
+@pytest.mark.parametrize("seeds", [3, 7])
+def test_a_finalist_that_was_compared_with_nothing_is_not_best(tmp_path: Path, seeds: int):
+    folder = write_sweep(tmp_path, "alone", {1: (0.9, *[0.8] * seeds), 2: (0.8, math.nan)}).folder
+    ranking = rank([read_sweep(folder)])
+    assert ranking.confirmed is not None
+    assert ranking.confirmed.rows[1].is_broken
+    assert [(row.verdict, row.undecided) for row in ranking.rows] == [
+        (Verdict.UNDECIDED, "nothing to compare with"),
+        (Verdict.UNDECIDED, confirmation.BROKEN),
+    ]
 
 
 def test_one_score_of_the_search_does_not_overtake_finalists_with_fresh_seeds(
