@@ -22,8 +22,8 @@ class LineageStep:
 def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
     """Return which trials trained the epochs of trial ``number``, in order: its ancestors, then the trial itself.
 
-    Trials that trained none of the epochs are left out. Raises KeyError if the trial or an ancestor is not in
-    ``trials``.
+    Trials that trained none of the epochs are left out, and so are ancestors from one on that is not in ``trials``,
+    because its start was lost with a damaged line of the log. Raises KeyError if the trial itself is not there.
     """
     known = {trial.trial: trial for trial in trials}
     found: list[LineageStep] = []
@@ -36,6 +36,6 @@ def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
             inherited = trial.parent_epoch
         if last > inherited:  # otherwise it was replaced before it trained
             found.append(LineageStep(trial.trial, inherited + 1, last, trial.params))
-        if trial.parent is None:
+        if trial.parent is None or trial.parent not in known:
             return tuple(reversed(found))
         trial, last = known[trial.parent], inherited

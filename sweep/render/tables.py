@@ -730,16 +730,20 @@ def _format_count(value: float) -> str:
 def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
     """Return a line that says which trials trained the epochs of the best one, and with which parameters.
 
-    Only parameters in which the trials differ are named. ``steps`` are in the order of the epochs. Returns [] if there
-    are fewer than two, because the best is not a copy.
+    Only parameters in which the trials differ are named. ``steps`` are in the order of the epochs. If an ancestor is
+    not known, the line says so. Returns [] if all epochs were trained by one trial, because the best is not a copy.
     """
-    if len(steps) < 2:
+    is_known = not steps or steps[0].first == 1
+    if len(steps) < 2 and is_known:
         return []
-    trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
+    parts = [f"{step.trial} to epoch {step.last}" for step in steps]
+    if not is_known:
+        parts.insert(0, f"unknown to epoch {steps[0].first - 1}")
+    trained = ", ".join(parts)
     schedules = []
     for name in list_varying_parameters([step.params for step in steps]):
         values = []
         for step in steps:
             values.append(_format_setting_or(step.params, name, "-"))
         schedules.append(f"{name} {', '.join(values)}")
-    return [f"lineage  trial {trained}: {'; '.join(schedules)}"]
+    return [": ".join([f"lineage  trial {trained}", *filter(None, ["; ".join(schedules)])])]

@@ -170,6 +170,36 @@ def test_the_command_that_confirms_names_the_sweep_where_its_results_are(project
     assert told in document["answer"]
 
 
+def test_the_lineage_of_a_copy_is_shown_as_far_as_the_log_has_it(tmp_path: Path) -> None:
+    folder = ResultsFolder.create(
+        tmp_path, "cut", "", {"objectives": [{"name": "acc", "goal": "maximize"}]}
+    )
+    # the start of trial 0 was lost: `repair` leaves out its line
+    events: list[Event] = [SessionStarted(time=1.0, resumed=False, version="1")]
+    for trial, parent in ((1, 0), (2, 1)):
+        known = {"trial": trial, "trial_id": str(trial), "seed": 0, "repeat": 0, "time": 1.0}
+        events.append(
+            TrialStarted(**known, params={"x": trial}, parent=parent, parent_epoch=2 * trial)
+        )
+        for epoch in range(1, 2 * trial + 3):  # those of its parent as well
+            events.append(
+                EpochReported(trial=trial, epoch=epoch, metrics={"acc": 0.5}, time=2.0, time_s=1.0)
+            )
+        events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=3.0))
+    with Log(folder.log) as log:
+        log.append(events)
+    frame = sweep.load(folder.path).lineage(2)
+    assert frame[["trial", "first_epoch", "last_epoch"]].to_numpy().tolist() == [
+        [1, 3, 4],
+        [2, 5, 6],
+    ]
+    place = ("--results", str(tmp_path))
+    said = call("compare", "cut", *place)
+    assert "lineage  trial unknown to epoch 2, 1 to epoch 4" in said
+    call("report", "cut", *place)
+    assert "unknown to epoch 2" in (folder.path / "report.html").read_text()
+
+
 def test_a_comparison_moves_no_cursor_and_changes_no_colours(tmp_path: Path) -> None:
     folder = ResultsFolder.create(
         tmp_path, "odd", "", {"objectives": [{"name": "acc", "goal": "maximize"}]}

@@ -59,10 +59,8 @@ def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | 
     for trial in trials:
         began = trial.parent_epoch or 0
         y = place[trial.trial]
-        if trial.parent is None:
-            above = y
-        else:
-            above = place[trial.parent]
+        # a parent whose start was lost with a damaged line of the log has no line
+        above = y if trial.parent is None else place.get(trial.parent, y)
         title = f"trial {trial.trial}, {trial.status.value} after epoch {trial.epochs}"
         if trial.trial in ancestors:
             kind = "best"
