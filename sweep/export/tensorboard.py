@@ -17,18 +17,18 @@ from typing import IO
 from sweep.analysis import studies
 from sweep.analysis.numbering import Numbering, follow_numbering
 from sweep.errors import RefusedError
-from sweep.events import TrialStarted
+from sweep.events import Role, TrialStarted
 from sweep.export import runs
-from sweep.space.domains import Domain
+from sweep.space.domains import Domain, configuration_key
 from sweep.store import log
 from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.follower import Follower
-from sweep.store.ledger import Change, Ended, Ledger, Reopened, Reported, Started
+from sweep.store.ledger import Change, Ended, Ledger, Reopened, Reported, Started, TrialState
 from sweep.store.locks import HAS_LOCKS, lock
 
 PERIOD_S = 2.0
-FORMAT = 4
+FORMAT = 5
 FLUSH_BYTES = 1_000_000  # the interval in bytes of the log at which the events are written out
 _FILE = "events.out.tfevents.{:010d}.sweep"
 _PATTERN = "events.out.tfevents.*.sweep"
@@ -197,12 +197,9 @@ class EventFiles:
         match change:
             case Started(trial, start):
                 self._trials[trial.number] = _EventFileState()
-                if trial.place is None:
-                    group = trial.role.value
-                else:
-                    group = f"{self._numbering.find(trial.place).configuration:05d}"
                 self._append_records(
-                    trial.number, self._events.encode_start(start, self._hparams, group)
+                    trial.number,
+                    self._events.encode_start(start, self._hparams, self._name_group(trial)),
                 )
             case Reported(trial, report):
                 self._append_records(trial.number, self._events.encode_epoch(report))
@@ -216,6 +213,22 @@ class EventFiles:
                 one.size, one.end = one.end or one.size, None
                 # so that the next write truncates the file to this size
                 self._touched.discard(trial.number)
+
+    def _name_group(self, trial: TrialState) -> str:
+        """Return the name of a trial's row in the HParams tab, which has one for each configuration and role.
+
+        Finalists are numbered in the order in which they got their first fresh seed.
+        """
+        if trial.place is not None:
+            return f"{self._numbering.find(trial.place).configuration:05d}"
+        if trial.role is not Role.CONFIRM:
+            return trial.role.value
+        finalists: dict[str, None] = {}
+        for one in self._ledger.trials.values():
+            if one.role is Role.CONFIRM:
+                finalists[configuration_key(one.params)] = None
+        number = list(finalists).index(configuration_key(trial.params))
+        return f"{trial.role.value}-{number:05d}"
 
     @property
     def _first_start(self) -> TrialStarted:

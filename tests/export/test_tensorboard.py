@@ -15,7 +15,15 @@ from hostile import BEGAN, STATUSES, story, trial
 from waiting import until
 
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Role,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.export.tensorboard import EventFiles, LiveEventFiles
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -137,6 +145,44 @@ def test_folds_and_repeats_of_a_configuration_are_one_group(tmp_path: Path) -> N
     write(folder, tmp_path / "events")
     _, found = groups(tmp_path / "events")
     assert {group.name: len(group.sessions) for group in found} == {"00000": 4, "00001": 4}
+
+
+def test_each_finalist_is_a_group_of_its_own(tmp_path: Path) -> None:
+    info = {"objectives": [{"name": "loss", "goal": "minimize"}], "spec": {}}
+    folder = ResultsFolder.create(tmp_path / "results", "confirmed", "", info)
+    runs = [
+        *((rate, Role.SEARCH, 0) for rate in (0.1, 0.2)),
+        (0.4, Role.BASELINE, 0),
+        *((rate, Role.CONFIRM, seed) for seed in (1, 2) for rate in (0.2, 0.1)),
+    ]
+    for number, (rate, role, seed) in enumerate(runs):
+        started = TrialStarted(
+            trial=number,
+            trial_id="",
+            params={"lr": rate},
+            seed=seed,
+            repeat=seed,
+            role=role,
+            time=0.0,
+        )
+        ended = TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=2.0)
+        reported = EpochReported(
+            trial=number, epoch=1, metrics={"loss": 10 * rate}, time=1.0, time_s=1.0
+        )
+        append(folder, [started, reported, ended])
+        write(folder, tmp_path / "events")  # another process each time
+    _, found = groups(tmp_path / "events")
+    rows = {}
+    for group in found:
+        (loss,) = (one.value for one in group.metric_values if one.name.tag == "loss")
+        rows[group.name] = (group.hparams["lr"].number_value, len(group.sessions), loss)
+    assert rows == {
+        "00000": (0.1, 1, 1.0),
+        "00001": (0.2, 1, 2.0),
+        "baseline": (0.4, 1, 4.0),
+        "confirm-00000": (0.2, 2, 2.0),
+        "confirm-00001": (0.1, 2, 1.0),
+    }
 
 
 def test_the_hparams_tab(hostile: ResultsFolder, tmp_path: Path) -> None:
