@@ -178,11 +178,12 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     times the number of comparisons, down to `FEWEST_DRAWN` patterns.
     """
     table = np.asarray(differences, dtype=np.float64)
-    # The squares below would be too large for a float if differences are beyond `LARGE`. Such comparisons are first
-    # divided by their largest difference. Each is divided by its own: if one number divided all comparisons, small
+    # The squares below may be too large or too small for a float. Such comparisons are first divided by their largest
+    # difference. Each is divided by its own: if one number divided all comparisons, small
     # differences of others could become 0.
     largest = np.abs(table).max(axis=0, initial=0.0)
-    table = table / np.where(largest > LARGE, largest, 1.0)
+    is_extreme = (largest > LARGE) | ((largest < 1 / LARGE) & (largest > 0))
+    table = table / np.where(is_extreme, largest, 1.0)
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))
     table = table / np.where(norms > 0, norms, 1.0)

@@ -145,3 +145,11 @@ def test_memory_and_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.abs(drawn.p - whole).max() < 0.06
     monkeypatch.setattr(permutations, "MOST_WORK_STEP_DOWN", 40**2 * 2000)
     assert permutations.check_equality(table).error is not None
+
+
+@pytest.mark.parametrize("scale", [1e-165, 1e-300, 1e300])
+def test_the_scale_changes_no_p_value(scale: float) -> None:
+    differences = np.array([1.0, 1.2, 0.9, 1.1, 1.3, 0.8, -0.1])
+    (expected,) = permutations.check_differences(differences[:, None]).p
+    table = np.column_stack([differences * scale, differences, np.zeros(7)])
+    assert permutations.check_differences(table).p.tolist() == [expected, expected, 1.0]
