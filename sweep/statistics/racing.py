@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweep.statistics.intervals import ALPHA
+from sweep.statistics.means import choose_scale, scale_up
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +59,9 @@ def look_at_race(
     # only the quantiles (of chi-square and of Student's t), because scipy.stats takes a second to import
     from scipy.special import chdtri, stdtrit
 
-    table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64)
+    # sums and squares of the largest floats are too large for a float
+    scale = choose_scale(loss for own in losses for loss in own)
+    table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64) / scale
     left, done = table.shape  # configurations that are left, and seeds so far
     means = table.mean(axis=1)
     leader = int(means.argmin())
@@ -85,7 +88,14 @@ def look_at_race(
         if not (equal_tells or can_tell_without_spread(left, done)):
             half[errors <= rounding] = math.inf
     out = tuple(map(int, np.flatnonzero(behind > half + rounding)))
-    return RaceState(leader, tuple(map(float, behind)), tuple(map(float, half)), out)
+    return RaceState(leader, _scale_all_up(behind, scale), _scale_all_up(half, scale), out)
+
+
+def _scale_all_up(values: npt.NDArray[np.float64], scale: float) -> tuple[float, ...]:
+    """Return the values times ``scale``, finite ones limited to the largest float."""
+    return tuple(
+        scale_up(value, scale) if math.isfinite(value) else value for value in values.tolist()
+    )
 
 
 def can_tell_without_spread(left: int, done: int) -> bool:

@@ -88,3 +88,17 @@ def test_equal_differences_tell_nothing_before_there_are_enough_seeds(
         assert look_at_race([[score] * done for score in scores], 8, equal_tells=True).out == tuple(
             range(1, left)
         )
+
+
+@pytest.mark.filterwarnings("error")
+def test_losses_near_the_largest_float_are_raced_like_others() -> None:
+    losses = [[1.0, 1.0, 1.1, 1.05], [1.7, 1.6, 1.75, 1.65]]
+    usual = look_at_race(losses, 4)
+    assert usual.out == (1,)
+    large = look_at_race([[one * 2.0**1023 for one in own] for own in losses], 4)
+    assert (large.leader, large.out) == (usual.leader, usual.out)
+    assert large.behind == tuple(one * 2.0**1023 for one in usual.behind)
+    assert large.half == tuple(one * 2.0**1023 for one in usual.half)
+    one_exploded = look_at_race([[1.0, 1.1, 1.2], [2.0, 2.1, 2.0], [1e200, 2.0, 2.0]], 4)
+    assert all(1e199 < half < 1e203 for half in one_exploded.half)
+    assert one_exploded.out == ()
