@@ -180,13 +180,15 @@ def curves_of(
         row, epoch = row[chosen], epoch[chosen]
         columns = {name: column[chosen] for name, column in columns.items()}
         across = {name: column[chosen] for name, column in across.items()}
+    with np.errstate(over="ignore"):  # what is too large for 32 bits is infinite
+        values = {
+            name.removeprefix("metric."): column.astype(np.float32)
+            for name, column in columns.items()
+        }
     return Curves(
         np.searchsorted(row, np.arange(len(trials) + 1)),
         epoch.astype(np.int32),
-        {
-            name.removeprefix("metric."): column.astype(np.float32)
-            for name, column in columns.items()
-        },
+        values,
         {name: column.astype(np.float32) for name, column in across.items()},
         thinned,
         tuple(name.removeprefix("metric.") for name in left_out),

@@ -161,6 +161,13 @@ def test_what_was_trained_is_summed_up_by_trial() -> None:
     assert "examples" not in curves_of(some, [1, 0], ["acc"]).across
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_is_too_large_for_32_bits_is_infinite() -> None:
+    table = pa.table({"trial": [0, 0], "epoch": [1, 2], "metric.acc": [1e39, 1.0]})
+    table = table.append_column("time_s", pa.array([1.0, 1.0]))
+    assert curves_of(table, [0], ["acc"]).values["acc"].tolist() == [math.inf, 1.0]
+
+
 def test_without_rows() -> None:
     assert curves_of(metrics([]), [], ["acc"]).starts.tolist() == [0]
     assert curves_of(metrics([]), [0, 1], ["acc"]).starts.tolist() == [0, 0, 0]
