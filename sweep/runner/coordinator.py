@@ -1186,10 +1186,11 @@ class Coordinator:
         if trial.stage is Stage.INTERRUPTED:
             trial.stage = Stage.WAITING
         self._pauses.record(state.number, paused=False)
-        # While the log of earlier sessions is replayed, the timeouts get the time of each epoch here. In this session,
-        # they measure the time of running trials themselves (`begun` and `take`).
+        # While the log of earlier sessions is replayed, the timeouts get the time of each epoch here, unless it is from
+        # an earlier result or a parent. In this session, they measure the time of running trials themselves (`begun`
+        # and `take`).
         is_of_earlier_session = not self._is_replayed
-        if is_of_earlier_session:
+        if is_of_earlier_session and report.memo is None:
             self._timeouts.recall(state.number, report.time_s)
 
     def _update_open_trials(self, change: Change) -> None:

@@ -10,6 +10,7 @@ import pytest
 import simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from simulated import METHODS
 
 from sweep.backends import Continues, Outgrown
@@ -231,6 +232,31 @@ def test_a_trial_that_hangs_is_ended_and_its_worker_killed(tmp_path: Path) -> No
     assert [(end.trial, end.status, end.reason) for end in ends] == [
         (0, Status.FAILED, "no epoch within 1 minutes (resources.epoch_minutes)")
     ]
+
+
+def test_epochs_from_another_sweep_or_a_parent_take_no_hours_of_a_resumed_trial(
+    tmp_path: Path,
+) -> None:
+    clock = simulated.Clock()
+    driver, log = simulated.begin(tmp_path, "resources: {trial_hours: 2}", clock=clock)
+    driver.open()
+    started = driver.next().assignment
+    driver.begun(0)
+    reports = [simulated.progress(started, epoch, 9).epochs[0] for epoch in (1, 2, 3, 4)]
+    taken = [structs.replace(one, time_s=3600.0, memo="earlier/0") for one in reports[:3]]
+    driver.take(0, Continues(epochs=(*taken, structs.replace(reports[3], time_s=3600.0))))
+    driver.close()
+    log.close()
+    driver, log = simulated.begin(tmp_path, "resources: {trial_hours: 2}", clock=clock)
+    driver.open(list(store_log.read(log.path)))
+    assert driver.next().assignment.trial == 0
+    driver.begun(0)
+    for _ in range(180):  # in steps: a driver that was absent for longer counts no time
+        clock.now += 20
+        assert driver.tick() == []
+    clock.now += 1
+    assert driver.tick() == [0]
+    log.close()
 
 
 @pytest.mark.parametrize("now", [True, False])
