@@ -87,17 +87,28 @@ class Population:
         if known is not None:
             return known.params
         if number < self._rules.size:  # it starts from scratch
-            if number < len(self._first):
-                return self._first[number]
-            tried = {key(one.params) for one in self._members.values()}
-            draws = independent_draws(self._space, self._seed, number)
-            return first_new(self._space, draws, tried, uniform_numbers(self._seed, number))
+            return self._choose_start(number)
         parent = self.parent(number)
         if parent is None:
             return None
         if number not in self._copies:
             self._copies[number] = self._perturb(parent, number)
         return self._copies[number]
+
+    def _choose_start(self, number: int) -> Params | None:
+        """Return the hyperparameters of member ``number``, which starts from scratch.
+
+        They differ from those of the members that have started. If the space has no more, the members share them in
+        turn. None if it has none at all.
+        """
+        if number < len(self._first):
+            return self._first[number]
+        tried = {key(one.params): one.params for one in self._members.values()}
+        draws = independent_draws(self._space, self._seed, number)
+        found = first_new(self._space, draws, tried, uniform_numbers(self._seed, number))
+        if found is None and tried:
+            return list(tried.values())[number % len(tried)]
+        return found
 
     def parent(self, number: int) -> Parent | None:
         """Return the parent of trial ``number`` if it is a copy.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.population import Parent, Population
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, LogUniform, Uniform
+from sweep.space.domains import Categorical, IntUniform, LogUniform, Normal, Uniform
 from sweep.space.early_terminate import PopulationRules
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
@@ -250,6 +251,24 @@ def test_named_parameters_alone_change_and_a_choice_goes_to_the_next_one() -> No
         before, after = course.params[parent.trial], course.params[trial]
         assert (after["rate"], after["drop"]) == (before["rate"], before["drop"])
         assert abs(values.index(after["units"]) - values.index(before["units"])) <= 1
+
+
+FEW = Space((Parameter("rate", IntUniform(1, 3)),))
+COARSE = Space((Parameter("rate", Normal(0, 0.3, q=1)),))  # infinite in name only
+
+
+@pytest.mark.parametrize(("space", "counts"), [(FEW, [2, 3, 3]), (COARSE, [2, 3, 3])])
+@pytest.mark.parametrize("method", ["pbt", "pb2"])
+def test_a_population_larger_than_its_space_shares_the_configurations(
+    method: Literal["pbt", "pb2"], space: Space, counts: list[int]
+) -> None:
+    rules = PopulationRules(size=8, interval=3, epochs=9, method=method)
+    course = Course(population(rules, space), lambda trial, epoch: 0.0, rules)
+    course.loss = by_rate(course)
+    course.run(min)
+    starts = Counter(str(course.params[number]) for number in range(8))
+    assert sorted(starts.values()) == counts
+    assert len(course.params) == rules.most_trials
 
 
 @pytest.mark.parametrize("method", ["pbt", "pb2"])
