@@ -1138,8 +1138,11 @@ class Coordinator:
         verdict = self._inform_search(change, event_in_search)
         if event_in_search is not None:
             self._limits.observe(change)
-        elif not isinstance(change, SessionChange | Steered) and change.trial.role is Role.BASELINE:
-            self._limits.observe_baseline(change)
+        elif not isinstance(change, SessionChange | Steered):
+            if change.trial.role is Role.BASELINE:
+                self._limits.observe_baseline(change)
+            elif change.trial.role is Role.CONFIRM:
+                self._limits.observe_confirmation()
         self._sharing.observe(change)
         if isinstance(change, Steered):
             self._steer(change.event)

@@ -70,6 +70,8 @@ class Limits:
         self._earlier_s = 0.0  # driving time of earlier sessions
         self._session_s = 0.0  # driving time of this session
         self._is_timed = False  # the log has the driver's own clock for this session
+        # this session has trained for the confirmation, which takes no hours
+        self._confirms = False
         self._last_time: float | None = None
         self._gpu_s = 0.0
         self._under_way_s = 0.0  # training time of running trials since their last report
@@ -122,9 +124,13 @@ class Limits:
         )
 
     def set_times(self, session_s: float, under_way_s: float) -> None:
-        """Set the seconds that this session has run, and that running trials have trained since their last reports."""
+        """Set the seconds that this session has run, and that running trials have trained since their last reports.
+
+        The former are ignored once the confirmation trains.
+        """
         self._is_timed = True
-        self._session_s = session_s
+        if not self._confirms:
+            self._session_s = session_s
         self._under_way_s = under_way_s
 
     def observe(self, change: Change) -> None:
@@ -137,9 +143,12 @@ class Limits:
                 self._earlier_s = self._earlier_s + self._session_s
                 self._session_s = 0.0
                 self._is_timed, self._last_time = False, now
+                self._confirms = False
                 self._failures.clear()  # the code may have been corrected
                 self._alike = 0
                 return  # without `_clock`, which counts the time of events within a session
+            case SessionChange() if self._confirms:
+                return  # its end; the hours of the search ended before
             case Reported(_, report):
                 self._count_epoch(report)
             case Ended(trial, end):
@@ -154,6 +163,10 @@ class Limits:
         if isinstance(change, Reported):
             self._count_spending(change.event)
         self._clock(change.event)
+
+    def observe_confirmation(self) -> None:
+        """Count no more time of this session, except that of baseline trials, since a confirmation trial is trained."""
+        self._confirms = True
 
     def _count_spending(self, event: EpochReported) -> None:
         """Add an epoch to the spent epochs, GPU time and cost, unless its result is taken from another sweep."""

@@ -24,6 +24,7 @@ from sweep.spec import parse_spec
 from sweep.spec.blocks import Resources
 from sweep.store import log as store_log
 from sweep.store.ledger import Ledger, SessionChange
+from sweep.store.log import Log
 
 
 def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
@@ -258,3 +259,41 @@ def test_an_epoch_in_which_a_trial_diverged_reaches_no_target() -> None:
         limits.observe(ledger.observe(report))
         reached.append(limits.reached)
     assert reached == [None, "target reached: score 0.4 in trial 1"]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_confirmation_takes_no_hours_of_the_budget(tmp_path: Path, killed: bool) -> None:
+    clock = simulated.Clock()
+    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
+    text = text.replace("run_cap: 9", "run_cap: 2")
+    text += "budget: {hours: 2}\nconfirm: {seeds: 2, finalists: 2, budget: null}\n"
+    path = tmp_path / "log.jsonl"
+    with Log(path) as log:
+        driver = simulated.coordinator(parse_spec(text, "f.yaml"), log, clock)
+        driver.open()
+        while (order := driver.next()) is not None:
+            for epoch in range(1, 10):
+                clock.now += 180
+                driver.tick()
+                driver.take(order.assignment.trial, simulated.progress(order.assignment, epoch, 9))
+        assert clock.now > 2 * 3600
+        assert driver.confirmed
+        driver.close()
+    events = list(store_log.read(path))
+    assert isinstance(events[-1], SessionEnded)
+    if killed:
+        del events[-1]
+    with Log(tmp_path / "again.jsonl") as log:
+        driver = simulated.coordinator(
+            parse_spec(text.replace("run_cap: 2", "run_cap: 9"), "f.yaml"), log, clock
+        )
+        log.append(events)
+        driver.open(events)
+        assert driver.stopping is None
+        # the search has taken 0.9 hours
+        clock.now += 1.0 * 3600
+        driver.tick()
+        assert driver.stopping is None
+        clock.now += 0.2 * 3600
+        driver.tick()
+        assert driver.stopping == "budget of 2 hours"
