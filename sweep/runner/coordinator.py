@@ -445,6 +445,17 @@ class Coordinator:
                 count -= 1
         return count
 
+    def _count_remaining(self) -> int | None:
+        """Return how many trials of the search and the baseline have not ended; None if unknown."""
+        total = self._present.all_trials
+        if total is None:
+            return None
+        ended = sum(
+            trial.ended is not None and trial.role is not Role.CONFIRM
+            for trial in self._ledger.trials.values()
+        )
+        return total - ended
+
     def _find_end_of_places(self) -> int | None:
         """Return the first trial of the search beyond the limit on configurations; None if there is no limit.
 
@@ -464,6 +475,8 @@ class Coordinator:
         # the spec stays as it is
         elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):
             self._upcoming.forget()  # what was suggested before may come later now
+        if isinstance(event, SweepChanged | ConfigurationsEnqueued):
+            self._sharing.set_remaining_trials(self._count_remaining())
 
     def _apply_change(self, event: SweepChanged, after: Spec) -> None:
         """Use ``after``, the sweep with a logged change, in everything that depends on the sweep file.
@@ -506,9 +519,6 @@ class Coordinator:
         searcher.change_numbering(self._numbering)
         self._searcher = searcher
         self._upcoming.replace_searcher(searcher, self._numbering.first)
-        total = self._present.all_trials
-        ended = sum(one.ended is not None for one in self._ledger.trials.values())
-        self._sharing.set_remaining_trials(None if total is None else total - ended)
 
     def _make_changeable_searcher(self) -> Repeated:
         """Return a new `Repeated` searcher, whose number of repeats can change, that has observed all events so far."""

@@ -15,7 +15,7 @@ from statistics import geometric_mean
 
 from sweep.backends import Crowded, Moves, Progress
 from sweep.contract import Devices
-from sweep.events import EpochReported, Facts, Params
+from sweep.events import EpochReported, Facts, Params, Role
 from sweep.runner.trials import fits_structure
 from sweep.store.ledger import Change, Ended, Interrupted, Reopened, Reported, Started
 
@@ -219,7 +219,7 @@ class Sharing:
         """Initialize with ``devices``, those of a trial that has its GPU to itself.
 
         ``at_once(gpus)`` returns how many trials fit at once if each has ``gpus`` GPUs. ``total`` is the number of all
-        trials of the sweep, None if unknown; `observe` subtracts those that have ended.
+        trials of the search and the baseline, None if unknown; `observe` subtracts those that have ended.
         """
         self._devices = devices
         self._left = total
@@ -270,7 +270,8 @@ class Sharing:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
                 # 1 more if it had ended before; new trials count already
-                self._change_remaining(trial.reopened)
+                if trial.reopened and trial.role is not Role.CONFIRM:
+                    self._change_remaining(1)
             # with ``memo``, another sweep has trained the epoch, perhaps on other GPUs
             case Reported(trial, event) if event.memo is None and "gpus" in event.measures:
                 self._record_epoch(event, self._trials[trial.number])
@@ -278,13 +279,22 @@ class Sharing:
                 self._learn_structure(trial.number, event.facts)
                 self._out.pop(trial.number, None)
                 if isinstance(change, Ended):
-                    self._change_remaining(-1)
+                    if trial.role is not Role.CONFIRM:
+                        self._change_remaining(-1)
                     self._keep_peak(self._trials.pop(trial.number))
             case _:
                 pass
 
     def set_remaining_trials(self, left: int | None) -> None:
-        """Set the number of trials of the sweep that have not ended, after it was changed; None if unknown."""
+        """Set the number of trials of the search and the baseline that have not ended; None if unknown.
+
+        Called after the sweep was changed. If more are left now, a decision for the largest number of trials per GPU
+        that was tried is not settled any more: larger ones may be worth trying.
+        """
+        more = self._left is not None and (left is None or left > self._left)
+        gain = self._decision.gain
+        if more and (gain is None or gain >= GAIN):
+            self._decision = replace(self._decision, settled=False)
         self._left = left
 
     def _change_remaining(self, more: int) -> None:
@@ -396,8 +406,8 @@ class Sharing:
             self._epochs.clear()  # the next speeds are measured from new epochs alone
             for trial in self._trials.values():
                 trial.begun = None
-            # else only one number is possible: no news
-            if self._decision.compared or self._decision.trials != now:
+            # else only one number is possible, or nothing more to try after the sweep was changed: no news
+            if self._decision.compared != before.compared or self._decision.trials != now:
                 self._say(
                     describe_decision(self._decision, max(peaks.values()), self._memory_bytes)
                 )

@@ -30,6 +30,7 @@ parameters: {size: {values: [%s]}, a: {values: [%s]}}
 epochs: %d
 max_failures: 99
 resources: {gpus: auto}
+%s
 """
 MEMORY = 24e9
 EXAMPLES = 1000.0
@@ -137,9 +138,14 @@ class Fleet:
 
 
 def begin(
-    folder: Path, sizes: str = "1", trials: int = 12, epochs: int = 6, hooks: Hooks | None = None
+    folder: Path,
+    sizes: str = "1",
+    trials: int = 12,
+    epochs: int = 6,
+    hooks: Hooks | None = None,
+    more: str = "",
 ) -> tuple[Coordinator, Log]:
-    text = FILE % (sizes, ", ".join(map(str, range(trials))), epochs)
+    text = FILE % (sizes, ", ".join(map(str, range(trials))), epochs, more)
     given, log = parse_spec(text, "f.yaml"), Log(folder / "log.jsonl")
     searcher = build_searcher(
         given.method, given.space, given.objectives, given.seed, given.repeats
@@ -220,6 +226,39 @@ def test_few_trials_stay_where_they_are(tmp_path: Path) -> None:
     fleet.run()
     assert fleet.most == 2
     assert driver.completed == 3
+    log.close()
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_more_trials_than_there_were_try_more_of_them_a_gpu(tmp_path: Path, settled: bool) -> None:
+    fleet = Fleet(lambda count: 100.0, small)
+    driver, log = fleet.begin(tmp_path, trials=40, epochs=30, more="run_cap: 2")
+    driver.open()
+    fleet.run(epochs=50 if settled else 5)
+    driver.close()
+    log.close()
+    following = Fleet(fleet.speed, small, now=fleet.now, done=fleet.done)
+    again, log = following.begin(tmp_path, trials=40, epochs=30, more="run_cap: 2")
+    again.open(list(store_log.read(log.path)), settings={"run_cap": 40})
+    following.run()
+    assert again.completed == 40
+    assert following.most == 8
+    log.close()
+
+
+def test_what_was_decided_stays_with_more_trials_if_nothing_is_left_to_try(tmp_path: Path) -> None:
+    fleet = Fleet(lambda count: 100.0, lambda size: 10e9)
+    driver, log = fleet.begin(tmp_path, trials=40, epochs=30, more="run_cap: 4")
+    driver.open()
+    fleet.run(epochs=50)
+    assert (driver.room, fleet.said[-1].count("it stays at 2")) == (2, 1)
+    driver.close()
+    log.close()
+    following = Fleet(fleet.speed, fleet.peak, now=fleet.now, done=fleet.done)
+    again, log = following.begin(tmp_path, trials=40, epochs=30, more="run_cap: 4")
+    again.open(list(store_log.read(log.path)), settings={"run_cap": 40})
+    following.run()
+    assert (again.completed, following.most, following.said) == (40, 2, [])
     log.close()
 
 
