@@ -227,7 +227,8 @@ class Coordinator:
         total = self._present.all_trials
         if total is None:
             return None
-        to_start = max(total - len(self._ledger.trials), 0)
+        begun = len(self._ledger.trials) - self._auxiliary.confirmed
+        to_start = max(total - begun, 0)
         return to_start + to_resume
 
     @property

@@ -401,7 +401,8 @@ class AuxiliaryTrials:
         self._ledger = ledger
         self._numbering = numbering
         self._baseline = 0  # number of baseline trials that have begun
-        self._confirmed = False
+        self.confirmed = 0
+        """Number of confirmation trials that have begun."""
         self._highest = -1
         # cached state of the confirmation; None if trials began or ended since
         self._race: Race | None = None
@@ -412,7 +413,7 @@ class AuxiliaryTrials:
             trial = change.trial
             self._highest = max(self._highest, trial.number)
             self._baseline += trial.role is Role.BASELINE
-            self._confirmed |= trial.role is Role.CONFIRM
+            self.confirmed += trial.role is Role.CONFIRM
         if not isinstance(change, SessionChange | Reported | Printed):
             self._race = None
 
@@ -431,7 +432,7 @@ class AuxiliaryTrials:
         Once the confirmation has begun, its number in the log is the one after the highest so far. With ``parent``, the
         trial begins as a copy of that trial.
         """
-        if self._confirmed:  # trials of the confirmation may have the numbers that would follow
+        if self.confirmed:  # trials of the confirmation may have the numbers that would follow
             number = self._highest + 1
         else:
             number = self._numbering.number_search(place)
@@ -442,7 +443,7 @@ class AuxiliaryTrials:
         """Return the event, to be logged, that starts the next baseline trial; None if there is none left to start."""
         if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
             return None
-        if self._confirmed:
+        if self.confirmed:
             number = self._highest + 1
         else:
             number = self._numbering.number_baseline(self._baseline)

@@ -172,6 +172,10 @@ def test_a_sweep_that_ended_is_confirmed_later_and_extended_after_that(tmp_path:
     events = drive(spec(given, cap=4), path, confirming=True)
     fresh = begun(events, Role.CONFIRM)
     assert [one.trial for one in fresh] == [*range(5, 5 + len(fresh))]
+    with Log(tmp_path / "left.jsonl") as log:
+        driver = simulated.coordinator(spec(given, cap=6), log)
+        driver.open(events)
+        assert driver.left == 2
     more = begun(drive(spec(given, cap=6), path), Role.SEARCH)
     assert [(one.trial, one.index) for one in more[4:]] == [
         (5 + len(fresh), 4),
