@@ -130,16 +130,33 @@ def check_satisfiable(
             if not _count_points(Space(space.parameters, (c,)), grid=grid)
         ]
         for constraint in never_met:
+            points, hint = _name_points(Space(space.parameters, (constraint,)), grid=grid)
             document.add_mistake(
-                places[constraint.text], f"{constraint.text!r} holds at no point of the space"
+                places[constraint.text],
+                f"{constraint.text!r} holds at no point of the {points}",
+                hint,
             )
         if not never_met:
-            document.add_mistake(path, "each holds somewhere, but no point meets all of them")
+            points, hint = _name_points(space, grid=grid)
+            point = "point of the grid" if points == "grid" else "point"
+            document.add_mistake(
+                path, f"each holds somewhere, but no {point} meets all of them", hint
+            )
     except ExpressionError as error:
         add_expression_mistake(error, places.get(error.text, path), document)
     except InputError as error:  # a grid with too many points to count
         for problem in error.problems:
             document.add_mistake(("parameters",), problem.what, problem.hint)
+
+
+def _name_points(space: Space, *, grid: bool) -> tuple[str, str]:
+    """Return what has no point that meets the constraints, "grid" or "space", and what to do if it is the grid.
+
+    It is the grid if other points of the space meet them.
+    """
+    if grid and _count_points(space, grid=False):
+        return "grid", "raise count, so that the grid has such a point, or write method: random"
+    return "space", ""
 
 
 def _count_points(space: Space, *, grid: bool) -> int:
