@@ -23,7 +23,7 @@ from sweep.events import UNFINISHED, WHOLE, Event, Params, Status, Value
 from sweep.searchers import population_bandit as bandit
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, Range, key, list_choices, snap
+from sweep.space.domains import Categorical, Range, get_quantum, key, list_choices, snap
 from sweep.space.draws import from_unit
 from sweep.space.early_terminate import PopulationRules
 from sweep.space.objectives import INFEASIBLE, Objective
@@ -432,7 +432,12 @@ def _perturb_value(parameter: Parameter, value: Value, down: bool) -> Value:
         # the first and the last choice have a neighbor on one side only, and may stay as they are
         return values[min(max(place, 0), len(values) - 1)]
     if isinstance(domain, Range) and isinstance(value, int | float):
-        return snap(domain, value * FACTORS[0 if down else 1])
+        moved = snap(domain, value * FACTORS[0 if down else 1])
+        step = get_quantum(domain)
+        # the factor moves the whole numbers 1 and 2 by less than half a step, and 0 not at all
+        if moved == value and step is not None:
+            moved = snap(domain, value - step if down == (value >= 0) else value + step)
+        return moved
     return value  # for the type checker: what is drawn is a choice or a number
 
 

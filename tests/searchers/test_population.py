@@ -253,6 +253,42 @@ def test_named_parameters_alone_change_and_a_choice_goes_to_the_next_one() -> No
         assert abs(values.index(after["units"]) - values.index(before["units"])) <= 1
 
 
+@pytest.mark.parametrize(
+    ("domain", "value", "reached"),
+    [
+        (IntUniform(0, 9), 1, {0, 2}),
+        (IntUniform(0, 9), 2, {1, 3}),
+        (IntUniform(0, 9), 0, {0, 1}),
+        (IntUniform(-9, 9), -2, {-1, -3}),
+        (IntUniform(1, 2), 2, {1, 2}),
+        (IntUniform(1, 99), 50, {40, 60}),
+        (Uniform(0, 1, q=0.1), 0.2, {0.1, 0.3}),
+        (Uniform(0, 1), 0.5, {0.4, 0.6}),
+    ],
+)
+def test_a_copy_moves_a_number_with_steps_by_at_least_one(
+    domain: IntUniform | Uniform, value: float, reached: set[float]
+) -> None:
+    rules = replace(RULES, resample=0.0)
+    found = set()
+    for seed in range(9):
+        one = Population(
+            Space((Parameter("a", domain),)), LOSS, seed, rules, [{"a": value}] * rules.size
+        )
+        for number in range(rules.size):
+            start(one, number)
+        for number in range(rules.size):
+            report = EpochReported(
+                trial=number, epoch=2, metrics={"loss": 1.0}, time=0.0, time_s=1.0
+            )
+            one.observe(report)
+        copy = one.suggest(rules.size)
+        assert copy is not None
+        assert type(copy["a"]) is type(value)
+        found.add(copy["a"])
+    assert found == reached
+
+
 FEW = Space((Parameter("rate", IntUniform(1, 3)),))
 COARSE = Space((Parameter("rate", Normal(0, 0.3, q=1)),))  # infinite in name only
 
