@@ -179,8 +179,8 @@ def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns,
     """
     table = np.asarray(differences, dtype=np.float64)
     # The squares below may be too large or too small for a float. Such comparisons are first divided by their largest
-    # difference. Each is divided by its own: if one number divided all comparisons, small
-    # differences of others could become 0.
+    # difference. Each is divided by its own: if one number divided all comparisons, small differences of others could
+    # become 0.
     largest = np.abs(table).max(axis=0, initial=0.0)
     is_extreme = (largest > LARGE) | ((largest < 1 / LARGE) & (largest > 0))
     table = table / np.where(is_extreme, largest, 1.0)
