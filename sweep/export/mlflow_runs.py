@@ -1,7 +1,8 @@
 """Exports a sweep as MLflow runs: one for the sweep, with one child per trial; the only module that knows mlflow.
 
-Earlier exports are recognized by their tags and kept if nothing has changed. A trial that has continued since, or whose
-export was interrupted, is exported again, and its old run is deleted.
+Earlier exports are recognized by their tags and kept; tags that have changed since, such as a star, are set again. A
+trial that has continued or was tried again since, or whose export was interrupted, is exported again, and its old run
+is deleted.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ FORBIDDEN = r"[^/\w.\- :]"  # not allowed in names of parameters and metrics
 _NAME, _PARAM, _TAG = 250, 6000, 5000  # maximum number of characters
 _METRICS, _PARAMS = 900, 100  # maximum number in one request; 1000 together
 _ID, _TRIAL, _DONE, _NOTE = "sweep.id", "sweep.trial", "sweep.exported", "sweep.note"
+_ENDED = "sweep.ended"
 _STATUS = {
     Status.RUNNING: "RUNNING",
     Status.INTERRUPTED: "SCHEDULED",
@@ -115,15 +117,16 @@ class _Export:
         """Write the run of the sweep and those of trials that are new or have changed; return the numbers of trials.
 
         The result says how many trials were written, how many were left unchanged, and which names MLflow does not
-        allow. The old run of a changed trial is deleted first. If only the trial's note has changed, the run stays and
-        gets the new note.
+        allow. The old run of a changed trial is deleted first. If only the trial's note or other tags have changed, the
+        run stays and gets the new ones.
         """
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
         new = unchanged = 0
         for run in self._sweep.runs():
             old = known.get(str(run.trial.trial))
-            if old is not None and old.data.tags.get(_DONE) == self._describe_state(run):
+            if old is not None and self._is_current(old, run):
+                self._update_tags(old, self._make_trial_tags(run, parent))
                 self._update_note(old, run.trial.note)
                 unchanged += 1
                 continue
@@ -197,19 +200,7 @@ class _Export:
         The tag that says that the export of the run is complete is set after all parameters and metrics.
         """
         trial = run.trial
-        tags = {
-            "mlflow.parentRunId": parent,
-            _ID: self._sweep.identity,
-            _TRIAL: str(trial.trial),
-            "sweep.trial_id": trial.trial_id,
-            "sweep.role": trial.role.value,
-            "sweep.repeat": str(trial.repeat),
-            "sweep.seed": str(trial.seed),
-            "sweep.status": trial.status.value,
-            "sweep.reason": trial.status_reason,
-            **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
-            **_make_note_tags(run.trial.note),
-        }
+        tags = {**self._make_trial_tags(run, parent), **_make_note_tags(trial.note)}
         name = f"{self._sweep.name}-{trial.trial:05d}"
         created = self._client.create_run(
             self._experiment, _to_ms(run.started), _shorten_tags(tags), name
@@ -234,17 +225,52 @@ class _Export:
         else:
             self._client.set_terminated(run_id, status, _to_ms(run.ended))
 
+    def _make_trial_tags(self, run: ExportedTrial, parent: str) -> dict[str, str]:
+        """Return the tags of a trial's run below the run ``parent``, without those of its note."""
+        trial = run.trial
+        tags = {
+            "mlflow.parentRunId": parent,
+            _ID: self._sweep.identity,
+            _TRIAL: str(trial.trial),
+            _ENDED: _format_end(run),
+            "sweep.trial_id": trial.trial_id,
+            "sweep.role": trial.role.value,
+            "sweep.repeat": str(trial.repeat),
+            "sweep.seed": str(trial.seed),
+            "sweep.status": trial.status.value,
+            "sweep.reason": trial.status_reason,
+            **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
+        }
+        tags.pop(_NOTE, None)
+        return _shorten_tags(tags)
+
+    def _update_tags(self, old: Any, tags: Mapping[str, str]) -> None:
+        """Set the tags of a run that differ from the last export, and delete those of facts that are no more."""
+        there = old.data.tags
+        changed = {name: text for name, text in tags.items() if there.get(name, "") != text}
+        if changed:
+            self._client.log_batch(old.info.run_id, tags=self._make_tags(changed))
+        for name in (f"sweep.{fact}" for fact in runs.FACTS):
+            if name in there and name not in tags and name != _NOTE:
+                self._client.delete_tag(old.info.run_id, name)
+
     def _update_note(self, old: Any, note: str) -> None:
         """Set the note of a run if it differs from the last export; otherwise a text written in MLflow stays."""
         if old.data.tags.get(_NOTE, "") != encodable(note)[:_TAG]:
             for name, text in _shorten_tags({_NOTE: note, "mlflow.note.content": note}).items():
                 self._client.set_tag(old.info.run_id, name, text)
 
-    def _describe_state(self, run: ExportedTrial) -> str:
-        """Return a text that changes with the trial's status and number of epochs.
+    def _is_current(self, old: Any, run: ExportedTrial) -> bool:
+        """Return whether the run ``old`` has the epochs of a trial: it has not continued or ended anew since then."""
+        ended = _format_end(run)
+        # runs of earlier releases do not have the time of the end
+        return bool(
+            old.data.tags.get(_DONE) == self._describe_state(run)
+            and old.data.tags.get(_ENDED, ended) == ended
+        )
 
-        A run that was exported with the same text is up to date.
-        """
+    def _describe_state(self, run: ExportedTrial) -> str:
+        """Return a text that changes with the trial's status and number of epochs."""
         return f"{run.trial.status.value} {run.trial.epochs} {_STATUS[run.trial.status]}"
 
     def _list_metrics(self, run: ExportedTrial) -> Iterator[Any]:
@@ -328,6 +354,11 @@ def _make_note_tags(note: str) -> dict[str, str]:
 
 def _format_param(value: Value) -> str:
     return (value if isinstance(value, str) else key(value))[:_PARAM]
+
+
+def _format_end(run: ExportedTrial) -> str:
+    """Return the time of a trial's end or last interruption in milliseconds; "" while it is running."""
+    return "" if run.ended is None else str(_to_ms(run.ended))
 
 
 def _shorten_tags(tags: Mapping[str, str]) -> dict[str, str]:

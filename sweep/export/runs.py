@@ -42,10 +42,11 @@ def import_extra(module: str, package: str, extra: str) -> ModuleType:
         raise InputError.one(package, what, f'pip install "{DISTRIBUTION}[{extra}]"') from error
 
 
-_FACTS = (
+FACTS = (
     *("node", "devices", "strategy", "precision", "num_replicas", "reproducible", "accumulate"),
     *("data", "checkpoint", "memo", "error", *STEERED_COLUMNS),
 )
+"""Columns in results/README.md that are exported as facts about a trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class SweepState:
         """
         read = self.tables
         times = reading.read_columns(read.trials, ("started_at", "ended_at"))
-        facts = reading.read_columns(read.trials, _FACTS)
+        facts = reading.read_columns(read.trials, FACTS)
         epochs = _Epochs(read)
         for row, (trial, started, ended) in enumerate(
             zip(self.sweep.trials, *times.values(), strict=True)

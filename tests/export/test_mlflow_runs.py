@@ -6,13 +6,23 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile import BEGAN, STATUSES, story, trial
 from msgspec.structs import replace
 
 from sweep.errors import InputError
-from sweep.events import NoteWritten, Role, Status, TrialStarted
+from sweep.events import (
+    Event,
+    Facts,
+    NoteWritten,
+    Role,
+    Status,
+    TrialEnded,
+    TrialStarred,
+    TrialStarted,
+)
 from sweep.export import mlflow_runs, runs
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -131,6 +141,51 @@ def test_a_note_is_written_when_it_has_changed(
     with Log(folder.log) as log:
         log.append([NoteWritten(trial=1, text="", request="b", time=BEGAN + 100)])
     assert export()["mlflow.note.content"] == ""
+
+
+@pytest.mark.slow  # a database takes MLflow seconds to make
+@pytest.mark.filterwarnings("default")
+def test_tags_follow_what_has_changed(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    folder = made([*story()[:1], *trial(6, Status.RUNNING)])
+    uri = mlflow_runs.make_local_uri(tmp_path / "out")
+    client = MlflowClient(tracking_uri=uri)
+
+    def export(number: int, *events: Event) -> tuple[str, dict[str, str]]:
+        with Log(folder.log) as log:
+            log.append(list(events))
+        mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
+        experiment = client.get_experiment_by_name(folder.name)
+        (found,) = client.search_runs(
+            [experiment.experiment_id], f"tags.`sweep.trial` = '{number}'"
+        )
+        return found.info.run_id, dict(found.data.tags)
+
+    def fail(reason: str, status: Status, time: float, **facts: Any) -> TrialEnded:
+        return TrialEnded(
+            trial=6, status=status, reason=reason, time=time, facts=Facts(**facts), error=reason
+        )
+
+    first, tags = export(6, fail("ImportError", Status.FAILED, BEGAN + 80, node="old"))
+    assert (tags["sweep.reason"], tags["sweep.node"]) == ("ImportError", "old")
+    again = [
+        replace(fail("again", Status.INTERRUPTED, BEGAN + 90), again=True),
+        fail("ValueError", Status.FAILED, BEGAN + 95),
+    ]
+    second, tags = export(6, *again)
+    assert second != first  # its epochs may be others
+    assert (tags["sweep.reason"], tags["sweep.error"]) == ("ValueError", "ValueError")
+
+    client.set_tag(second, "mine", "stays")
+    client.set_tag(second, "sweep.accumulate", "2")  # of a fact that is no more
+    star = TrialStarred(trial=6, request="a", time=BEGAN + 99)
+    third, tags = export(6, star)
+    assert third == second
+    assert (tags["sweep.starred"], tags["mine"]) == ("True", "stays")
+    assert "sweep.accumulate" not in tags
+    _, tags = export(6, replace(star, starred=False, request="b"))
+    assert tags.get("sweep.starred", "False") == "False"
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "/data/mlruns", "file:///data/mlruns"])
