@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ from sweep.store.ledger import (
     Reported,
     Started,
     Steered,
+    Tested,
     TrialState,
     naming,
 )
@@ -65,9 +67,10 @@ def convert_sweep(folder: ResultsFolder, read: Tables) -> Study:
     """Return a sweep as an Optuna study, from tables that have its trials and the first objective's metric.
 
     Each trial of the sweep becomes a trial of the study, also each repeat of a configuration. Its user attributes hold
-    its number, repeat and seed in the sweep, its status with the reason, its other metrics as last reported
-    (``metric.NAME``), and parameters that are computed from others (``param.NAME``). Interrupted trials are WAITING,
-    and running ones too if no process runs the sweep. Raises the errors of `of`.
+    its number, repeat, seed and fold in the sweep, its status with the reason, its other metrics as last reported
+    (``metric.NAME``), those on the test data (``test.NAME``), and parameters that are computed from others
+    (``param.NAME``). Interrupted trials are WAITING, and running ones too if no process runs the sweep. Raises the
+    errors of `of`.
     """
     sweep = make_sweep(folder, read, as_logged=True)  # `make_study` is told whether it runs
     space = read_space(folder)
@@ -136,9 +139,8 @@ def read_studied_trials(sweep: Sweep, read: Tables, space: Space | None) -> Iter
             epochs=trial.epochs,
             by_epoch=by_epoch.get(trial.trial, {}),
             notes={
-                **make_trial_attributes(
-                    space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params
-                ),
+                **make_trial_attributes(space, trial),
+                **_list_tested(trial.tested),
                 **list_marks(trial.note, starred=trial.starred),
             },
         )
@@ -158,19 +160,29 @@ def list_marks(note: str, *, starred: bool) -> dict[str, Value]:
     return marks
 
 
-def make_trial_attributes(
-    space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params
-) -> dict[str, Value]:
-    """Return the attributes of a study's trial: its number, id, repeat and seed, and its computed parameters.
+def make_trial_attributes(space: Space | None, trial: Trial | TrialStarted) -> dict[str, Value]:
+    """Return the attributes of a study's trial: its number, id, repeat, seed and fold, and its computed parameters.
 
-    The names are ``trial``, ``trial_id``, ``repeat``, ``seed`` and ``param.NAME``. If the space is unknown, there are
-    no computed parameters.
+    The names are ``trial``, ``trial_id``, ``repeat``, ``seed``, ``fold`` (only in a cross-validation) and
+    ``param.NAME``. If the space is unknown, there are no computed parameters.
     """
-    noted: dict[str, Value] = {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed}
+    noted: dict[str, Value] = {
+        "trial": trial.trial,
+        "trial_id": trial.trial_id,
+        "repeat": trial.repeat,
+        "seed": trial.seed,
+    }
+    if trial.fold is not None:
+        noted["fold"] = trial.fold
     for parameter in () if space is None else space.parameters:
-        if isinstance(parameter.domain, Tied) and parameter.name in params:
-            noted[f"param.{parameter.name}"] = params[parameter.name]
+        if isinstance(parameter.domain, Tied) and parameter.name in trial.params:
+            noted[f"param.{parameter.name}"] = trial.params[parameter.name]
     return noted
+
+
+def _list_tested(tested: Mapping[str, float]) -> dict[str, Value]:
+    """Return the attributes of a study's trial for its finite metrics on the test data, ``test.NAME``."""
+    return {f"test.{name}": value for name, value in tested.items() if math.isfinite(value)}
 
 
 def _read_values_by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:
@@ -303,11 +315,10 @@ class FollowedSweep:
     def _observe(self, event: Event, changed: set[int]) -> None:
         """Update the trial that an event is about, and add its number to ``changed``.
 
-        Starts, epochs, ends, interruptions, notes and stars count; all other events change nothing.
+        Starts, epochs, ends, interruptions, tests, notes and stars count; all other events change nothing.
         """
         match self._ledger.observe(event):
             case Started(trial, start):
-                described = (start.trial, start.trial_id, start.repeat, start.seed, start.params)
                 self._told[trial.number] = StudiedTrial(
                     params=start.params,
                     status=trial.status,
@@ -317,7 +328,7 @@ class FollowedSweep:
                     metrics={},
                     epochs=0,
                     by_epoch={},
-                    notes=make_trial_attributes(self._space, *described),
+                    notes=make_trial_attributes(self._space, start),
                 )
             case Reported(trial, report):
                 self._told[trial.number] = self._add_epoch(self._told[trial.number], trial, report)
@@ -326,15 +337,22 @@ class FollowedSweep:
                 self._told[trial.number] = replace(
                     told, status=trial.status, reason=trial.reason, ended=end.time
                 )
+            case Tested(trial):
+                self._renew_notes(trial)
             case Steered(NoteWritten(trial=int(number)) | TrialStarred(trial=number)):
                 trial = self._ledger.trials[number]
-                told = self._told[number]
-                notes = {name: value for name, value in told.notes.items() if name not in MARKS}
-                notes |= list_marks(trial.note, starred=trial.starred)
-                self._told[number] = replace(told, notes=notes)
+                self._renew_notes(trial)
             case _:
                 return
         changed.add(trial.number)
+
+    def _renew_notes(self, trial: TrialState) -> None:
+        """Set the attributes of a trial for its metrics on the test data and a person's marks as they are now."""
+        told = self._told[trial.number]
+        notes = {name: value for name, value in told.notes.items() if name not in MARKS}
+        notes |= _list_tested(trial.tested)
+        notes |= list_marks(trial.note, starred=trial.starred)
+        self._told[trial.number] = replace(told, notes=notes)
 
     def _add_epoch(
         self, told: StudiedTrial, trial: TrialState, event: EpochReported
@@ -412,6 +430,7 @@ def _make_state(trial: Trial, studied: StudiedTrial) -> TrialState:
         params=studied.params,
         seed=trial.seed,
         repeat=trial.repeat,
+        fold=trial.fold,
         time=studied.started,
         role=trial.role,
     )
@@ -421,6 +440,7 @@ def _make_state(trial: Trial, studied: StudiedTrial) -> TrialState:
         trial.status_reason,
         epoch=trial.epochs,
         reported=trial.epochs,
+        tested=trial.tested,
         note=trial.note,
         starred=trial.starred,
     )

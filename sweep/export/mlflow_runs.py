@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,9 @@ class _Export:
             if name.startswith("param."):
                 names.append(name.partition(".")[2])
         self._params = make_mlflow_names(names)
-        self._metrics = make_mlflow_names([*runs.name_scalars(sweep.tables.metrics).values()])
+        tested = dict.fromkeys(f"test/{name}" for one in sweep.sweep.trials for name in one.tested)
+        scalars = runs.name_scalars(sweep.tables.metrics).values()
+        self._metrics = make_mlflow_names([*scalars, *tested])
 
     def export_all(self) -> ExportResult:
         """Write the run of the sweep and those of trials that are new or have changed; return the numbers of trials.
@@ -127,6 +129,7 @@ class _Export:
             old = known.get(str(run.trial.trial))
             if old is not None and self._is_current(old, run):
                 self._update_tags(old, self._make_trial_tags(run, parent))
+                self._add_tested(old, run)
                 self._update_note(old, run.trial.note)
                 unchanged += 1
                 continue
@@ -211,7 +214,7 @@ class _Export:
             for name, value in run.params.items()
         ]
         batches = zip_longest(
-            _split_into_batches(self._list_metrics(run), _METRICS),
+            _split_into_batches(chain(self._list_metrics(run), self._list_tested(run)), _METRICS),
             _split_into_batches(params, _PARAMS),
             fillvalue=(),
         )
@@ -237,6 +240,7 @@ class _Export:
             "sweep.role": trial.role.value,
             "sweep.repeat": str(trial.repeat),
             "sweep.seed": str(trial.seed),
+            **({} if trial.fold is None else {"sweep.fold": str(trial.fold)}),
             "sweep.status": trial.status.value,
             "sweep.reason": trial.status_reason,
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
@@ -279,6 +283,22 @@ class _Export:
                 yield self._entities.Metric(
                     self._metrics[name], value, _to_ms(epoch.time), epoch.number
                 )
+
+    def _list_tested(self, run: ExportedTrial) -> list[Any]:
+        """Return the metrics of a trial's model on the test data, at its last epoch."""
+        time = run.epochs[-1].time if run.epochs else run.started
+        return [
+            self._entities.Metric(
+                self._metrics[f"test/{name}"], value, _to_ms(time), run.trial.epochs
+            )
+            for name, value in run.trial.tested.items()
+        ]
+
+    def _add_tested(self, old: Any, run: ExportedTrial) -> None:
+        """Add the metrics on the test data that a run lacks: a model is tested when its trial has long ended."""
+        new = [one for one in self._list_tested(run) if one.key not in old.data.metrics]
+        if new:
+            self._client.log_batch(old.info.run_id, metrics=new)
 
     def _make_tags(self, tags: Mapping[str, str]) -> list[Any]:
         run_tags = []

@@ -185,8 +185,8 @@ def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity
 def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     """Return W&B's summary of a run.
 
-    It has the last value of each scalar, the best value of each metric as ``best/NAME``, how the trial ended, and facts
-    such as its node as ``trial/NAME``.
+    It has the last value of each scalar, the best value of each metric as ``best/NAME``, those on the test data as
+    ``test/NAME``, how the trial ended, and facts such as its node as ``trial/NAME``.
     """
     last: dict[str, object] = {}
     for epoch in run.epochs:
@@ -194,6 +194,9 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     best = {}
     for name, value in run.trial.best.items():
         best[f"best/{name}"] = value
+    tested = {}
+    for name, value in run.trial.tested.items():
+        tested[f"test/{name}"] = value
     outcome = {
         "status": run.trial.status.value,
         "reason": run.trial.status_reason,
@@ -202,7 +205,7 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     facts = {}
     for name, fact in run.facts.items():
         facts[f"trial/{name}"] = fact
-    return {**last, **best, **outcome, **facts}
+    return {**last, **best, **tested, **outcome, **facts}
 
 
 def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
@@ -217,6 +220,7 @@ def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
         "trial_id": trial.trial_id,
         "role": trial.role.value,
         "repeat": trial.repeat,
+        **({} if trial.fold is None else {"fold": trial.fold}),
         "seed": trial.seed,
         "objectives": [{"name": name, "goal": goal} for name, goal in sweep.sweep.objectives],
         "provenance": sweep.info.provenance or None,

@@ -8,6 +8,7 @@ import warnings
 
 import optuna
 import pytest
+from msgspec import structs
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.analysis import studies
@@ -17,6 +18,7 @@ from sweep.errors import InputError, StoreError
 from sweep.events import (
     EpochReported,
     Event,
+    ModelTested,
     NoteWritten,
     SessionStarted,
     Status,
@@ -244,16 +246,23 @@ def test_each_look_shows_what_a_fresh_reading_would(sweep_of) -> None:
             TrialStarred(trial=1, starred=False, request="c", time=BEGAN),
             NoteWritten(text="of the sweep", request="d", time=BEGAN),
         ],
+        [ModelTested(trial=1, metrics={"acc": 0.7, "f1": math.nan}, time=BEGAN)],
+        [structs.replace(started(3, x=0.5, y=1.0), fold=2)],
     ):
         append(folder, *events)
         found, fresh = sweep.trials(), studies.of(folder).trials
         assert repr(told(found)) == repr(told(fresh))  # NaN is not equal to itself
-    assert [trial.number for trial in sweep.trials()] == [1, 0, 2]  # new ones last
+    assert [trial.number for trial in sweep.trials()] == [1, 0, 2, 3]  # new ones last
     assert [trial.state for trial in sweep.trials()] == [
         TrialState.COMPLETE,
         TrialState.FAIL,
         TrialState.PRUNED,
+        TrialState.WAITING,
     ]
+    first, *_, last = sweep.trials()
+    assert (first.user_attrs["test.acc"], last.user_attrs["fold"]) == (0.7, 2)
+    assert "test.f1" not in first.user_attrs
+    assert "fold" not in first.user_attrs
 
 
 def test_a_parameter_that_a_running_sweep_gets_is_shown(sweep_of) -> None:

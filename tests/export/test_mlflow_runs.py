@@ -16,6 +16,7 @@ from sweep.errors import InputError
 from sweep.events import (
     Event,
     Facts,
+    ModelTested,
     NoteWritten,
     Role,
     Status,
@@ -186,6 +187,40 @@ def test_tags_follow_what_has_changed(made: Callable[..., ResultsFolder], tmp_pa
     assert "sweep.accumulate" not in tags
     _, tags = export(6, replace(star, starred=False, request="b"))
     assert tags.get("sweep.starred", "False") == "False"
+
+
+@pytest.mark.slow  # a database takes MLflow seconds to make
+@pytest.mark.filterwarnings("default")
+def test_folds_and_metrics_on_the_test_data(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
+    from mlflow.tracking import MlflowClient
+
+    first, *others = trial(0, Status.COMPLETED)
+    assert isinstance(first, TrialStarted)
+    folder = made([replace(first, fold=2), *others])
+    uri = mlflow_runs.make_local_uri(tmp_path / "out")
+    client = MlflowClient(tracking_uri=uri)
+
+    def export() -> Any:
+        mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
+        experiment = client.get_experiment_by_name(folder.name)
+        (found,) = client.search_runs([experiment.experiment_id], "tags.`sweep.trial` = '0'")
+        return found
+
+    before = export()
+    assert before.data.tags["sweep.fold"] == "2"
+    tested = {"val/acc": 0.7, "f1=macro": 0.6}
+    with Log(folder.log) as log:  # when the run is there already
+        log.append([ModelTested(trial=0, metrics=tested, time=BEGAN + 50)])
+    after = export()
+    assert after.info.run_id == before.info.run_id
+    assert after.data.metrics["test/val/acc"] == 0.7
+    assert after.data.metrics["test/f1_macro"] == 0.6
+    assert after.data.metrics["val/acc"] == before.data.metrics["val/acc"]
+    client.delete_run(after.info.run_id)
+    (one,) = client.get_metric_history(export().info.run_id, "test/val/acc")
+    assert (one.value, one.step) == (0.7, 3)
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "/data/mlruns", "file:///data/mlruns"])

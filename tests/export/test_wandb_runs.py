@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 
 import pytest
 from hostile import BEGAN, STATUSES, story, trial
+from msgspec.structs import replace
 
-from sweep.events import Status
+from sweep.events import ModelTested, Status, TrialStarted
 from sweep.export import runs, wandb_runs
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -129,6 +130,20 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
     wandb_runs.write_wandb_runs(runs.read_sweep_state(folder), out)
     assert {path.name for path in out.glob("offline-run-*")} == names  # the same, in their place
     assert read(out, 0)["summary"]["status"] == "completed"
+
+
+def test_folds_and_metrics_on_the_test_data(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
+    start, *others = trial(0, Status.COMPLETED)
+    assert isinstance(start, TrialStarted)
+    tested = ModelTested(trial=0, metrics={"acc": 0.7}, time=BEGAN + 50)
+    events = [replace(start, fold=2), *others, tested, *trial(1, Status.COMPLETED)]
+    wandb_runs.write_wandb_runs(runs.read_sweep_state(made(events)), tmp_path)
+    first, second = read(tmp_path, 0), read(tmp_path, 1)
+    assert (first["config"]["sweep"]["fold"], first["summary"]["test/acc"]) == (2, 0.7)
+    assert "fold" not in second["config"]["sweep"]
+    assert "test/acc" not in second["summary"]
 
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK - 14, BLOCK - 13, BLOCK - 7, BLOCK, 3 * BLOCK])
