@@ -817,6 +817,8 @@ class Standing:
         self.running.clear()
         self._at_once.clear()
         self._seconds.clear()
+        for trial in self.open.values():  # if its driver was killed, the log has no interruptions
+            trial.trained_s = None
 
     def _compare(self, ended: FinishedTrial) -> None:
         """Compare a completed trial's configuration with the best one of the search, which it replaces if it is better.

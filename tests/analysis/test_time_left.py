@@ -8,7 +8,7 @@ import pytest
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
-from sweep.events import EpochReported, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Facts, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.spec import parse_spec
 from sweep.store import log
 
@@ -74,6 +74,43 @@ def test_what_a_worker_has_trained_since_its_last_report_counts() -> None:
     # more than an epoch without a report is no progress
     assert standing.left_s(500.0) == pytest.approx(120.0)
     assert standing.trained_trials == pytest.approx(0.5)
+
+
+def test_trials_of_a_killed_driver_do_not_tell_how_long_a_start_takes() -> None:
+    standing = make_standing("run_cap: 3\nepochs: 4\n")
+
+    def observe_trial(trial: int, began: float, epochs: range) -> None:
+        for number, epoch in enumerate(epochs, 1):
+            standing.observe(
+                EpochReported(
+                    trial=trial,
+                    epoch=epoch,
+                    metrics={"score": 1.0},
+                    time=began + 30.0 + 10.0 * number,
+                    time_s=10.0,
+                )
+            )
+
+    def start(trial: int, time: float) -> TrialStarted:
+        return TrialStarted(
+            trial=trial, trial_id=str(trial), params={"a": 1.0}, seed=0, repeat=0, time=time
+        )
+
+    def end(trial: int, time: float, lived_s: float) -> TrialEnded:
+        facts = Facts(started=time - lived_s, lived_s=lived_s)
+        return TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=time, facts=facts)
+
+    standing.observe(SessionStarted(time=0.0, resumed=False, version="1"))
+    standing.observe(start(0, 0.0))
+    observe_trial(0, 0.0, range(1, 4))
+    standing.observe(SessionStarted(time=1000.0, resumed=True, version="1"))
+    observe_trial(0, 1000.0, range(4, 5))
+    standing.observe(end(0, 1040.0, 40.0))  # since it was resumed
+    standing.observe(start(1, 1040.0))
+    observe_trial(1, 1040.0, range(1, 5))
+    standing.observe(end(1, 1110.0, 70.0))
+    # the start of the last one takes 30 s, like that of the second
+    assert standing.left_s(1110.0) == pytest.approx(70.0)
 
 
 def test_running_trials_count_by_their_epochs() -> None:
