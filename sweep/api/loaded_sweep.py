@@ -37,11 +37,28 @@ def _convert_as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]
     positions: dict[str | None, list[int]] = {}
     for position, name in enumerate(sweeps):
         positions.setdefault(name, []).append(position)
-    parts = []
+    if not positions:
+        return pd.Series(dtype="object")
+    frames = []
     for of_sweep in positions.values():
         column, _ = make_param_array([values[position] for position in of_sweep])
-        parts.append(column.to_pandas().set_axis(of_sweep))
-    return pd.concat(parts).sort_index() if parts else pd.Series(dtype="object")
+        frames.append(pd.DataFrame({"value": column.to_pandas()}))
+    order = [position for of_sweep in positions.values() for position in of_sweep]
+    return join_frames(frames)["value"].set_axis(order).sort_index()
+
+
+def join_frames(frames: Sequence[Frame]) -> Frame:
+    """Join the frames of several sweeps, at least one, without changing the types of values.
+
+    Rows are in the order of ``frames`` and are numbered again.
+    """
+    if len(frames) == 1:
+        return frames[0]
+    # pd.concat turns True into 1 if another frame's column has integers.
+    kept = [
+        one.astype(dict.fromkeys(one.columns[one.dtypes == "bool"], "object")) for one in frames
+    ]
+    return pd.concat(kept, ignore_index=True).infer_objects()
 
 
 def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:

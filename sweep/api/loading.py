@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from sweep.api.loaded_sweep import Frame, LoadedSweep
+from sweep.api.loaded_sweep import LoadedSweep, join_frames
 from sweep.errors import InputError
 from sweep.store import reading
 from sweep.store.features import find_local_folder, is_url, store_of
@@ -55,21 +55,7 @@ def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
         # the names come twice: first for the frames of trials, then for those of metrics
         for frame, name in zip((*trials, *metrics), [*name_uniquely(folders)] * 2, strict=True):
             frame["sweep"] = pd.Series(name, frame.index, "str")
-    return LoadedSweep(tuple(folders), _join_frames(trials), _join_frames(metrics), tuple(needed))
-
-
-def _join_frames(frames: Sequence[Frame]) -> Frame:
-    """Join the frames of several sweeps, at least one, without changing the types of values.
-
-    Rows are in the order of ``frames`` and are numbered again.
-    """
-    if len(frames) == 1:
-        return frames[0]
-    # pd.concat turns True into 1 if another frame's column has integers.
-    kept = [
-        one.astype(dict.fromkeys(one.columns[one.dtypes == "bool"], "object")) for one in frames
-    ]
-    return pd.concat(kept, ignore_index=True).infer_objects()
+    return LoadedSweep(tuple(folders), join_frames(trials), join_frames(metrics), tuple(needed))
 
 
 def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:

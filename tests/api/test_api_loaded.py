@@ -80,6 +80,20 @@ def test_configurations_have_the_parameters_that_trials_and_the_file_have(sweep_
     assert kept.dtype == first.trials["param.x"].dtype
 
 
+@pytest.mark.parametrize("values", [[0.1, 0.2], [1, 2], [True, False], ["x", "y"]])
+@pytest.mark.parametrize("lacks", ["it", "its values"])
+def test_a_parameter_that_one_sweep_lacks_keeps_its_type(sweep_of, values, lacks):
+    others = [{"y": y} if lacks == "it" else {"y": y, "x": None} for y in range(2)]
+    folders = [
+        sweep_of([(params, DONE, [{"acc": n / 10}]) for n, params in enumerate(some)], name)
+        for name, some in (("first", [{"x": x} for x in values]), ("second", others))
+    ]
+    loaded = sweep.load([one.path for one in folders])
+    ranked = loaded.configurations()
+    for name in ("param.x", "param.y"):
+        assert ranked[name].dtype == loaded.trials[name].dtype
+
+
 def test_what_is_no_sweep_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="no such sweep"):
         sweep.load(tmp_path / "x")
