@@ -114,7 +114,10 @@ def _export_mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Wri
         address = mlflow_runs.make_local_uri(target)
     else:
         address = uri
-    done = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), address)
+    state = runs.read_sweep_state(folder)
+    done = mlflow_runs.export_to_mlflow(state, address)
+    if state.tables.history.started is None:
+        click.echo("note: the sweep has not begun, so there is nothing to export yet", err=True)
     for name, other in done.renamed.items():
         click.echo(
             printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True

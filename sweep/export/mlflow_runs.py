@@ -118,10 +118,12 @@ class _Export:
     def export_all(self) -> ExportResult:
         """Write the run of the sweep and those of trials that are new or have changed; return the numbers of trials.
 
-        The result says how many trials were written, how many were left unchanged, and which names MLflow does not
-        allow. The old run of a changed trial is deleted first. If only the trial's note or other tags have changed, the
-        run stays and gets the new ones.
+        Nothing is written for a sweep that has not begun. The result says how many trials were written, how many were
+        left unchanged, and which names MLflow does not allow. The old run of a changed trial is deleted first. If only
+        the trial's note or other tags have changed, the run stays and gets the new ones.
         """
+        if self._sweep.tables.history.started is None:
+            return ExportResult(0, 0, {})  # its identity follows from the time of its start
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
         new = unchanged = 0

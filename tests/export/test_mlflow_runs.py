@@ -108,7 +108,11 @@ def test_runs_are_read_back_and_not_written_twice(
 
     other = made([], "empty")
     assert mlflow_runs.export_to_mlflow(runs.read_sweep_state(other), uri).new == 0
-    client.delete_experiment(client.get_experiment_by_name("empty").experiment_id)
+    empty = client.get_experiment_by_name("empty").experiment_id
+    assert (
+        client.search_runs([empty]) == []
+    )  # its run would have another identity once it has begun
+    client.delete_experiment(empty)
     with pytest.raises(InputError, match="has been deleted there; mlflow experiments restore"):
         mlflow_runs.export_to_mlflow(runs.read_sweep_state(other), uri)
 
