@@ -443,10 +443,10 @@ class TrialSession(RankJoining):
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial that has not begun would use the program and the data of ``other``.
 
-        It would if its devices, fold, micro-batches and the hyperparameters that were read are the same. If the
-        author's methods have drawn numbers, its seed must be the same, too. Of what `data`, `phases` and `callbacks`
-        read, the records of the present trial are used, so ``other`` must be that trial or one with the same records.
-        Raises what `global_batch_size` raises if the batch size is wrong.
+        It would if its devices, fold, micro-batches, way of visiting the data and the hyperparameters that were read
+        are the same. If the author's methods have drawn numbers, its seed must be the same, too. Of what `data`,
+        `phases` and `callbacks` read, the records of the present trial are used, so ``other`` must be that trial or one
+        with the same records. Raises what `global_batch_size` and `Visits.of` raise if a hyperparameter is wrong.
         """
         trained = other.assignment
         if (assignment.devices, assignment.fold) != (trained.devices, trained.fold):
@@ -456,6 +456,9 @@ class TrialSession(RankJoining):
         if assignment.seed != trained.seed and other.structure.drew:
             return False
         hp = Hyperparameters(assignment.params)
+        # Beginning a trial sets the order of the data, which ``other`` reads as well.
+        if Visits.of(hp) != Visits.of(other.hp):
+            return False
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
         per_epoch = Walk.of(hp, other.walk.data, batch_size, assignment.seed).per_epoch
         _set_lengths(hp, assignment, per_epoch)  # which the recorded reads may include

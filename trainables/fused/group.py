@@ -22,7 +22,6 @@ import tensorflow as tf
 from sweep.contract import Apart, Assignment, EpochReported, Facts, Report, Stopped, Trainable
 from sweep.errors import describe_without_type
 from trainables.data.chunks import ArraySplit, Chunk, count_updates
-from trainables.data.sources import Visits
 from trainables.fused.stack import Stack, StackedBatches
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.program import Evaluated, Trained, flatten_metrics
@@ -80,8 +79,8 @@ def _graph_program(trial: ReadyTrial) -> GraphProgram:
 def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
     """Return whether two trials can be trained together.
 
-    They can if they have the same program, data, batch size, validation data and way of visiting the data. If the data
-    do not stay on the device, they must have the same seed as well.
+    They can if they have the same program, data, batch size and validation data. If the data do not stay on the device,
+    they must have the same seed as well.
     """
     return (
         trial.program is other.program
@@ -89,7 +88,6 @@ def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
         and (trial.walk.batch_size, trial.walk.per_epoch)
         == (other.walk.batch_size, other.walk.per_epoch)
         and trial.held_out == other.held_out
-        and Visits.of(trial.hp) == Visits.of(other.hp)
         and (trial.assignment.seed == other.assignment.seed or stays_on_device(trial))
     )
 
@@ -289,10 +287,10 @@ class FusedGroup:
         if first is not None and not (
             first.trial.program.kept and self._session.fits(assignment, first.trial)
         ):
-            raise Apart("another structure, or other data")
+            raise Apart("another structure, or other data or another order of them")
         self._session.begin(assignment)
         self.suspend(member)
-        # What only a trial that has begun tells, such as its way of visiting the data.
+        # What only a trial that has begun tells, such as its batches.
         if first is not None and not can_fuse(member.trial, first.trial):
             raise Apart("another batch size, or another way through the data")
         self._begun.append(member)

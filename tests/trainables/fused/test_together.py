@@ -320,13 +320,25 @@ def test_a_checkpoint_of_a_place_is_one_of_a_trial_alone_and_the_other_way(tmp_p
         given(1, batch_size=32),
         given(1, optimizer="sgd"),
         given(1, validation_batch_size=5),
+        given(1, shuffle=False),
     ],
-    ids=["structure", "batch size", "optimizer", "validation"],
+    ids=["structure", "batch size", "optimizer", "validation", "order"],
 )
 def test_what_has_another_structure_or_other_batches_is_apart(other: Assignment) -> None:
     group, _ = begun([given(0)])
     with pytest.raises(Apart):
         group.member().begin(other)
+
+
+def test_one_that_is_apart_leaves_the_others_their_order_of_the_data() -> None:
+    group, members = begun([given(0, epochs=2), given(2, epochs=2)])
+    with pytest.raises(Apart):
+        group.member().begin(given(4, epochs=2, shuffle=False))
+    epochs, _ = train(group, members)
+    for member, expected in zip(
+        members, alone([given(0, epochs=2), given(2, epochs=2)]), strict=True
+    ):
+        assert_same(expected, Trained(epochs[member], state(group, member)))
 
 
 REASONS = {
