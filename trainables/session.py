@@ -273,7 +273,7 @@ class TrialSession(RankJoining):
             span=span,
             compile_s=stopwatch.laps.get("compile", 0.0) - compiled_before_s,
             hooks=AuthorHooks(
-                self._author, program.model, hp, reads, OWN | self.data.left_attributes
+                self._author, program.networks, hp, reads, OWN | self.data.left_attributes
             ),
             callbacks=setting.callbacks,
         )

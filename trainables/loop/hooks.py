@@ -6,7 +6,8 @@ hold the attributes of callbacks that are plain values.
 
 What hooks and callbacks set on Keras's objects before an epoch applies from that epoch on: the learning rate of the
 trial's optimizer, until it is set again; `model.stop_training`; and which layers are trainable. A program whose layers
-were changed is not used for other trials.
+were changed is not used for other trials. Other attributes of layers are no place for state, for no checkpoint holds
+them: hooks that set them are refused, and a trial whose callbacks set them begins anew when it is interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import keras
@@ -25,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.state.recorded_values import Digests
 from sweep.state.values import Digester, IdentityDigest, get_attributes
 from trainables import keras_private
 from trainables.recipe import groups, refusals
@@ -122,24 +124,27 @@ class AuthorHooks:
     """The author's hooks between epochs.
 
     Hooks may keep variables, and plain values in ``memory``; checkpoints hold both. A hook that changes another
-    attribute of the trainable is refused, because the change would be lost on resume or stay for the next trial.
+    attribute of the trainable, or one of a layer, is refused, because the change would be lost on resume or stay for
+    the next trial.
     """
 
     def __init__(
         self,
         author: Author,
-        model: keras.Model,
+        networks: Sequence[Any],
         hp: Hyperparameters,
         reads: Reads,
         own: frozenset[str],
     ) -> None:
         """Find the hooks that the author has overridden; none is called yet.
 
-        When a hook is called, the hyperparameters that it reads are added to ``reads``. ``own`` names the attributes
-        that this package sets on the trainable, which are not checked for changes.
+        ``networks`` are the model, first, and all other networks of the trial. When a hook is called, the
+        hyperparameters that it reads are added to ``reads``. ``own`` names the attributes that this package sets on the
+        trainable, which are not checked for changes.
         """
         self._author = author
-        self._model = model
+        self._networks = networks
+        self._model = networks[0]
         self._hp = hp
         self._reads = reads
         self._own = own
@@ -149,14 +154,17 @@ class AuthorHooks:
         return bool(self._names)
 
     def train_begin(self) -> None:
-        """Call the author's `on_train_begin`, if any; raises Refused if it changes an attribute of the trainable."""
+        """Call the author's `on_train_begin`, if any.
+
+        Raises Refused if it changes an attribute of the trainable or a layer.
+        """
         with self._recording_reads("on_train_begin"):
             self._author.on_train_begin(self._model, self._hp)
 
     def epoch_begin(self, epoch: int) -> None:
         """Call the author's `on_epoch_begin`, if any, for an epoch (from 1).
 
-        Raises Refused if it changes an attribute of the trainable.
+        Raises Refused if it changes an attribute of the trainable or a layer.
         """
         with self._recording_reads("on_epoch_begin"):
             self._author.on_epoch_begin(epoch, self._model, self._hp)
@@ -165,7 +173,8 @@ class AuthorHooks:
         """Call `on_epoch_end` for an epoch (from 1); return the metrics, with the values that the hook has added.
 
         All are floats. ``metrics`` itself is not changed; it is returned if the hook is not overridden. Raises Refused
-        if the hook changes or removes a metric, adds anything but numbers, or changes an attribute of the trainable.
+        if the hook changes or removes a metric, adds anything but numbers, or changes an attribute of the trainable or
+        a layer.
         """
         if "on_epoch_end" not in self._names:
             return metrics
@@ -185,21 +194,27 @@ class AuthorHooks:
         """Record the hyperparameters that are read inside the block; do nothing if ``hook`` is not overridden.
 
         ``hook`` is the name of the method that the block calls. Raises Refused at the end of the block if an attribute
-        of the trainable was changed in it.
+        of the trainable or a layer was changed in it.
         """
         if hook not in self._names:
             yield
             return
-        before = attributes.digest_attributes(self._author, self._own)
+        before = self._digest_attributes()
         with self._hp.recording(self._reads):
             yield
-        for name in attributes.find_changed_names(
-            before, attributes.digest_attributes(self._author, self._own)
-        ):
+        for full in attributes.find_changed_names(before, self._digest_attributes()):
             raise Refused(
-                f"{hook}() has changed self.{name}, which a resumed trial would not have; keep it in "
-                f"self.memory[{name!r}] (a plain value) or in a variable"
+                f"{hook}() has changed {full}, which a resumed trial would not have; keep it in "
+                f"self.memory[{full.rpartition('.')[2]!r}] (a plain value) or in a variable"
             )
+
+    def _digest_attributes(self) -> Digests:
+        """Return digests of the attributes that hooks must not change, by full name, such as "self.NAME"."""
+        of_author = attributes.digest_attributes(self._author, self._own)
+        return {
+            **{f"self.{name}": digest for name, digest in of_author.items()},
+            **attributes.digest_layer_attributes(self._networks),
+        }
 
 
 def copy_memory(memory: Any) -> dict[str, Any]:
@@ -278,6 +293,8 @@ class Callbacks:
             self._callbacks.append(keras.callbacks.History())
         self._kept_by_author: dict[str, Any] = {}
         self._saved_elsewhere = _SavedElsewhere()
+        self._networks: Sequence[Any] = ()
+        self._of_layers: Digests = {}  # of the networks, as the present phase began
         # for each callback, before the trial has changed them: as the first phase began, and the present one
         self._at_first: list[dict[str, Any]] = []
         self._in_phase: list[dict[str, Any]] = []
@@ -339,6 +356,8 @@ class Callbacks:
         if self._callbacks:
             parts = [*self, *_list_parts(networks)]
             self._saved_elsewhere = _SavedElsewhere(frozenset(map(id, parts)), author, own)
+            self._networks = networks
+            self._of_layers = attributes.digest_layer_attributes(networks)
             self._in_phase = self._copy_all_attributes()
             self._at_first = self._at_first or self._in_phase
 
@@ -393,8 +412,11 @@ class Callbacks:
 
         To be called after `watch`. An attribute has changed if it differs from that when the trial began, or from that
         when the present phase began. Returns None if a checkpoint cannot hold a change: of a value that is not plain,
-        wherever it was made (`_AttributeDigester` says what is compared), or an attribute that was deleted.
+        wherever it was made (`_AttributeDigester` says what is compared), an attribute that was deleted, or one of a
+        layer.
         """
+        if attributes.digest_layer_attributes(self._networks) != self._of_layers:
+            return None
         found = []
         for now, at_first, in_phase in zip(
             self._copy_all_attributes(), self._at_first, self._in_phase, strict=True
@@ -608,16 +630,20 @@ def _may_be_kept(value: object) -> bool:
 
 @dataclass(frozen=True)
 class HookSettings:
-    """The learning rates and trainable layers at one moment, which hooks and callbacks may change."""
+    """The learning rates, trainable layers and attributes of layers at one moment, which hooks and callbacks change.
+
+    Only callbacks may change the attributes.
+    """
 
     # of each optimizer, first the trial's; None if it is a schedule
     rates: tuple[float | None, ...]
     layers: tuple[bool, ...]  # whether each layer is trainable
     weights: tuple[bool, ...]  # whether each weight is trainable
+    attributes: Digests
 
     @classmethod
     def of(cls, program: Any) -> HookSettings:
-        """Return the learning rates of a program's optimizers, and which layers and weights are trainable."""
+        """Return the present settings of a program's optimizers and layers."""
         layers = [
             layer for network in program.networks for layer in keras_private.flatten_layers(network)
         ]
@@ -626,6 +652,7 @@ class HookSettings:
             tuple(map(get_own_rate, program.optimizers)),
             tuple(bool(layer.trainable) for layer in layers),
             tuple(bool(variable.trainable) for variable in weights),
+            attributes.digest_layer_attributes(program.networks),
         )
 
 
@@ -712,12 +739,12 @@ def have_layers_changed(program: Any, before: HookSettings) -> bool:
 
 
 def affects_next_trial(program: Any, before: HookSettings) -> bool:
-    """Return whether trainable layers or weights have changed since ``before``, or a schedule has replaced a rate.
+    """Return whether layers, their weights or attributes have changed since ``before``, or a schedule replaces a rate.
 
     The program's next trial would inherit such a change, so the program must not be used again.
     """
     now = HookSettings.of(program)
-    if (now.layers, now.weights) != (before.layers, before.weights):
+    if replace(now, rates=()) != replace(before, rates=()):
         return True
     return any(
         rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True)

@@ -619,6 +619,24 @@ def test_the_next_trial_of_a_kept_program_has_its_own() -> None:
     assert metrics(train(trainable, trial())) == plain
 
 
+@LOOPS
+def test_what_they_set_on_the_model_stays_in_their_trial(training: Any, tmp_path: Path) -> None:
+    class Counts(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.count = getattr(self.model, "count", 0) + 1
+            logs["count"] = self.model.count
+
+    trainable, _ = author(Counts)
+    for _ in range(2):
+        trainable.begin(trial(training=training))
+        first = go_on(trainable, pause_after=2)
+        assert [epoch.metrics["count"] for epoch in first] == [1, 2]
+    trainable.save(tmp_path)()
+    trainable.begin(trial(training=training))
+    with pytest.raises(CheckpointError, match="keep state that no checkpoint holds"):
+        trainable.restore(tmp_path)
+
+
 def test_changed_values_are_told_from_those_that_were_made() -> None:
     callback = Told()
     callbacks = watched(callback)

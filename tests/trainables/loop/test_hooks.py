@@ -14,6 +14,7 @@ from small import Small, assignment, go_on, metrics, train
 
 from sweep.contract import Stopped
 from sweep.hyperparameters import Hyperparameters
+from trainables.keras_trainable import session_of
 from trainables.loop.hooks import AuthorHooks
 from trainables.recipe.refusals import Refused
 from trainables.state.checkpoint import CheckpointError
@@ -69,6 +70,10 @@ class Changing(Small):
                 self.history.append(logs["loss"])
             case "set":
                 self.best = logs["loss"]
+            case "set on the model":
+                model.best = min(getattr(model, "best", 1e9), logs["loss"])
+            case "set on a layer":
+                model.layers[-1].factor = 0.5
             case "overwrite":
                 logs["val_loss"] = 0.0
             case "forget":
@@ -84,6 +89,8 @@ class Changing(Small):
     [
         ("append", r"has changed self\.history.*self\.memory\['history'\]"),
         ("set", r"has changed self\.best"),
+        ("set on the model", r"has changed model\.best.*self\.memory\['best'\]"),
+        ("set on a layer", r"has changed dense_1\.factor"),
         ("overwrite", "has changed 'val_loss' in the logs"),
         ("forget", "has changed 'loss' in the logs"),
         ("text", "adds 'name' = 'a' to the logs, expected a number"),
@@ -94,10 +101,45 @@ def test_what_a_resumed_trial_would_not_have_is_refused(does: str, told: str) ->
         train(Changing(), assignment(does=does))
 
 
+def test_what_a_refused_hook_has_set_on_the_model_is_gone_in_the_next_trial() -> None:
+    trainable = Changing()
+    for _ in range(2):
+        with pytest.raises(Refused, match=r"has changed model\.best"):
+            train(trainable, assignment(does="set on the model"))
+    train(trainable, assignment())
+    assert not hasattr(session_of(trainable).trial.program.model, "best")
+
+
+class Free(Small):
+    """What Keras and a layer set by themselves while a hook uses the model."""
+
+    class Layer(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            self.calls = getattr(self, "calls", 0) + 1
+            return x
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential([keras.Input((6,)), Free.Layer(), *super().model(hp).layers])
+
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        x = np.zeros((3, 6), np.float32)
+        model(x)
+        model.predict(x, verbose=0)
+        model.evaluate(x, np.zeros(3), verbose=0)
+        model.layers[1].trainable = not model.layers[1].trainable
+        model.optimizer.learning_rate = 0.01
+        model.stop_training = epoch == 3
+
+
+def test_a_hook_may_use_the_model() -> None:
+    with pytest.raises(Stopped):
+        train(Free(), assignment(epochs=4))
+
+
 def test_a_metric_that_is_not_a_number_stays_one() -> None:
     def end_epoch(does: str) -> dict[str, float]:
         author, hp = Changing(), Hyperparameters({"does": does})
-        hooks = AuthorHooks(author, author.model(hp), hp, {}, frozenset(vars(author)))
+        hooks = AuthorHooks(author, [author.model(hp)], hp, {}, frozenset(vars(author)))
         return hooks.epoch_end(1, {"loss": 1.0, "val_loss": math.nan})
 
     assert math.isnan(end_epoch("nothing")["val_loss"])
