@@ -407,7 +407,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         from trainables.loop.epoch_average import EpochAverage
 
         first = author.live.number("swa_from", standard=True)
-        program.by_epoch = EpochAverage(parts.model, first, intake, replicas)
+        program.by_epoch = EpochAverage(graph, first)
     return program
 
 

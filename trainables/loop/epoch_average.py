@@ -12,12 +12,12 @@ import tensorflow as tf
 from trainables import keras_private
 from trainables.data.chunks import Chunk, count_updates
 from trainables.data.passes import Batches
-from trainables.devices.replicas import Replicas
-from trainables.loop.intake import Intake
+from trainables.loop.update import Graph
 from trainables.numbers.draws import EVALUATION
 from trainables.numbers.live import LiveNumber
 from trainables.recipe.averaging import Average
 from trainables.replicas import slices
+from trainables.state import program_variables
 
 
 class EpochAverage(Average):
@@ -29,23 +29,18 @@ class EpochAverage(Average):
     Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        first_epoch: LiveNumber,
-        intake: Intake,
-        replicas: Replicas,
-    ) -> None:
-        self._model = model
+    def __init__(self, graph: Graph, first_epoch: LiveNumber) -> None:
+        """Create the average of the weights that ``graph`` trains, from ``first_epoch`` (from 1) on."""
+        model = graph.model
+        self._graph = graph
         self._first = first_epoch
-        self._intake = intake
         self._normalising = []
         for layer in keras_private.flatten_layers(model):
             # A frozen layer keeps its moving statistics.
             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
                 self._normalising.append(layer)
         moving = [v for layer in self._normalising for v in layer.non_trainable_variables]
-        super().__init__([*model.trainable_variables, *moving], first_epoch, replicas)
+        super().__init__([*model.trainable_variables, *moving], first_epoch, graph.replicas)
         self._averaged = len(model.trainable_variables)  # the moving statistics come after these
         self._count = tf.function(self._count_weights, autograph=False)
         self._normalise = tf.function(self._normalise_chunk, reduce_retracing=True, autograph=False)
@@ -65,8 +60,8 @@ class EpochAverage(Average):
 
         The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``. If no
         layer of batch normalisation is trainable, there is no pass, and ``chunks`` are not read. Random draws depend on
-        ``seed`` and on ``first``, the number of the epoch's first update. The model's own weights and moving statistics
-        are the same afterwards.
+        ``seed`` and on ``first``, the number of the epoch's first update. The model's own weights, its moving
+        statistics, and all else that a forward pass changes are the same afterwards.
         """
         self._count()
         if not self._normalising:
@@ -97,8 +92,10 @@ class EpochAverage(Average):
         """Update the moving statistics of batch normalisation by a forward pass over ``batches``.
 
         They become the means over all batches of a pass so far, each with the same weight. ``done`` is the number of
-        earlier batches in the pass. Call it inside `swapping`, so that the model has the averaged weights.
+        earlier batches in the pass. What else a batch changes, such as a layer's own counter, is restored after it.
+        Call it inside `swapping`, so that the model has the averaged weights.
         """
+        others = self._list_others()
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
             rows = batches.rows(i)
@@ -108,16 +105,31 @@ class EpochAverage(Average):
                 (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
                 # not the draws of the updates
                 cut.draw(batches.seed, batches.first + i, EVALUATION)
-                x, *_ = self._intake.take(tensors, rows, cut)
+                x, *_ = self._graph.intake.take(tensors, rows, cut)
                 with slices.entering(cut):
-                    self._model(x, training=True)
+                    self._graph.model(x, training=True)
 
+            unchanged = program_variables.SavedVariables(self.replicas, others)
             with ExitStack() as stack:
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
                     # makes the moving statistics means; 0 for the first batch
                     layer.momentum = before / (before + 1.0)
                 self.replicas.run(on_each, batches.tensors)
+            unchanged.restore()
             return (i + 1,)
 
         tf.while_loop(lambda i: i < batches.count, batch, (tf.constant(0),))
+
+    def _list_others(self) -> list[Any]:
+        """Return all variables that a forward pass may change, except the moving statistics that it computes."""
+        graph = self._graph
+        computed = set()
+        for layer in self._normalising:
+            for variable in layer.non_trainable_variables:
+                computed.add(id(variable.value))
+        others = []
+        for variable in (*graph.state, *graph.counters, *graph.seed_states):
+            if id(program_variables.unwrap_variable(variable)) not in computed:
+                others.append(variable)
+        return others

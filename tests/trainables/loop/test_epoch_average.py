@@ -70,6 +70,60 @@ def test_the_epoch_from_which_on_needs_no_new_program() -> None:
     assert session_of(trainable).trial.program is program
 
 
+class Stateful(Small):
+    """A layer that counts its batches and one that normalises its weights, both only in training."""
+
+    def model(self, hp: Any) -> keras.Model:
+        class Counting(keras.layers.Layer):
+            def build(self, shape: Any) -> None:
+                self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
+                self.mean = keras.metrics.Mean("scale")
+
+            def call(self, x: Any, training: bool = False) -> Any:
+                if training:
+                    self.seen.assign_add(1.0)
+                    self.mean.update_state(self.seen)
+                return x * (1 + 0.01 * self.seen)
+
+        return keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.SpectralNormalization(keras.layers.Dense(8, use_bias=False)),
+                keras.layers.BatchNormalization(),
+                Counting(),
+                keras.layers.Dropout(0.2),
+                keras.layers.Dense(3),
+            ]
+        )
+
+
+@pytest.mark.parametrize("more", [{}, {"training": {"run_eagerly": True}}])
+def test_the_pass_for_statistics_changes_nothing_else(more: Any) -> None:
+    found = []
+    for first in (1, 9):  # 9: never
+        trainable = Stateful()
+        epochs = metrics(train(trainable, assignment(epochs=3, swa_from=first, **more)))
+        training = []
+        for epoch in epochs:
+            training.append({name: v for name, v in epoch.items() if not name.startswith("val_")})
+        found.append((training, by_path(trainable)))
+    (averaging, its), (plain, other) = found
+    assert averaging == plain
+    assert "scale" in plain[0]
+    for value, expected in zip(its.values(), other.values(), strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+def test_the_pass_for_statistics_leaves_the_mean_itself_alone() -> None:
+    trainable = Stateful()
+    train(trainable, assignment(epochs=1, swa_from=1))
+    program = session_of(trainable).trial.program
+    weights = [weight.numpy() for weight in program.model.trainable_variables]
+    with program.by_epoch.swapping():
+        for weight, expected in zip(program.model.trainable_variables, weights, strict=True):
+            np.testing.assert_allclose(weight, expected, atol=1e-6)
+
+
 def test_two_kinds_of_averages_are_one_too_many() -> None:
     with pytest.raises(ValueError, match="swa_from and ema_momentum are both set"):
         train(Small(), assignment(swa_from=1, ema_momentum=0.9))
