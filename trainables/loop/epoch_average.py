@@ -34,16 +34,26 @@ class EpochAverage(Average):
         model = graph.model
         self._graph = graph
         self._first = first_epoch
-        self._normalising = []
+        # Pairs of a layer of batch normalisation and one of its moving statistics. A layer that is frozen from the
+        # beginning is not among them: it keeps its statistics.
+        self._moving: list[tuple[Any, keras.Variable]] = []
         for layer in keras_private.flatten_layers(model):
-            # A frozen layer keeps its moving statistics.
             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
-                self._normalising.append(layer)
-        moving = [v for layer in self._normalising for v in layer.non_trainable_variables]
+                self._moving += [(layer, variable) for variable in layer.non_trainable_variables]
+        moving = [variable for _, variable in self._moving]
         super().__init__([*model.trainable_variables, *moving], first_epoch, graph.replicas)
         self._averaged = len(model.trainable_variables)  # the moving statistics come after these
         self._count = tf.function(self._count_weights, autograph=False)
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Follow which layers are trainable now; to be called when training is traced again."""
         self._normalise = tf.function(self._normalise_chunk, reduce_retracing=True, autograph=False)
+
+    @property
+    def _normalising(self) -> list[Any]:
+        """The layers whose moving statistics are computed again: those that are trainable now, each once."""
+        return list({id(layer): layer for layer, _ in self._moving if layer.trainable}.values())
 
     @property
     def first_epoch(self) -> float:
@@ -58,12 +68,18 @@ class EpochAverage(Average):
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
         """Add the present weights to the mean, and compute the moving statistics of batch normalisation for it.
 
-        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``. If no
-        layer of batch normalisation is trainable, there is no pass, and ``chunks`` are not read. Random draws depend on
+        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``. Layers
+        that a hook or a callback has frozen keep the statistics that they train with. If no layer of batch
+        normalisation is trainable, there is no pass, and ``chunks`` are not read. Random draws depend on
         ``seed`` and on ``first``, the number of the epoch's first update. The model's own weights, its moving
         statistics, and all else that a forward pass changes are the same afterwards.
         """
         self._count()
+        for (layer, variable), average in zip(
+            self._moving, self.variables[self._averaged :], strict=True
+        ):
+            if not layer.trainable:
+                average.assign(variable.value)
         if not self._normalising:
             return
         done = 0
@@ -124,10 +140,7 @@ class EpochAverage(Average):
     def _list_others(self) -> list[Any]:
         """Return all variables that a forward pass may change, except the moving statistics that it computes."""
         graph = self._graph
-        computed = set()
-        for layer in self._normalising:
-            for variable in layer.non_trainable_variables:
-                computed.add(id(variable.value))
+        computed = {id(variable.value) for _, variable in self._moving}
         others = []
         for variable in (*graph.state, *graph.counters, *graph.seed_states):
             if id(program_variables.unwrap_variable(variable)) not in computed:

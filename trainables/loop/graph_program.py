@@ -296,6 +296,8 @@ class GraphProgram(Program):
         self.xla.begin_anew()  # first, because the function that trains is made with its `update`
         self._trace_training_anew()
         self._trace_training(train)
+        if self.by_epoch:
+            self.by_epoch.begin_anew()
         self._graph.traced.clear()
 
     def _trace_training(self, data: Examples) -> None:

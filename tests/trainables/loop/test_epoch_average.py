@@ -124,6 +124,32 @@ def test_the_pass_for_statistics_leaves_the_mean_itself_alone() -> None:
             np.testing.assert_allclose(weight, expected, atol=1e-6)
 
 
+class Freezing(Small):
+    """Its hook freezes the only batch normalisation."""
+
+    def on_epoch_begin(self, epoch: int, model: Any, hp: Any) -> None:
+        if epoch == hp.integer("freeze"):
+            model.layers[1].trainable = False
+
+
+@pytest.mark.parametrize("freeze", [2, 3])  # before the first pass, and after it
+def test_a_layer_that_a_hook_freezes_keeps_its_statistics(freeze: int, tmp_path: Any) -> None:
+    given = assignment(epochs=4, swa_from=2, freeze=freeze)
+    whole, broken, resumed = Freezing(), Freezing(), Freezing()
+    epochs = metrics(train(whole, given))
+    program = session_of(whole).trial.program
+    moving = [v.numpy() for v in program.model.layers[1].variables[2:]]
+    with program.by_epoch.swapping():
+        for variable, own in zip(program.model.layers[1].variables[2:], moving, strict=True):
+            np.testing.assert_array_equal(variable, own)
+    broken.begin(given)
+    go_on(broken, pause_after=3)
+    broken.save(tmp_path)()
+    resumed.begin(given)
+    assert resumed.restore(tmp_path) == 3
+    assert metrics(go_on(resumed)) == epochs[3:]
+
+
 def test_two_kinds_of_averages_are_one_too_many() -> None:
     with pytest.raises(ValueError, match="swa_from and ema_momentum are both set"):
         train(Small(), assignment(swa_from=1, ema_momentum=0.9))
