@@ -170,8 +170,8 @@ class GraphProgram(Program):
         self._trace_training(train)
         # number of graphs so far; those of evaluation come after them
         of_training = len(self._graph.traced)
+        self._graph.step.prepare_evaluation(None if validation is None else validation.example())
         if validation is not None:
-            self._graph.step.prepare_evaluation(validation.example())
             kinds = []
             for kind in validation.list_chunk_kinds():
                 kinds.append((Batches.of(kind, 0, size=0, seed=0, first=0),))
@@ -203,9 +203,9 @@ class GraphProgram(Program):
             self._counts = written_by_evaluation
         self._graph.traced.clear()
         if not self._graph.whole:
-            self._check(train, validates=validation is not None)
+            self._check(train, validation)
 
-    def _check(self, train: Examples, *, validates: bool) -> None:
+    def _check(self, train: Examples, validation: Examples | None) -> None:
         """Raise Refused if the parts of a batch would not give the same results as the whole batch."""
         graph = self._graph
 
@@ -226,7 +226,8 @@ class GraphProgram(Program):
         tried = additivity.ProgramUnderTest(
             graph.replicas, self.state, graph.step.networks, read, self.live, micro_batches
         )
-        additivity.check_parts(tried, graph.modes(validates=validates), train)
+        modes = graph.modes(validates=validation is not None)
+        additivity.check_parts(tried, modes, train, validation)
 
     def depends_on_batch_size(self, data: HeldOut, *, seed: int) -> bool:
         """Return whether validation gives other metrics in batches of the training's size than in larger ones.

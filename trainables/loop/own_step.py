@@ -73,6 +73,8 @@ class AuthorStep(Step):
         # True if training counts metrics, False if evaluation does
         self._measured: set[bool] = set()
         self._check_losses: Callable[[Slice], None]
+        self._run: Callable[..., Any]  # calls a function on the replicas
+        self._example: Any  # of the training data
 
     @property
     def networks(self) -> Sequence[keras.Layer]:
@@ -85,13 +87,13 @@ class AuthorStep(Step):
         return self._test_step is None and keras_private.compiled_loss(self.model) is not None
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Find the names of the values that `train_step` and `test_step` return, by traces that are thrown away.
+        """Find the names of the values that `train_step` returns, by traces that are thrown away.
 
-        ``example`` is a batch of one. The traces also find out whether a step measures metrics, see `counts_metrics`.
-        Raises Refused if a step returns something wrong, or if `metrics` is defined and neither a step nor the
-        evaluation updates the metrics.
+        ``example`` is a batch of one. The traces also find out whether the step measures metrics, see `counts_metrics`.
+        Raises Refused if the step returns something wrong.
         """
         self._check_losses = intake.check_losses
+        self._run, self._example = replicas.run, example
         # only names matter here; `loss` is the sum that the loop reports
         trained: dict[str, Any] = {"loss": None}
         for turn in self.turns:
@@ -102,9 +104,21 @@ class AuthorStep(Step):
                 example,
             )
         self._names = tuple(trained), ()
+
+    def prepare_evaluation(self, example: Any | None) -> None:
+        """Find the names of the values that `test_step` returns, by a trace as in `prepare`.
+
+        ``example`` is of the validation data, which may have targets or weights that the training data have not, or the
+        other way round; without validation data it is None, and the example of training is used. Raises Refused if the
+        step returns something wrong, or if `metrics` is defined and neither a step nor the evaluation updates the
+        metrics.
+        """
         if self._test_step is not None:
             compute = functools.partial(self._compute_shares, turn=(), counts=True)
-            self._names = self._names[0], tuple(trace_shapes(compute, replicas.run, None, example))
+            found = trace_shapes(
+                compute, self._run, None, self._example if example is None else example
+            )
+            self._names = self._names[0], tuple(found)
         if keras_private.has_compiled_metrics(self.model) and not (
             self._measured or self._is_compiled
         ):
@@ -116,7 +130,8 @@ class AuthorStep(Step):
         """Return zeros, by name, from which the values of an epoch or a validation are summed.
 
         Training has the values that `train_step` returns and ``loss``, the sum of those that are minimised. Evaluation
-        has the values that `test_step` returns or, without one, the compiled losses. `prepare` must have been called.
+        has the values that `test_step` returns or, without one, the compiled losses. `prepare` must have been called,
+        and for evaluation `prepare_evaluation`.
         """
         if not training and self._test_step is None:
             return super().zeros(training=False)
@@ -126,8 +141,8 @@ class AuthorStep(Step):
     def counts_metrics(self, *, training: bool) -> bool:
         """Return whether training (or evaluation, if ``training`` is False) updates the metrics.
 
-        It is known after `prepare`: a step does so by `Batch.measure`, and an evaluation by compiled losses always
-        does.
+        It is known after `prepare_evaluation`: a step does so by `Batch.measure`, and an evaluation by compiled losses
+        always does.
         """
         return training in self._measured or (self._is_compiled and not training)
 

@@ -71,8 +71,11 @@ class Step(ABC):
         """Find the names of the values that the step returns for ``example``; by default, do nothing."""
         return
 
-    def prepare_evaluation(self, example: Any) -> None:
-        """Store an example of the validation data, which may have another structure; does nothing by default."""
+    def prepare_evaluation(self, example: Any | None) -> None:
+        """Prepare evaluation for an example of the validation data, which may have another structure.
+
+        ``example`` is None if there are none; does nothing by default. Called after `prepare`.
+        """
         return
 
     def losses(
@@ -358,9 +361,10 @@ class KerasStep(Step):
         self._shapes(True)
         return any(id(variable.handle) in self._used for variable in variables)
 
-    def prepare_evaluation(self, example: Any) -> None:
-        """Use an example of the validation data for the trace of evaluation, because its structure may differ."""
-        self._example_of_evaluation = example
+    def prepare_evaluation(self, example: Any | None) -> None:
+        """Use an example of the validation data, if any, to trace evaluation, because its structure may differ."""
+        if example is not None:
+            self._example_of_evaluation = example
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Run the model's `train_step` (which also trains it) or `test_step`; return its values by name, as float32.

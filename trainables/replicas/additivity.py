@@ -105,20 +105,30 @@ class ExampleResults:
     state: Mapping[str, tuple[np.ndarray[Any, Any], ...]]
 
 
-def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
+def check_parts(
+    tried: ProgramUnderTest,
+    modes: Sequence[Mode],
+    data: Examples,
+    validation: Examples | None = None,
+) -> None:
     """Raise Refused if a loss, metric or variable has another value when a batch is computed in parts.
 
     Each of ``modes`` is computed for some examples of ``data`` (31, or more if there are many parts), whole and in
-    parts, and once more with other live numbers and with features turned on that are off at first. With fewer than 2
-    examples, nothing is checked. The message names what differs. Call it before the first update, because the variables
-    that are changed get their initial values afterwards, not their present ones.
+    parts, and once more with other live numbers and with features turned on that are off at first. Evaluation is
+    computed for examples of ``validation`` if they have targets or weights and those of ``data`` have none, or the
+    other way round. With fewer than 2 examples, nothing is checked. The message names what differs. Call it before the
+    first update, because the variables that are changed get their initial values afterwards, not their present ones.
     """
     count = max(EXAMPLES, 2 * tried.parts + 1)  # odd, and at least two for each part
-    first_examples = data.examples(count)
-    spread_examples = data.spread_examples(count)
-    if _count_examples(first_examples) < 2:
-        return
+    evaluated = data
+    if validation is not None and len(validation.example()) != len(data.example()):
+        evaluated = validation
     for mode in modes:
+        of_mode = data if mode.training else evaluated
+        first_examples = of_mode.examples(count)
+        spread_examples = of_mode.spread_examples(count)
+        if _count_examples(first_examples) < 2:
+            continue
         test = _ModeTest(tried, mode, first_examples)
         # Each comparison also resets the variables that the mode writes to their initial values.
         test.compare(first_examples)

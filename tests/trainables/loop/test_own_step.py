@@ -12,7 +12,7 @@ import tensorflow as tf
 import zoo_steps
 from keras import layers
 from sampling import sampled
-from small import train
+from small import assignment, train
 from zoo import ENTRIES
 from zoo_checks import given
 
@@ -208,3 +208,54 @@ def test_twenty_updates_are_those_of_a_plain_loop(kind: type[KerasTrainable], lo
                 np.testing.assert_allclose(
                     np.asarray(a), np.asarray(b), atol=tolerance, rtol=0, err_msg=a.path
                 )
+
+
+class Unlike(KerasTrainable):
+    """Validation has no weights if training has some, and targets if training has none."""
+
+    labelled = True
+
+    def data(self, hp: Any) -> Any:
+        x = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+        y = (x[:, 0] > 0.5).astype(np.int32)
+        return ((x, y) if self.labelled else (x,)), (x[:32], y[:32])
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential([keras.Input((4,)), layers.Dense(1)])
+
+    def train_step(self, model: Any, batch: Any, hp: Any) -> dict[str, Any]:
+        logits = model(batch.x, training=True)
+        if not self.labelled:
+            return {"loss": tf.reduce_sum((logits - 1) ** 2, -1)}
+        losses = keras.losses.binary_crossentropy(batch.y[:, None], logits, from_logits=True)
+        return {"loss": losses * batch.sample_weight}
+
+    def test_step(self, model: Any, batch: Any, hp: Any) -> dict[str, Any]:
+        logits = model(batch.x)
+        return {
+            "of_labels": keras.losses.binary_crossentropy(
+                batch.y[:, None], logits, from_logits=True
+            )
+        }
+
+
+class Unlabelled(Unlike):
+    labelled = False
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (Unlike, {"class_weights": "balanced"}),
+        (Unlike, {"class_weights": "balanced", "micro_batches": 2}),
+        (Unlabelled, {}),
+        (Unlabelled, {"micro_batches": 2}),
+    ],
+)
+def test_evaluation_takes_the_validation_data_as_they_are(kind: Any, more: Any) -> None:
+    trainable = kind()
+    epochs = train(trainable, assignment(epochs=1, **more))
+    x, y = trainable.data(None)[1]
+    logits = session_of(trainable).trial.program.model(x)
+    expected = keras.losses.binary_crossentropy(y[:, None], logits, from_logits=True)
+    assert epochs[0].metrics["val_of_labels"] == pytest.approx(np.mean(expected), rel=1e-5)
