@@ -288,7 +288,7 @@ def slurm(
         click.echo(text, nl=False)
     else:
         click.echo(f"job      {job}")
-        click.echo(f"status   python -m sweep status {place}")
+        click.echo(f"status   python -m sweep status {shlex.quote(place)}")
 
 
 def _submit_script(text: str) -> str:

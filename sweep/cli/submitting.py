@@ -537,7 +537,8 @@ def stop_submitted_sweep(sweep: str, address: str) -> str:
             sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop"
         )
     ended = jobs.stop(job.id)
-    return f"{sweep} is {ended.state.lower()}; go on with: python -m sweep resume {sweep} --address {address}"
+    again = shlex.join(["python", "-m", "sweep", "resume", sweep, "--address", address])
+    return f"{sweep} is {ended.state.lower()}; go on with: {again}"
 
 
 def find_results(sweep: str, address: str, *, prints_job: bool) -> tuple[Path, str]:
@@ -560,7 +561,8 @@ def find_results(sweep: str, address: str, *, prints_job: bool) -> tuple[Path, s
         click.echo(f"job      {job.id}, {state}")
     found = find_local_folder(job.results)
     if not found.is_dir():
-        hint = f"see python -m sweep logs {sweep} --address {address}"
+        logs = shlex.join(["python", "-m", "sweep", "logs", sweep, "--address", address])
+        hint = f"see {logs}"
         raise InputError.one(
             sweep, f"its results are in {job.results}, which this machine does not see", hint
         )

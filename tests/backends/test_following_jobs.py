@@ -1,14 +1,18 @@
-"""How a job's output is followed: what Ray's client raises, and Ctrl-C."""
+"""Jobs of a client that is no cluster's: how their output is followed, and what is told of one that was stopped."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
 
 from sweep.backends.ray_tune.jobs import Jobs
+from sweep.cli.submitting import stop_submitted_sweep
 from sweep.errors import InputError
 
 pytestmark = pytest.mark.ray
@@ -83,3 +87,51 @@ def test_whoever_stops_reading_closes_the_connection(follow: Callable[[type], Jo
     next(texts)
     texts.close()
     assert Interrupted.closed
+
+
+class Cluster:
+    """Runs no job, and refuses an id that it has had before, as Ray does."""
+
+    jobs: ClassVar[list[Any]] = []
+
+    def list_jobs(self) -> list[Any]:
+        return self.jobs
+
+    def submit_job(self, *, submission_id: str, metadata: dict[str, str], **job: Any) -> str:
+        if any(one.submission_id == submission_id for one in self.jobs):
+            raise RuntimeError(f"Job with submission_id {submission_id} already exists.")
+        made = SimpleNamespace(
+            submission_id=submission_id,
+            metadata=metadata,
+            start_time=len(self.jobs),
+            status="RUNNING",
+            driver_exit_code=None,
+            message="",
+        )
+        self.jobs.append(made)
+        return submission_id
+
+    def stop_job(self, job: str) -> None:
+        self.get_job_info(job).status = "STOPPED"
+
+    def get_job_info(self, job: str) -> Any:
+        (found,) = (one for one in self.jobs if one.submission_id == job)
+        return found
+
+
+@pytest.fixture
+def submit(follow: Callable[[type], Jobs], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    monkeypatch.setattr(Cluster, "jobs", [])
+    jobs = follow(Cluster)
+
+    def call(user: str, sweep: str) -> str:
+        about = {"user": user, "sweep": sweep, "results": f"/data/{user}", "file": "s.yaml"}
+        return jobs.submit("true", Path("code.zip"), about, (), {})
+
+    return call
+
+
+def test_the_command_that_goes_on_can_be_pasted(submit: Callable[..., str]) -> None:
+    submit("ann", "lr wd")
+    said = stop_submitted_sweep("ann/lr wd", "http://127.0.0.1:1")
+    assert said.endswith("sweep resume 'ann/lr wd' --address http://127.0.0.1:1")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 from signal import Signals
 
 import pytest
+from click.testing import CliRunner
 
+from sweep.cli import main
 from sweep.cli.slurm import SlurmJob, format_script, parse_time_limit
 from sweep.errors import InputError
 
@@ -130,3 +134,25 @@ def test_how_a_job_ends(
     assert (tmp_path / "requeued").exists() is requeued
     if requeued:
         assert (tmp_path / "requeued").read_text() == "requeue 7\n"
+
+
+def test_the_command_for_the_status_can_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.parent.mkdir()
+    sbatch.write_text("#!/bin/sh\necho 17\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{sbatch.parent}{os.pathsep}{os.environ['PATH']}")
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    (project / "train.py").write_text("def train(hp, report):\n    report(loss=hp.rate)\n")
+    (project / "s.yaml").write_text(
+        "name: s\ntrainable: train:train\nmethod: grid\nmetric: {name: loss, goal: minimize}\n"
+        "parameters: {rate: {values: [1, 2]}}\nepochs: 1\n"
+    )
+    ran = CliRunner().invoke(main, ["slurm", "s.yaml", "--results", "my results"])
+    assert ran.exit_code == 0, ran.output
+    words = shlex.split(ran.stdout.splitlines()[-1])
+    assert words[1:] == ["python", "-m", "sweep", "status", str(project / "my results" / "s")]
