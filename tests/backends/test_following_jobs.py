@@ -131,6 +131,14 @@ def submit(follow: Callable[[type], Jobs], monkeypatch: pytest.MonkeyPatch) -> C
     return call
 
 
+def test_users_and_sweeps_of_which_ids_would_be_equal(submit: Callable[..., str]) -> None:
+    assert submit("a-b", "c") == "sweep-a-b-c-1"
+    assert submit("a", "b-c") == "sweep-a-b-c-2"
+    assert submit("a", "b") == "sweep-a-b-1"
+    Cluster().stop_job("sweep-a-b-c-1")
+    assert submit("a-b", "c") == "sweep-a-b-c-3"
+
+
 def test_the_command_that_goes_on_can_be_pasted(submit: Callable[..., str]) -> None:
     submit("ann", "lr wd")
     said = stop_submitted_sweep("ann/lr wd", "http://127.0.0.1:1")

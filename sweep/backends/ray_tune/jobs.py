@@ -140,12 +140,14 @@ class Jobs:
         }
         if requirements:
             environment["pip"] = [*requirements]
-        # Ray refuses an id that it has had before
-        number = 1 + max(map(_parse_job_number, earlier), default=0)
+        # Ray refuses an id that it has had before, perhaps for the sweep b-c of user a, if this is c of a-b
+        base = f"sweep-{user}-{about['sweep']}"
+        numbers = [_parse_job_number(job) for job in there if job.id.rpartition("-")[0] == base]
+        number = 1 + max(numbers, default=0)
         with self._asking():
             return self._submit_patiently(
                 entrypoint=entrypoint,
-                submission_id=f"sweep-{user}-{about['sweep']}-{number}",
+                submission_id=f"{base}-{number}",
                 runtime_env=environment,
                 metadata={**about, "user": user},
             )
