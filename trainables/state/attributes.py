@@ -95,7 +95,7 @@ def digest_layer_attributes(networks: Sequence[Any]) -> Digests:
     for network in networks:
         for layer in keras_private.flatten_layers(network):
             owner = "model" if layer is networks[0] else layer.name
-            set_by_itself = _list_names_set_by_methods(type(layer)) | {"history"}
+            set_by_itself = _list_names_set_by_methods(layer.__class__) | {"history"}
             for name, value in vars(layer).items():
                 if not name.startswith("_") and name not in set_by_itself:
                     full = f"{owner}.{name}"
