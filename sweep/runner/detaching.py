@@ -61,7 +61,7 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
             start.touch()  # only this process creates and deletes it
         with storing(output):
             stream = output.open("wb")
-        driver = _start_process(arguments, start, stream)
+        driver = start_process(arguments, start, stream)
         while not _has_begun(start, folder):
             code = driver.poll()
             # a short session may have begun and ended since that was read above, so it is read again
@@ -88,7 +88,7 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     return Detached(driver.pid, kept)
 
 
-def _start_process(
+def start_process(
     arguments: Sequence[str], start: Path, output: BinaryIO
 ) -> subprocess.Popen[bytes]:
     """Run ``python -m sweep`` with ``arguments`` in a new session, with ``start`` as its file for `describe_start`.

@@ -431,7 +431,7 @@ def test_a_request_that_is_incomplete_leaves_no_open_file(sent: bytes) -> None:
             if sent:
                 socket.send_fds(client, [sent], [1, 2])
         before = count_open_files()
-        assert fork_server._receive_request(server) is None
+        assert fork_server.receive_request(server) is None
         assert count_open_files() == before
 
 

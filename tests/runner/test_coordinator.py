@@ -183,9 +183,7 @@ def test_workers_that_cannot_be_told_to_stop_get_nothing_more_to_train(tmp_path:
     answers = [False, False, True]
     driver, log = simulated.begin(tmp_path, stop=lambda: answers.pop(0))
     driver.open()
-    for _ in range(3):
-        driver.next()
-    started = [driver._open[number].started for number in range(3)]
+    started = [driver.next().assignment for _ in range(3)]
     driver.stop("interrupted", asked=True)
     assert not driver.take(0, simulated.progress(started[0], 1, 9))
     # now they are told: each saves its trial in its next step

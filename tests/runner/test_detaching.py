@@ -44,7 +44,7 @@ def test_a_process_whose_output_cannot_be_moved_is_ended(
             started.append(subprocess.Popen(["sleep", "600"], stdout=output))
         return started[0]
 
-    monkeypatch.setattr(detaching, "_start_process", begin)
+    monkeypatch.setattr(detaching, "start_process", begin)
     try:
         with pytest.raises(StoreError, match=r"driver\.log: Is a directory"):
             detaching.start_detached(folder, ["run", "one.yaml"])

@@ -151,7 +151,7 @@ def serve(listener: socket.socket) -> ForkRequest | None:
                 _end_worker_of(client, clients, selector)
             if listener in ready:
                 connection = listener.accept()[0]
-                request = _receive_request(connection)
+                request = receive_request(connection)
                 if request is None:
                     connection.close()
                 # in the worker, which serves nobody
@@ -183,7 +183,7 @@ def _fork_worker(
     return False
 
 
-def _receive_request(connection: socket.socket) -> ForkRequest | None:
+def receive_request(connection: socket.socket) -> ForkRequest | None:
     """Return the request on a connection; None if another user sends it or it is incomplete."""
     user = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     if user != os.getuid():
