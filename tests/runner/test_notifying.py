@@ -322,14 +322,11 @@ def test_a_server_that_sends_byte_by_byte_has_the_same_time(monkeypatch) -> None
         assert time.monotonic() - began < 5.0
 
 
-def test_what_is_still_under_way_is_not_sent_again(
-    caplog: pytest.LogCaptureFixture, monkeypatch
-) -> None:
-    monkeypatch.setattr(notifying, "TIMEOUT_S", 0.5)
-    monkeypatch.setattr(notifying, "PAUSES_S", (0.01, 0.01))
+def count_attempts(scheme: str, handler: type[socketserver.BaseRequestHandler]) -> int:
+    """How often a notice is sent to a webhook whose server answers by ``handler``."""
     attempts = []
 
-    class Counting(_SlowHandler):
+    class Counting(handler):
         def handle(self) -> None:
             attempts.append(self.client_address)
             super().handle()
@@ -337,10 +334,18 @@ def test_what_is_still_under_way_is_not_sent_again(
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Counting)
     server.daemon_threads = True
     with serving(server):
-        receiver = Receiver(Notify(webhook=f"http://127.0.0.1:{server.server_address[1]}/"))
+        receiver = Receiver(Notify(webhook=f"{scheme}://127.0.0.1:{server.server_address[1]}/"))
         receiver.put(NOTICE)
         receiver.close(10.0)
-    assert len(attempts) == 1
+    return len(attempts)
+
+
+def test_what_is_still_under_way_is_not_sent_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch
+) -> None:
+    monkeypatch.setattr(notifying, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(notifying, "PAUSES_S", (0.01, 0.01))
+    assert count_attempts("http", _SlowHandler) == 1
     assert "webhook: not sent yet" in caplog.text
 
 
@@ -366,20 +371,7 @@ def test_a_late_answer_is_waited_for_and_a_late_connection_is_tried_again(
 ) -> None:
     monkeypatch.setattr(notifying, "STEP_TIMEOUT_S", 0.3)
     monkeypatch.setattr(notifying, "PAUSES_S", (0.01, 0.01))
-    attempts = []
-
-    class Counting(_LateHandler):
-        def handle(self) -> None:
-            attempts.append(self.client_address)
-            super().handle()
-
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Counting)
-    server.daemon_threads = True
-    with serving(server):
-        receiver = Receiver(Notify(webhook=f"{scheme}://127.0.0.1:{server.server_address[1]}/"))
-        receiver.put(NOTICE)
-        receiver.close(10.0)
-    assert len(attempts) == expected
+    assert count_attempts(scheme, _LateHandler) == expected
 
 
 def test_a_mail_that_is_answered_late_is_not_sent_again(monkeypatch) -> None:
