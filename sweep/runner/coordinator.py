@@ -1152,7 +1152,8 @@ class Coordinator:
         elif not isinstance(change, SessionChange | Steered):
             if change.trial.role is Role.BASELINE:
                 self._limits.observe_baseline(change)
-            elif change.trial.role is Role.CONFIRM:
+            # not if it was only tried again or found interrupted, as when a session begins
+            elif change.trial.role is Role.CONFIRM and isinstance(change, Started | Reported):
                 self._limits.observe_confirmation()
         self._sharing.observe(change)
         if isinstance(change, Steered):

@@ -119,27 +119,29 @@ def compare_configurations(
 
 
 def _count_groups(scored: Table[K]) -> int:
-    """Return the number of groups of configurations without a seed in common, at least 1.
+    """Return the number of groups of configurations that cannot be tested against each other, at least 1.
+
+    They can if they have `LEAST` seeds in common, directly or by way of others.
 
     Only the group of the best configuration is tested, and the same scores choose it: of two groups of equal
     configurations it tends to be the one whose differences are large by luck. So its p-values are multiplied by the
     number of groups that could have been tested: those with two configurations that have `LEAST` seeds.
     """
-    # the seeds of each group, and its number of configurations
-    groups: list[tuple[set[Hashable], int]] = []
+    # of each group, the seeds of its configurations
+    groups: list[list[set[Hashable]]] = []
     for scores in scored.values():
-        if len(scores) < LEAST:
+        seeds = set(scores)
+        if len(seeds) < LEAST:
             continue
-        seeds, count = set(scores), 1
+        joined = [seeds]
         apart = []
-        for others, number in groups:
-            if seeds.isdisjoint(others):
-                apart.append((others, number))
+        for group in groups:
+            if any(len(seeds & others) >= LEAST for others in group):
+                joined += group
             else:
-                seeds |= others
-                count += number
-        groups = [*apart, (seeds, count)]
-    return max(sum(count > 1 for _, count in groups), 1)
+                apart.append(group)
+        groups = [*apart, joined]
+    return max(sum(len(group) > 1 for group in groups), 1)
 
 
 @dataclass(frozen=True, slots=True)

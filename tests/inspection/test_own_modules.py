@@ -79,7 +79,13 @@ def test_it_is_kept_until_the_file_changes(cache: Path, module: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{", '{"trainables.widget": 1}', '{"trainables.widget": ["x", {}]}', "\udcff"],
+    [
+        *("", "[]", "{", "[" * 100_000, "\udcff"),
+        '{"trainables.widget": 1}',
+        '{"trainables.widget": ["x", {}]}',
+        '{"trainables.widget": ["x", {"imports": [], "first_imports": [], "names": [], "is_computed": false, '
+        '"definitions": [], "positions": {"f": Infinity}}]}',
+    ],
 )
 def test_a_damaged_file_is_written_anew(cache: Path, module: Path, content: str) -> None:
     first = OwnModules()

@@ -124,7 +124,8 @@ def test_of_groups_without_common_seeds_each_takes_its_share_of_the_error() -> N
     assert (few.verdict, few.undecided, few.more) == (UNDECIDED, "too few seeds", 1)
 
 
-def test_the_choice_between_groups_of_equal_configurations_is_within_the_error() -> None:
+@pytest.mark.parametrize("apart", [100, 7, 3])  # with 8 seeds each; fewer than six in common
+def test_the_choice_between_groups_of_equal_configurations_is_within_the_error(apart: int) -> None:
     draws = np.random.default_rng(3)
     wrong = 0
     for _ in range(400):
@@ -132,7 +133,7 @@ def test_the_choice_between_groups_of_equal_configurations_is_within_the_error()
         for group in range(4):
             for name in range(2):
                 scores[100 * group + name] = {
-                    100 * group + seed: float(draws.normal()) for seed in range(8)
+                    apart * group + seed: float(draws.normal()) for seed in range(8)
                 }
         wrong += WORSE in told(scores)
     assert wrong / 400 <= ALPHA  # otherwise 11 %

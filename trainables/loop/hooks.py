@@ -18,7 +18,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import keras
@@ -630,16 +630,12 @@ def _may_be_kept(value: object) -> bool:
 
 @dataclass(frozen=True)
 class HookSettings:
-    """The learning rates, trainable layers and attributes of layers at one moment, which hooks and callbacks change.
-
-    Only callbacks may change the attributes.
-    """
+    """The learning rates and trainable layers at one moment, which hooks and callbacks may change."""
 
     # of each optimizer, first the trial's; None if it is a schedule
     rates: tuple[float | None, ...]
     layers: tuple[bool, ...]  # whether each layer is trainable
     weights: tuple[bool, ...]  # whether each weight is trainable
-    attributes: Digests
 
     @classmethod
     def of(cls, program: Any) -> HookSettings:
@@ -652,7 +648,6 @@ class HookSettings:
             tuple(map(get_own_rate, program.optimizers)),
             tuple(bool(layer.trainable) for layer in layers),
             tuple(bool(variable.trainable) for variable in weights),
-            attributes.digest_layer_attributes(program.networks),
         )
 
 
@@ -739,12 +734,12 @@ def have_layers_changed(program: Any, before: HookSettings) -> bool:
 
 
 def affects_next_trial(program: Any, before: HookSettings) -> bool:
-    """Return whether layers, their weights or attributes have changed since ``before``, or a schedule replaces a rate.
+    """Return whether trainable layers or weights have changed since ``before``, or a schedule has replaced a rate.
 
     The program's next trial would inherit such a change, so the program must not be used again.
     """
     now = HookSettings.of(program)
-    if replace(now, rates=()) != replace(before, rates=()):
+    if (now.layers, now.weights) != (before.layers, before.weights):
         return True
     return any(
         rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True)

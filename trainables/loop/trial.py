@@ -34,7 +34,7 @@ from trainables.recipe.phases import Span
 from trainables.recipe.rates import compute_scheduled_rate, get_own_rate
 from trainables.recipe.refusals import Refused
 from trainables.recipe.schedules import Reduction
-from trainables.state import checkpoint
+from trainables.state import attributes, checkpoint
 from trainables.state.author_globals import HookChanges
 
 
@@ -445,12 +445,17 @@ class ReadyTrial:
         would have no effect, and for a learning rate beside lr_schedule plateau.
         """
         program = self.program
+        attributes_before = attributes.digest_layer_attributes(program.networks)
         try:
             yield
             if program.model.stop_training:
                 self.stopped = self.stopped or f"{hook}() has set model.stop_training"
         finally:  # also if a hook raises, because other trials may use the program
-            program.spent = program.spent or hooks.affects_next_trial(program, settings_before)
+            program.spent = (
+                program.spent
+                or hooks.affects_next_trial(program, settings_before)
+                or attributes.digest_layer_attributes(program.networks) != attributes_before
+            )
             program.model.stop_training = False
         with self.placement.replicas.scope():
             program.reset_metrics()

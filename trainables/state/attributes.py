@@ -14,7 +14,7 @@ import inspect
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweep.state import values
 from sweep.state.recorded_values import Digests, find_changed_names
@@ -87,42 +87,82 @@ def digest_layer_attributes(networks: Sequence[Any]) -> Digests:
     """Return digests of the attributes that were set on layers from outside, by ``layer.name``.
 
     ``networks`` are the model, whose own attributes are called ``model.name``, and further networks. Left out is what
-    Keras or a layer sets by itself: ``history``, names that begin with an underscore, and those that a method of the
-    layer other than its `__init__` sets, such as ``stop_training``. Only plain values and containers of them are
-    compared by value, all else by identity.
+    Keras or the layers set by themselves: ``history``, names that begin with an underscore, and those that a method of
+    any of the layers other than `__init__` sets, such as ``stop_training``. Plain values are compared by value. All
+    else is compared by identity, and containers also by length, unless a method of a layer uses their name: it may
+    change them in place.
     """
+    layers = [
+        (layer, "model" if layer is networks[0] else layer.name)
+        for network in networks
+        for layer in keras_private.flatten_layers(network)
+    ]
+    kinds = {layer.__class__ for layer, _ in layers}
+    stored = set[str]().union(*(_list_attribute_names(kind).stored for kind in kinds))
+    loaded = set[str]().union(*(_list_attribute_names(kind).loaded for kind in kinds))
     digests: dict[str, tuple[object, ...]] = {}
-    for network in networks:
-        for layer in keras_private.flatten_layers(network):
-            owner = "model" if layer is networks[0] else layer.name
-            set_by_itself = _list_names_set_by_methods(layer.__class__) | {"history"}
-            for name, value in vars(layer).items():
-                if not name.startswith("_") and name not in set_by_itself:
-                    full = f"{owner}.{name}"
-                    # layers of several networks may have the same name
-                    digests[full] = (*digests.get(full, ()), _PlainDigester().digest(value))
+    for layer, owner in layers:
+        for name, value in vars(layer).items():
+            if name.startswith("_") or name == "history" or name in stored:
+                continue
+            full = f"{owner}.{name}"
+            digest = _digest_attribute(value, may_change=name in loaded)
+            # layers of several networks may have the same name
+            digests[full] = (*digests.get(full, ()), digest)
     return dict(digests)
 
 
+def _digest_attribute(value: object, *, may_change: bool) -> object:
+    """Return a digest of an attribute of a layer: of its value if it is plain, or else of its identity.
+
+    That of a container has its length, too, unless the layer itself may change it.
+    """
+    if type(value) in (type(None), bool, int, str):
+        return type(value), value
+    if type(value) is float:
+        return repr(value)  # NaN differs from itself
+    if isinstance(value, list | dict | set) and not may_change:
+        return id(value), len(value)
+    return id(value)
+
+
+class _AttributeNames(NamedTuple):
+    """The names of attributes that methods of a class and its bases use, except those named `__init__`."""
+
+    stored: frozenset[str]
+    loaded: frozenset[str]
+
+
 @functools.lru_cache(maxsize=1024)
-def _list_names_set_by_methods(kind: type) -> frozenset[str]:
-    """Return the names of the attributes that methods of a class and its bases set, except those named `__init__`."""
-    names = set[str]()
+def _list_attribute_names(kind: type) -> _AttributeNames:
+    """Return the names of the attributes, of any object, that methods of a class and its bases set and read."""
+    stored, loaded = set[str](), set[str]()
     for base in kind.__bases__:
-        names |= _list_names_set_by_methods(base)
-    for method_name, method in vars(kind).items():
-        function = inspect.unwrap(method) if callable(method) else method
-        if isinstance(function, types.FunctionType) and method_name != "__init__":
-            for instruction in dis.get_instructions(function):
-                if instruction.opname == "STORE_ATTR":
-                    names.add(str(instruction.argval))
-    return frozenset(names)
+        of_base = _list_attribute_names(base)
+        stored |= of_base.stored
+        loaded |= of_base.loaded
+    for code in _list_code(kind):
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "STORE_ATTR":
+                stored.add(str(instruction.argval))
+            elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                loaded.add(str(instruction.argval))
+    return _AttributeNames(frozenset(stored), frozenset(loaded))
 
 
-class _PlainDigester(values.Digester):
-    """A digester that digests plain values and containers by value, and all other objects by identity."""
-
-    def _digest_parts(self, value: Any, identity: object) -> object:
-        if isinstance(value, Mapping | list | tuple | set | frozenset):
-            return super()._digest_parts(value, identity)
-        return values.IdentityDigest(value)
+def _list_code(kind: type) -> list[types.CodeType]:
+    """Return the code of a class's own methods and properties, and of functions within them; not of `__init__`."""
+    functions: list[Any] = []
+    for name, member in vars(kind).items():
+        if isinstance(member, property):
+            functions += [member.fget, member.fset]
+        elif name != "__init__":
+            functions.append(getattr(member, "__func__", member))  # of a class or static method
+    found = []
+    for function in functions:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if isinstance(code, types.CodeType):
+            found.append(code)
+    for code in found:  # the list grows during the loop
+        found += [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return found

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from sweep.state.namespaces import Namespace
 from sweep.state.recorded_values import compute_digests, find_changed_names
 from sweep.state.values import digest
 from trainables.state import modules
+from trainables.state.attributes import digest_layer_attributes
 
 pytestmark = pytest.mark.keras
 
@@ -93,3 +95,57 @@ def test_values_that_cannot_be_compared_equal_themselves_alone() -> None:
     circle: list[Any] = []
     circle.append(circle)
     assert digest(circle) == digest(circle)
+
+
+class Encoder(keras.layers.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps: list[int] = []
+        self.names_by_row = {"a": 1}
+        self.rate = float("nan")
+
+    @property
+    def scale(self) -> float:
+        return self.hidden_scale
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        self.hidden_scale = value
+
+    def call(self, x: Any) -> Any:
+        def note() -> None:
+            self.last = len(self.maps)
+
+        self.maps.append(1)
+        note()
+        return x
+
+
+class Whole(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Encoder()
+
+    def call(self, x: Any) -> Any:
+        self.encoder.mask = object()
+        return self.encoder(x)
+
+
+def test_what_layers_set_by_themselves_is_no_change_from_outside() -> None:
+    model = Whole()
+    before = digest_layer_attributes([model])
+    model(np.zeros((1, 2)))
+    model.encoder.scale = 2.0
+    model.stop_training = True
+    assert digest_layer_attributes([model]) == before
+    for change in (
+        lambda: setattr(model, "best", 1.0),
+        lambda: setattr(model, "best", 2.0),
+        lambda: setattr(model.encoder, "rate", 0.5),
+        lambda: setattr(model.encoder, "maps", []),
+        lambda: model.encoder.names_by_row.update({"b": 2}),
+    ):
+        before = digest_layer_attributes([model])
+        change()
+        changed = digest_layer_attributes([model])
+        assert changed != before
