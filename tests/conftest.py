@@ -199,3 +199,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         one for reports in terminalreporter.stats.values() for one in reports
     ):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def hears_closed_terminals() -> Iterator[None]:
+    """SIGHUP as in a terminal, also if the tests were started by nohup, which makes all their processes ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

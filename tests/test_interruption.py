@@ -17,6 +17,8 @@ from waiting import PATIENCE_S, until
 from sweep import interruption
 from sweep.errors import InterruptedByUser, StoppedAtOnce
 
+pytestmark = pytest.mark.usefixtures("hears_closed_terminals")
+
 
 @pytest.fixture(autouse=True)
 def _handlers_stay() -> Iterator[None]:

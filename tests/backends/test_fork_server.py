@@ -25,7 +25,10 @@ from sweep.contract import Devices
 from sweep.forking import ForkServer
 from sweep.spec.blocks import Resources
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux alone")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux alone"),
+    pytest.mark.usefixtures("hears_closed_terminals"),
+]
 
 SERVER = """
 import gc, json, os, signal, sys, time

@@ -27,6 +27,8 @@ from sweep.keeper import client, messages
 from sweep.keeper import place as places
 from sweep.keeper.client import Keeper
 
+pytestmark = pytest.mark.usefixtures("hears_closed_terminals")
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
