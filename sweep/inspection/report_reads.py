@@ -42,7 +42,11 @@ def list_surely_unread(
     read = [reading for tree in used for reading in _list_attribute_reads(tree, modules)]
     if not group:
         patterns = {pattern for _, pattern in read}
-        return [name for name in names if not any(fnmatchcase(name, each) for each in patterns)]
+        unread = []
+        for name in names:
+            if not any(fnmatchcase(name, pattern) for pattern in patterns):
+                unread.append(name)
+        return unread
     keys = _find_keys_read([node for node, each in read if fnmatchcase(group, each)], used)
     if keys is None:
         return []

@@ -93,9 +93,12 @@ def look_at_race(
 
 def _scale_all_up(values: npt.NDArray[np.float64], scale: float) -> tuple[float, ...]:
     """Return the values times ``scale``, finite ones limited to the largest float."""
-    return tuple(
-        scale_up(value, scale) if math.isfinite(value) else value for value in values.tolist()
-    )
+    scaled = []
+    for value in values.tolist():
+        if math.isfinite(value):
+            value = scale_up(value, scale)
+        scaled.append(value)
+    return tuple(scaled)
 
 
 def can_tell_without_spread(left: int, done: int) -> bool:

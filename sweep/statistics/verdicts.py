@@ -270,8 +270,9 @@ def _scale_differences(scores: Scores, others: Scores) -> tuple[list[float], flo
     It is 1 unless scores are so large that their differences or squares may be too large for a float.
     """
     scale = choose_scale([*scores.values(), *others.values()])
-    scaled = [{seed: score / scale for seed, score in one.items()} for one in (scores, others)]
-    return compute_differences(*scaled), scale
+    scaled = {seed: score / scale for seed, score in scores.items()}
+    scaled_others = {seed: score / scale for seed, score in others.items()}
+    return compute_differences(scaled, scaled_others), scale
 
 
 def _make_comparison(

@@ -92,11 +92,11 @@ def digest_layer_attributes(networks: Sequence[Any]) -> Digests:
     else is compared by identity, and containers also by length, unless a method of a layer uses their name: it may
     change them in place.
     """
-    layers = [
-        (layer, "model" if layer is networks[0] else layer.name)
-        for network in networks
-        for layer in keras_private.flatten_layers(network)
-    ]
+    layers: list[tuple[Any, str]] = []
+    for network in networks:
+        for layer in keras_private.flatten_layers(network):
+            owner = "model" if layer is networks[0] else layer.name
+            layers.append((layer, owner))
     kinds = {layer.__class__ for layer, _ in layers}
     stored = set[str]().union(*(_list_attribute_names(kind).stored for kind in kinds))
     loaded = set[str]().union(*(_list_attribute_names(kind).loaded for kind in kinds))
