@@ -78,6 +78,9 @@ def forked(request: dict[str, Any]) -> int:
     """The exit code of the command, which a child runs."""
     files = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for path in request["streams"]]
     screen, terminal = os.openpty() if request["terminal"] else (-1, -1)
+    signal.signal(
+        signal.SIGHUP, signal.SIG_DFL
+    )  # as in a terminal, also if nohup has started the tests
     child = os.fork()
     if child == 0:
         os.environ["TERM"] = "xterm"

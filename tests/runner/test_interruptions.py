@@ -22,8 +22,6 @@ from sweep.documents.schemas import find_schema
 from sweep.events import EpochReported, decode
 from sweep.store.folder import ResultsFolder
 
-pytestmark = pytest.mark.usefixtures("hears_closed_terminals")
-
 HERE = Path(__file__).parent
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # a closed terminal: the shell sends the signal, and then the kernel
