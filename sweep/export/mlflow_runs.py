@@ -63,7 +63,7 @@ def make_local_uri(target: Path) -> str:
 
 
 def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
-    """Create or update the runs of a sweep at a tracking URI.
+    """Create or update the runs of a sweep at a tracking URI; nothing is written for a sweep that has not begun.
 
     Raises `InputError` if the address cannot be used, is a folder or belongs to a deleted experiment, or if MLflow is
     not installed, and `StoreError` if MLflow refuses a run. Sets environment variables of MLflow, and the levels of its
@@ -75,6 +75,8 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
         raise InputError.one(
             f"--tracking-uri {uri}", "is no address of a tracking server or database", hint
         )
+    if sweep.tables.history.started is None:
+        return ExportResult(0, 0, {})  # its identity follows from the time of its start
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # must be set before the import
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     with warnings.catch_warnings():
@@ -118,12 +120,10 @@ class _Export:
     def export_all(self) -> ExportResult:
         """Write the run of the sweep and those of trials that are new or have changed; return the numbers of trials.
 
-        Nothing is written for a sweep that has not begun. The result says how many trials were written, how many were
+        The result says how many trials were written, how many were
         left unchanged, and which names MLflow does not allow. The old run of a changed trial is deleted first. If only
         the trial's note or other tags have changed, the run stays and gets the new ones.
         """
-        if self._sweep.tables.history.started is None:
-            return ExportResult(0, 0, {})  # its identity follows from the time of its start
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
         new = unchanged = 0
@@ -297,8 +297,11 @@ class _Export:
         ]
 
     def _add_tested(self, old: Any, run: ExportedTrial) -> None:
-        """Add the metrics on the test data that a run lacks: a model is tested when its trial has long ended."""
-        new = [one for one in self._list_tested(run) if one.key not in old.data.metrics]
+        """Add the metrics on the test data that a run lacks or has otherwise: a model is tested after its trial."""
+        known = {
+            name: repr(value) for name, value in old.data.metrics.items()
+        }  # NaN differs from itself
+        new = [one for one in self._list_tested(run) if known.get(one.key) != repr(one.value)]
         if new:
             self._client.log_batch(old.info.run_id, metrics=new)
 

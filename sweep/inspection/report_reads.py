@@ -77,11 +77,17 @@ def list_used_definitions(
 
 
 def _list_imported_names(trees: Iterable[ast.Module], used: Iterable[ast.AST]) -> set[str]:
-    """Return the names that modules bind by imports, without those of arguments of the code ``used``."""
+    """Return the names that modules bind by imports, without those that the code ``used`` binds itself."""
     aliases = [part for tree in trees for part in list_nodes(tree) if isinstance(part, ast.alias)]
     imported = {alias.asname or alias.name.partition(".")[0] for alias in aliases}
-    arguments = {part.arg for tree in used for part in ast.walk(tree) if isinstance(part, ast.arg)}
-    return imported - arguments
+    own = set()
+    for tree in used:
+        for part in ast.walk(tree):
+            if isinstance(part, ast.arg):
+                own.add(part.arg)
+            elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                own.add(part.id)
+    return imported - own
 
 
 def _list_attribute_reads(tree: ast.AST, modules: Container[str]) -> Iterator[tuple[ast.expr, str]]:

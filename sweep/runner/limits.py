@@ -149,12 +149,9 @@ class Limits:
                 return  # without `_clock`, which counts the time of events within a session
             case SessionChange() if self._confirms:
                 return  # its end; the hours of the search ended before
-            case SessionChange():
-                pass
             case Reported(_, report):
-                self._confirms = (
-                    False  # the search goes on beside a trial of an interrupted confirmation
-                )
+                # the search goes on, so that was only a trial of an interrupted confirmation
+                self._confirms = False
                 self._count_epoch(report)
             case Ended(trial, end):
                 self._count_failure(trial, end)

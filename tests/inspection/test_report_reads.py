@@ -35,6 +35,7 @@ def unread(
         ("getattr(report, f'is_{hp.x}', 0)", ["fold"]),
         ("import keras; getattr(keras.losses, hp.loss)()", ["fold"]),
         ("from elsewhere import report; getattr(report, hp.x)", []),
+        ("from elsewhere import cfg; cfg = report; getattr(cfg, hp.x)", []),
         ("helper(report)", ["fold"]),
         ("elsewhere(report)", []),
         ("elsewhere(it=report)", []),

@@ -479,9 +479,8 @@ def _list_parts(networks: Sequence[keras.Model]) -> list[object]:
 class _SavedElsewhere:
     """What callbacks may refer to though its state is not theirs: a checkpoint holds it without them."""
 
-    ids: frozenset[int] = (
-        frozenset()
-    )  # of the other callbacks and the parts of the trial's networks
+    ids: frozenset[int] = frozenset()
+    """Identities of the other callbacks and of the parts of the trial's networks."""
     author: Author | None = None
     own: frozenset[str] = frozenset()
     """Names of the attributes of ``author`` that this package sets, which a checkpoint holds or a session makes again;
