@@ -46,7 +46,7 @@ class ForkServer:
         self._errors = os.memfd_create("fork-server-errors")
         # The user's variables take precedence over sweep's settings, but not over ``own``.
         try:
-            with interruption.outlasting_terminal():
+            with interruption.blocking_sighup():
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
                     stdin=subprocess.PIPE,

@@ -525,7 +525,7 @@ class Hyperparameters(Declaring):
     def __contains__(self, name: str) -> bool:
         present = self.peek(name) is not ReadMark.ABSENT
         for record in self._records:
-            record.setdefault(name, self._mark(name, present=present))
+            record.setdefault(name, self._make_read_mark(name, present=present))
         return present or name in self._defaults
 
     def __iter__(self) -> Iterator[str]:
@@ -716,8 +716,8 @@ class Hyperparameters(Declaring):
             else:
                 record[name] = value
 
-    def _mark(self, name: str, *, present: bool) -> ReadMark:
-        """Return the mark of a name: of a group, of a parameter if it is ``present``, or of neither."""
+    def _make_read_mark(self, name: str, *, present: bool) -> ReadMark:
+        """Return GROUP if ``name`` is a group; otherwise PRESENT or ABSENT, as ``present`` says of the parameter."""
         if name in self._groups:
             return ReadMark.GROUP
         return ReadMark.PRESENT if present else ReadMark.ABSENT
@@ -729,7 +729,7 @@ class Hyperparameters(Declaring):
             self._seen.update(then)
             return self._list_below(name) == then
         if isinstance(then, ReadMark):
-            return self._mark(name, present=now is not ReadMark.ABSENT) is then
+            return self._make_read_mark(name, present=now is not ReadMark.ABSENT) is then
         return type(now) is type(then) and now == then  # True is not 1, and 1 is not 1.0
 
     def _read(self, name: str) -> Value | ReadMark:

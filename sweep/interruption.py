@@ -5,9 +5,9 @@ signal too, because Python writes a byte for it whatever the main thread is doin
 user, at the second it ends the process. A handler raises an exception only if a user's own process survives the second
 signal and a trainable trains in its main thread, because nothing else stops such code.
 
-A closed terminal sends SIGHUP to all processes of the command, twice: its shell does so, and then the kernel. It counts
-as the first signal or not at all. Processes that must live until everything is saved are started within
-`outlasting_terminal`.
+When a terminal is closed, all processes of the command get SIGHUP twice: from the shell and from the kernel. After
+another signal, SIGHUP is ignored. Processes that must live until everything is saved are started inside
+`blocking_sighup`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 from sweep import output
 from sweep.errors import InterruptedByUser, StoppedAtOnce
 
-_CLOSED = getattr(signal, "SIGHUP", None)  # sent when the terminal is closed; None on Windows
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([] if _CLOSED is None else [_CLOSED]))
+_SIGHUP = getattr(signal, "SIGHUP", None)  # sent when the terminal is closed; None on Windows
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([] if _SIGHUP is None else [_SIGHUP]))
 CODE = InterruptedByUser.exit_code  # of a process that was interrupted
 _OVER = b"\0"  # not the number of a signal
 _PATIENCE_S = 2.0  # seconds to wait for a terminal that accepts no output
@@ -51,33 +51,33 @@ def list_signals() -> list[signal.Signals]:
     return [
         number
         for number in _SIGNALS
-        if number != _CLOSED or signal.getsignal(number) is not signal.SIG_IGN
+        if number != _SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
     ]
 
 
 @contextmanager
-def outlasting_terminal() -> Iterator[None]:
-    """Make processes that this thread starts inside the block, and those that they start, survive a closed terminal.
+def blocking_sighup() -> Iterator[None]:
+    """Block SIGHUP in this thread inside the block, and in all processes and threads that it starts there.
 
-    SIGHUP is blocked in this thread, from which they inherit that, as do the threads that it starts. If this process
-    handles signals, it still gets the signal, in another thread. Does nothing on Windows.
+    These processes and those that they start survive a closed terminal. If this process handles signals, another of
+    its threads still gets SIGHUP. Does nothing on Windows.
     """
-    if _CLOSED is None:
+    if _SIGHUP is None:
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [_CLOSED])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [_SIGHUP])
     try:
         yield
     finally:
-        if _CLOSED not in before:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [_CLOSED])
+        if _SIGHUP not in before:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [_SIGHUP])
 
 
 def treat_as_ctrl_c() -> None:
     """Make SIGTERM and, unless it is ignored, SIGHUP raise KeyboardInterrupt; call it in the main thread."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if _CLOSED in list_signals():
-        signal.signal(_CLOSED, _interrupt_once)
+    if _SIGHUP in list_signals():
+        signal.signal(_SIGHUP, _interrupt_once)
 
 
 def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
@@ -89,7 +89,7 @@ def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
 class Interruption:
     """Handles Ctrl-C, SIGTERM and SIGHUP in this process: counts the signals, and calls an action at each.
 
-    If SIGHUP is ignored, as in a command that was started with nohup, it stays so. It is never counted as the second.
+    SIGHUP stays ignored if it was, as in a command that was started with nohup. It is not counted after another one.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Interruption:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Count a signal in the main thread; raise `StoppedAtOnce` at the second one inside a `breakable` block."""
-        if number == _CLOSED and self.asked:
+        if number == _SIGHUP and self.asked:
             return
         self._flagged += 1
         if self._breakable and max(self._flagged, self._heard) > 1:
@@ -205,7 +205,7 @@ class Interruption:
             if number[0] == signal.SIGINT and self._own_signals:  # sent by `_resend_missed_signal`
                 self._own_signals -= 1
             # Python also writes other signals, if code has set a handler for them
-            elif number[0] in _SIGNALS and not (number[0] == _CLOSED and self._heard):
+            elif number[0] in _SIGNALS and not (number[0] == _SIGHUP and self._heard):
                 self._act_on_signal()
         os.close(heard)
 

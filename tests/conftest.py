@@ -202,8 +202,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.fixture
-def hears_closed_terminals() -> Iterator[None]:
-    """SIGHUP as in a terminal, also if the tests were started by nohup, which makes all their processes ignore it."""
+def default_sighup() -> Iterator[None]:
+    """Give SIGHUP its default action during a test; processes that are started by nohup ignore it."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)

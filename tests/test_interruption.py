@@ -17,7 +17,7 @@ from waiting import PATIENCE_S, until
 from sweep import interruption
 from sweep.errors import InterruptedByUser, StoppedAtOnce
 
-pytestmark = pytest.mark.usefixtures("hears_closed_terminals")
+pytestmark = pytest.mark.usefixtures("default_sighup")
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,7 @@ def test_a_process_that_must_outlast_the_terminal_does_and_this_one_is_told() ->
     done: list[str] = []
     code = "import os, signal; os.kill(os.getpid(), signal.SIGHUP); print('lives')"
     with interruption.handle_signals(noting(done, "first"), noting(done, "second")) as signals:
-        with interruption.outlasting_terminal():
+        with interruption.blocking_sighup():
             for _ in range(2):
                 ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
                 assert (ran.returncode, ran.stdout) == (0, "lives\n")

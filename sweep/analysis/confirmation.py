@@ -612,9 +612,9 @@ def _describe_finalist(
 def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
     """Return the verdict on a racer (best, ties, worse or undecided), and why it is undecided, or "" if it is not.
 
-    A racer that was shown to be worse is worse, and one whose training failed is undecided. The leader is best as soon
-    as another one was shown to be worse. Otherwise, those that are left are undecided for the reasons of
-    `_explain_undecided`; without such a reason, the leader is best, and the others tie.
+    A racer that has dropped out is worse, or undecided if its training failed. The leader is best as soon as another
+    one was shown to be worse. Any other racer is undecided if `_explain_undecided` gives a reason. Without one, the
+    leader is best, and the others tie.
     """
     if racer.out:
         if racer.behind is None:  # its training failed, so it was not compared
@@ -631,7 +631,7 @@ def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
 
 
 def _explain_undecided(racer: Racer, race: Race) -> str:
-    """Return why a racer that is left has no verdict yet; "" if it has one.
+    """Return why a racer that has not dropped out is undecided; "" if nothing prevents a verdict.
 
     The reasons are that the race goes on, that it ran out of budget, that all other finalists failed, or that there are
     fewer than `LEAST` fresh seeds.

@@ -22,8 +22,9 @@ class LineageStep:
 def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
     """Return which trials trained the epochs of trial ``number``, in order: its ancestors, then the trial itself.
 
-    Trials that trained none of the epochs are left out, and so are ancestors from one on that is not in ``trials``,
-    because its start was lost with a damaged line of the log. Raises KeyError if the trial itself is not there.
+    Trials that trained none of the epochs are left out. An ancestor is missing from ``trials`` if its start was lost
+    with a damaged line of the log; it and its own ancestors are left out, too. Raises KeyError if ``number`` is not
+    there.
     """
     known = {trial.trial: trial for trial in trials}
     found: list[LineageStep] = []

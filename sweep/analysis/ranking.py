@@ -54,7 +54,7 @@ FRONT = (
 OTHER_FOLDS = "not as many folds as the best"
 
 
-def by_seed(trials: Iterable[Trial], metric: str, folds: int) -> dict[Hashable, float]:
+def average_by_seed(trials: Iterable[Trial], metric: str, folds: int) -> dict[Hashable, float]:
     """Return the finite scores of trials by seed and fold, averaged over trainings with the same seed and fold.
 
     ``metric`` names the score. Trials without a finite one are left out. The fold is None or a pair of its number and
@@ -100,7 +100,7 @@ def judge(
     tables: list[dict[int, dict[Hashable, float]]] = []
     for metric, _ in objectives:
         tables.append(
-            {row: by_seed(trials, metric, folds[row]) for row, trials in completed.items()}
+            {row: average_by_seed(trials, metric, folds[row]) for row, trials in completed.items()}
         )
     front = [row for row in rows if row in best]
     compared: dict[int, Compared] = {}
@@ -561,7 +561,7 @@ def _summarize(
     scores = []
     folds = sweep.info.folds or 0
     for metric, goal in objectives:
-        values = tuple(by_seed(counted, metric, folds).values())
+        values = tuple(average_by_seed(counted, metric, folds).values())
         if values:
             std = compute_deviation(values) if len(values) > 1 else None
             if folds:

@@ -402,7 +402,7 @@ class _Simulation:
         return self._paused.take_last()
 
     def _schedule(self, number: int, curve: Curve, epoch: int) -> bool:
-        """Put an epoch of a trial on the clock; return False if the trial has no such epoch.
+        """Schedule the end of an epoch on the simulated clock; return False if the trial has no such epoch.
 
         Beyond the end of a cut curve, epochs are made by `_UnknownEpochs`. If there is no such epoch, a pausing rule
         observes that the trial has ended.

@@ -71,9 +71,10 @@ def _describe_gain_over_baseline(found: Confirmation) -> str:
 
 
 def _describe_finalists(found: Confirmation, named: str) -> str:
-    """Return a sentence on which finalist is best, or how many could be; ``named`` is the first one in words.
+    """Return a sentence that names the best finalist, or the number of those that could be the best.
 
-    It also says why the race has ended or that it goes on, how many finalists failed, and if none is left, only that.
+    It also says whether the race goes on or why it has ended, and how many finalists failed. If none is left, it says
+    only that and why. ``named`` describes the first finalist.
     """
     left = [row for row in found.rows if not row.reason]  # those that have not dropped out
     why = f" ({found.over})" if found.over else ""

@@ -576,11 +576,9 @@ class CheckpointKeeper:
         """
         if not self._full:
             return None
-        if not self._kept[
-            -1
-        ].is_outside_confirmation:  # only fresh seeds are kept, before all of the search
-            return -math.inf
-        return self._kept[-1].loss
+        last = self._kept[-1]
+        # -inf: all are fresh seeds, which are kept before trials of the search
+        return last.loss if last.is_outside_confirmation else -math.inf
 
     def recall(self, change: Change) -> None:
         """Remember how a trial ended in an earlier session, until `begin` keeps or deletes its checkpoints.

@@ -60,7 +60,7 @@ class Inline:
         """
         group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
         together = self.job.together
-        with _hiding_logs(), interruption.outlasting_terminal():
+        with _hiding_logs(), interruption.blocking_sighup():
             try:
                 while found := request_orders(driver, "", together, 1):
                     together = self._train(driver, group, found, together)

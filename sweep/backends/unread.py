@@ -36,11 +36,10 @@ class UnreadParameters:
     def depends_on_file_alone(self, error: Incompatible) -> bool:
         """Return whether every trial would be refused with this error, whatever values its parameters have.
 
-        This is decided by what the error names (``error.about``) and by what the present trial has read. If the error
-        names something, each parameter among it must have the same value in all trials, and the trial must not have
-        read any parameter by whose value code may choose whether it raises the error: one that is conditional, or has
-        several values that are not all numbers. If the error names nothing, the trial must have read neither ``epochs``
-        nor any parameter that differs between trials.
+        Parameters in ``error.about`` must have the same values in all trials, and the present trial must have read
+        no parameter that may decide whether the error is raised: none that has a condition, or several values that are
+        not all numbers. If ``error.about`` is empty, the trial must have read neither ``epochs`` nor any parameter that
+        differs between trials.
         """
         if not error.about:
             return not self.varying

@@ -451,7 +451,7 @@ class Worker:
         )
 
     def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
-        """Clean up after a trial that must continue in another process; return the progress that says so.
+        """Clean up a trial that must continue in another process, and return the `Progress` for the driver.
 
         It is `Outgrown` for a ``cause`` of type _TooLarge, `Crowded` for _Crowded, and `Moves` for `Apart`.
         """

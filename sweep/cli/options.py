@@ -118,10 +118,10 @@ def detach(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def report_start(describe: Callable[[], str]) -> None:
-    """Write to the process that has started this one by ``--detach`` whether the session has begun or failed.
+    """Append a line to the start file, by which the process that ran ``--detach`` learns of a start or a failure.
 
-    ``describe`` returns that as JSON, which becomes a line of the start file, see `sweep.runner.detaching`. Do nothing
-    if no process waits for it, or outside of a command.
+    ``describe`` returns the line as JSON, see `sweep.runner.detaching`. Do nothing if no process waits for it, or
+    outside of a command.
     """
     context = click.get_current_context(silent=True)
     file = context.meta.get(_START_FILE) if context else None

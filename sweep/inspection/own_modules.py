@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -48,10 +47,10 @@ def describe_own_module(tree: ast.Module, name: str, *, is_package: bool) -> Own
 
 
 class OwnModules:
-    """What is known about sweep's own modules, found when it is needed first and kept for later commands.
+    """A cache of the analysis of sweep's own modules, in a file for later commands.
 
-    A file whose content has changed is analyzed again. Without a folder for user caches, or with one that cannot be
-    used, nothing is kept.
+    A module is analyzed when it is first needed, and again if its file has changed. Nothing is kept if there is no
+    folder for user caches, or it cannot be used.
     """
 
     def __init__(self) -> None:
@@ -124,18 +123,15 @@ def _find_cache_file() -> Path | None:
     The file need not exist yet. Each installation and each version of Python has its own. A change of any module in
     `sweep.inspection` gives it a new name, so that what an older version of this analysis has found is never read.
     """
-    try:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # no home folder is known
-        return None
-    if not home.is_absolute():
+    folder = disk.find_cache_folder()
+    if folder is None or not folder.is_absolute():
         return None
     here = Path(__file__)
     identity = hashlib.sha256(f"{here} {sys.version}".encode())
     # the names of its methods are no parameters
     for path in [*sorted(here.parent.glob("*.py")), here.parents[1] / "hyperparameters.py"]:
         identity.update(path.read_bytes())
-    return home / "sweep" / f"modules-{identity.hexdigest()[:16]}.json"
+    return folder / f"modules-{identity.hexdigest()[:16]}.json"
 
 
 def _read(path: Path) -> dict[str, tuple[str, OwnModule]]:

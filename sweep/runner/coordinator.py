@@ -177,7 +177,7 @@ class Coordinator:
         self.completed = 0
         self.stopping: str | None = None
         self._stop_asked = False  # by the user
-        self._workers_know = False  # that the sweep is stopping
+        self._workers_told = False  # whether the workers were told that the sweep stops
         self.error: TrainableError | None = None
         # why the sweep cannot continue now, through no fault of its own
         self.fault: str | None = None
@@ -579,7 +579,7 @@ class Coordinator:
     def _iterate_changes(
         self, *, in_units: bool = True
     ) -> Iterator[tuple[Change, Sequence[Event]]]:
-        """Yield the logged changes so far, each with the events that are observed because of it (`_iterate_search`)."""
+        """Yield each logged change so far, with the events that `_iterate_search` yields for it."""
         ledger = Ledger(keep_epochs=False)
         if self._spec.minutes is None or not in_units:
             units = None
@@ -885,8 +885,8 @@ class Coordinator:
 
     def _tell_workers(self) -> bool:
         """Make workers save and interrupt their trials; return False if they cannot be told, as on a full disk."""
-        self._workers_know = self._workers_know or self._hooks.stop()
-        return self._workers_know
+        self._workers_told = self._workers_told or self._hooks.stop()
+        return self._workers_told
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
         """Prune a trial on a user's request: after its present epoch or, with ``now`` or without a worker, at once.

@@ -107,7 +107,7 @@ def start_process(
 
 
 def describe_start(folder: ResultsFolder) -> str:
-    """Return as JSON how large the log of a sweep is now, for the process that waits for this one to begin its session.
+    """Return the present size of a sweep's log as JSON; the log has grown when the session of this process begins.
 
     Call it when this process has the lock of the sweep, and before the session is in the log.
     """

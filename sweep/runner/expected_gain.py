@@ -190,7 +190,7 @@ class GainRule:
         """Update the model with an event of the search; when enough configurations have ended, decide again.
 
         Sets ``reason`` once the expected gain is too low, which is final. With ``asks`` set to False, nothing is
-        decided. Trials have their numbers within the search, and their epochs are those of the log, also with minutes.
+        decided. Events have the trial numbers of the search and the epochs of the log, even if minutes limit trials.
         """
         if isinstance(event, TrialStarted):
             self._started.add(self._numbering.find(event.trial).configuration)

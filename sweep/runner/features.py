@@ -339,7 +339,7 @@ class GainRule(Protocol):
         """Why the search starts no more configurations; None while it does."""
 
     def observe(self, event: Event) -> None:
-        """Learn from an event of the search, with epochs as in the log (not in units of the minutes)."""
+        """Observe an event of the search; its epochs are those of the log, even if minutes limit the trials."""
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:

@@ -288,8 +288,8 @@ class Sharing:
     def set_remaining_trials(self, left: int | None) -> None:
         """Set the number of trials of the search and the baseline that have not ended; None if unknown.
 
-        Called after the sweep was changed. If more are left now, a decision for the largest number of trials per GPU
-        that was tried is not settled any more: larger ones may be worth trying.
+        Called after the sweep was changed. If more are left now, and the largest number of trials per GPU that was
+        tried is the best so far, larger numbers may be tried as well.
         """
         more = self._left is not None and (left is None or left > self._left)
         gain = self._decision.gain
@@ -406,7 +406,7 @@ class Sharing:
             self._epochs.clear()  # the next speeds are measured from new epochs alone
             for trial in self._trials.values():
                 trial.begun = None
-            # else only one number is possible, or nothing more to try after the sweep was changed: no news
+            # otherwise there is nothing new to say: no other number was compared or chosen
             if self._decision.compared != before.compared or self._decision.trials != now:
                 self._say(
                     describe_decision(self._decision, max(peaks.values()), self._memory_bytes)

@@ -70,8 +70,8 @@ class Limits:
         self._earlier_s = 0.0  # driving time of earlier sessions
         self._session_s = 0.0  # driving time of this session
         self._is_timed = False  # the log has the driver's own clock for this session
-        # this session has trained for the confirmation, which takes no hours
-        self._confirms = False
+        # whether the confirmation trains now, whose time does not count towards the budget of hours
+        self._is_confirming = False
         self._last_time: float | None = None
         self._gpu_s = 0.0
         self._under_way_s = 0.0  # training time of running trials since their last report
@@ -126,10 +126,10 @@ class Limits:
     def set_times(self, session_s: float, under_way_s: float) -> None:
         """Set the seconds that this session has run, and that running trials have trained since their last reports.
 
-        The former are ignored once the confirmation trains.
+        ``session_s`` is ignored while the confirmation trains.
         """
         self._is_timed = True
-        if not self._confirms:
+        if not self._is_confirming:
             self._session_s = session_s
         self._under_way_s = under_way_s
 
@@ -143,15 +143,15 @@ class Limits:
                 self._earlier_s = self._earlier_s + self._session_s
                 self._session_s = 0.0
                 self._is_timed, self._last_time = False, now
-                self._confirms = False
+                self._is_confirming = False
                 self._failures.clear()  # the code may have been corrected
                 self._alike = 0
                 return  # without `_clock`, which counts the time of events within a session
-            case SessionChange() if self._confirms:
-                return  # its end; the hours of the search ended before
+            case SessionChange() if self._is_confirming:
+                return  # the session ends; the time since the last epoch of the search does not count
             case Reported(_, report):
                 # the search goes on, so that was only a trial of an interrupted confirmation
-                self._confirms = False
+                self._is_confirming = False
                 self._count_epoch(report)
             case Ended(trial, end):
                 self._count_failure(trial, end)
@@ -167,8 +167,8 @@ class Limits:
         self._clock(change.event)
 
     def observe_confirmation(self) -> None:
-        """Count no more time of this session, except that of baseline trials, since a confirmation trial is trained."""
-        self._confirms = True
+        """Stop counting this session's time, except that of baseline trials, until the search reports an epoch."""
+        self._is_confirming = True
 
     def _count_spending(self, event: EpochReported) -> None:
         """Add an epoch to the spent epochs, GPU time and cost, unless its result is taken from another sweep."""

@@ -360,7 +360,7 @@ class Repeated:
         changed history.
         """
         events = list(_summarize_repeats(configuration, trials, end, 0))
-        # the new events take the place of those that were observed first; those observed later go
+        # put the new events in place of the first ones, and empty the later entries
         first, *others = self._results[configuration].places
         for place in others:
             # emptied, not removed: the other results know their places by index

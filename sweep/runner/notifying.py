@@ -176,7 +176,7 @@ class Receiver:
                 try:
                     self._send(notice)
                     break
-                except _StillUnderWay as error:
+                except _DeliveryUnknown as error:
                     _log(f"{self._name}: not sent yet, {_describe_failure(error)}: {notice.text}")
                     break  # another attempt might send it twice
                 except Exception as error:  # whatever a server answers: the sweep goes on
@@ -243,12 +243,12 @@ def _encode_notice(notice: Notice) -> bytes:
     return json.dumps(convert_to_json_types(values)).encode("ascii")
 
 
-class _StillUnderWay(TimeoutError):
-    """Raised if an attempt takes too long, or a server does not answer; the notice may have been or still be sent."""
+class _DeliveryUnknown(TimeoutError):
+    """Raised if an attempt takes too long, or a server does not answer; the notice may still arrive."""
 
 
 def _send_in_time(send: Send, notice: Notice) -> None:
-    """Send a notice in a thread of its own. Raises what ``send`` raises, or _StillUnderWay after `TIMEOUT_S` seconds.
+    """Send a notice in a thread of its own. Raises what ``send`` raises, or _DeliveryUnknown after `TIMEOUT_S` seconds.
 
     An attempt that takes longer goes on in its thread, and its result is ignored. `STEP_TIMEOUT_S` is less, so that a
     server that cannot be reached makes ``send`` itself raise, and another attempt can follow.
@@ -268,7 +268,7 @@ def _send_in_time(send: Send, notice: Notice) -> None:
     try:
         error = errors.get(timeout=TIMEOUT_S)
     except queue.Empty:
-        raise _StillUnderWay from None
+        raise _DeliveryUnknown from None
     try:
         if error is not None:
             raise error
@@ -303,7 +303,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
     """Send a POST request with JSON.
 
-    Raises _StillUnderWay if the server gets the request and does not answer in time, and another exception for a
+    Raises _DeliveryUnknown if the server gets the request and does not answer in time, and another exception for a
     redirect, a server's error, or a connection that takes too long.
     """
     request = urllib.request.Request(
@@ -316,7 +316,7 @@ def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
             answer.read(1)
     except TimeoutError as error:
         # of the answer; a timeout of what comes before it is the reason of a URLError
-        raise _StillUnderWay from error
+        raise _DeliveryUnknown from error
 
 
 # the reserved characters of RFC 3986, section 2.2, and what begins one that is encoded already

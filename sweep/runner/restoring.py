@@ -261,7 +261,7 @@ def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
 def _describe_better_epoch(epoch: int, told: Mapping[int, EpochReported], spec: Spec) -> str:
     """Return a note that names the best epoch of a trial, if it is better than ``epoch``; otherwise "".
 
-    ``told`` has the reports of the trial by epoch. The note is also "" if there is none of ``epoch``.
+    ``told`` maps epochs to the trial's reports. Without a report of ``epoch``, the note is "" as well.
     """
     first = spec.objectives[0]
     losses = {number: first.ranking_loss(report.metrics) for number, report in told.items()}

@@ -109,7 +109,7 @@ def believed_draws(seed: int, number: int) -> Iterator[Draw]:
 
 
 def _draw_by_belief(uniform: Callable[[], float], parameter: Parameter) -> Value:
-    """Draw a value by the author's belief about a parameter, or from its own distribution if there is none.
+    """Draw a value from the author's prior of a parameter, or from its own distribution if it has no prior.
 
     ``uniform`` returns random numbers from [0, 1).
     """

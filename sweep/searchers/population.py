@@ -96,10 +96,10 @@ class Population:
         return self._copies[number]
 
     def _choose_start(self, number: int) -> Params | None:
-        """Return the hyperparameters of member ``number``, which starts from scratch.
+        """Return the hyperparameters of member ``number``, which starts from scratch; None if the space has no point.
 
-        They differ from those of the members that have started. If the space has no more, the members share them in
-        turn. None if it has none at all.
+        They differ from those of the members that have started. If the space has no others, those are used again, in
+        turn.
         """
         if number < len(self._first):
             return self._first[number]

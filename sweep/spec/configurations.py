@@ -130,14 +130,14 @@ def check_satisfiable(
             if not _count_points(Space(space.parameters, (c,)), grid=grid)
         ]
         for constraint in never_met:
-            points, hint = _name_points(Space(space.parameters, (constraint,)), grid=grid)
+            points, hint = _describe_empty_set(Space(space.parameters, (constraint,)), grid=grid)
             document.add_mistake(
                 places[constraint.text],
                 f"{constraint.text!r} holds at no point of the {points}",
                 hint,
             )
         if not never_met:
-            points, hint = _name_points(space, grid=grid)
+            points, hint = _describe_empty_set(space, grid=grid)
             point = "point of the grid" if points == "grid" else "point"
             document.add_mistake(
                 path, f"each holds somewhere, but no {point} meets all of them", hint
@@ -149,10 +149,10 @@ def check_satisfiable(
             document.add_mistake(("parameters",), problem.what, problem.hint)
 
 
-def _name_points(space: Space, *, grid: bool) -> tuple[str, str]:
-    """Return what has no point that meets the constraints, "grid" or "space", and what to do if it is the grid.
+def _describe_empty_set(space: Space, *, grid: bool) -> tuple[str, str]:
+    """Return "grid" if only points outside of the grid meet the constraints, else "space"; and a hint for the grid.
 
-    It is the grid if other points of the space meet them.
+    Without ``grid``, or if no point at all meets them, the result is "space", without a hint.
     """
     if grid and _count_points(space, grid=False):
         return "grid", "raise count, so that the grid has such a point, or write method: random"

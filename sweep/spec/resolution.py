@@ -195,7 +195,7 @@ class SpecResolver:
         )
 
     def resolve_population(self, entries: list[Entry]) -> PopulationRules | None:
-        """Return the settings of `population`, even after mistakes; None for a method without a population.
+        """Return the settings of the block `population`, even if it has mistakes; None if the method has no population.
 
         Without the block, the settings are the defaults. Adds mistakes for the block with another method, for an
         interval that is not below the epochs, for names in ``perturb`` that are no parameters, and for what does not go
@@ -665,7 +665,7 @@ class SpecResolver:
         if method is not None and method.need is not None and not method.need.is_met(space):
             what = f"{method.name} needs {method.need.what}, and there is none"
             document.add_mistake(("method",), what, method.need.hint)
-        places = self._find_expressions(space, entries)
+        places = self._map_expressions(space, entries)
         configurations.check_satisfiable(
             space, places, ("constraints",), document, grid=self.enumerates
         )
@@ -695,10 +695,11 @@ class SpecResolver:
             "to bound it: --run-cap 50, or --set budget.hours=8"
         )
 
-    def _find_expressions(self, space: Space, entries: list[Entry]) -> dict[str, KeyPath]:
-        """Return where the constraints of the space and the tied values stand in the file, by their texts.
+    def _map_expressions(self, space: Space, entries: list[Entry]) -> dict[str, KeyPath]:
+        """Return a mapping from the text of each constraint and each tied value to its path in the file.
 
-        Constraints on metrics are left out: they are not part of the space. Of equal texts, the first place counts.
+        Constraints on metrics are left out, as they are not part of the space. A text that appears several times has
+        the path of its first appearance.
         """
         places: dict[str, KeyPath] = {}
         texts_in_space = {one.text for one in space.constraints}

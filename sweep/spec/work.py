@@ -44,9 +44,10 @@ def describe_work(spec: Spec) -> str:
 
 
 def find_most_epochs(spec: Spec) -> int:
-    """Return the epochs of the longest trial: the sweep's, or the most of the parameter ``epochs`` if there is one.
+    """Return the largest number of epochs that a trial may train.
 
-    With the parameter, the epochs of the baseline count, too, and the sweep's if the parameter has a condition.
+    Without a parameter ``epochs``, it is the sweep's. Otherwise, it is the maximum of the parameter's values, of the
+    baseline's epochs and, if the parameter has a condition, of the sweep's.
     """
     for parameter in spec.space.parameters:
         if parameter.name == "epochs":

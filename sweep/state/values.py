@@ -218,15 +218,15 @@ class Digester:
         if id(value) in self._path:
             return IdentityDigest(identity)
         if len(self._path) > _DEEPEST or self._objects_left < 0:
-            return self._digest_beyond_limits(identity)
+            return self._digest_without_content(identity)
         self._path.append(id(value))
         try:
             return self._digest_parts(value, identity)
         finally:
             self._path.pop()
 
-    def _digest_beyond_limits(self, value: object) -> object:
-        """Return the digest of a value that is nested too deeply, or is one of too many."""
+    def _digest_without_content(self, value: object) -> object:
+        """Return the digest of a value whose content is not read, because it exceeds a limit of `digest`."""
         return IdentityDigest(value)
 
     def _digest_parts(self, value: Any, identity: object) -> object:

@@ -119,13 +119,13 @@ def compare_configurations(
 
 
 def _count_groups(scored: Table[K]) -> int:
-    """Return the number of groups of configurations that cannot be tested against each other, at least 1.
+    """Return the number of groups of two or more configurations that are connected by common seeds; at least 1.
 
-    They can if they have `LEAST` seeds in common, directly or by way of others.
+    Two configurations are connected if they have `LEAST` seeds in common, or if each is connected to a third one.
 
-    Only the group of the best configuration is tested, and the same scores choose it: of two groups of equal
-    configurations it tends to be the one whose differences are large by luck. So its p-values are multiplied by the
-    number of groups that could have been tested: those with two configurations that have `LEAST` seeds.
+    Only the group of the best configuration is tested, and it is chosen by the same scores: of two groups of equal
+    configurations, it tends to be the one whose differences are large by chance. So its p-values are multiplied by
+    the number of groups (Bonferroni).
     """
     # of each group, the seeds of its configurations
     groups: list[list[set[Hashable]]] = []

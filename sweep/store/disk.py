@@ -19,6 +19,19 @@ def get_process_name() -> str:
     return f"{os.getpid()}-{_PROCESS}"
 
 
+def find_cache_folder() -> Path | None:
+    """Return the folder for what sweep keeps for a user; None if no home folder is known. It may not exist.
+
+    It is ``SWEEP_CACHE``, or ``sweep`` in the user's cache folder.
+    """
+    if given := os.environ.get("SWEEP_CACHE"):
+        return Path(given)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweep"
+    except RuntimeError:
+        return None
+
+
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
     """Raise a `StoreError` if the block fails with an `OSError`; other exceptions pass unchanged.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import secrets
 import threading
@@ -24,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from sweep.errors import InputError, RefusedError, StoreAway, StoreError
-from sweep.store.disk import replacing, storing
+from sweep.store.disk import find_cache_folder, replacing, storing
 from sweep.store.features import AWAY_S, is_url
 from sweep.store.locks import is_locked, waiting_for
 from sweep.store.object_store import (
@@ -80,14 +79,12 @@ def _cache() -> Path:
 
     It may not exist. Raises InputError if neither is known.
     """
-    if given := os.environ.get("SWEEP_CACHE"):
-        return Path(given)
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweep"
-    except RuntimeError as error:
+    folder = find_cache_folder()
+    if folder is None:
         raise InputError.one(
             "HOME", "no home folder is known, for the copies of results", "set SWEEP_CACHE"
-        ) from error
+        )
+    return folder
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from sweep.spec.blocks import Resources
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux alone"),
-    pytest.mark.usefixtures("hears_closed_terminals"),
+    pytest.mark.usefixtures("default_sighup"),
 ]
 
 SERVER = """

@@ -24,7 +24,7 @@ from sweep.documents import schemas
 pytest.importorskip("mcp", reason="needs the extra mcp")
 from mcp import Client, StdioServerParameters
 
-pytestmark = pytest.mark.usefixtures("hears_closed_terminals")
+pytestmark = pytest.mark.usefixtures("default_sighup")
 
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
 Call = Callable[..., Awaitable[Mapping[str, Any]]]

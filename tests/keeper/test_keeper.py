@@ -27,7 +27,7 @@ from sweep.keeper import client, messages
 from sweep.keeper import place as places
 from sweep.keeper.client import Keeper
 
-pytestmark = pytest.mark.usefixtures("hears_closed_terminals")
+pytestmark = pytest.mark.usefixtures("default_sighup")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -175,8 +175,8 @@ def _list_groups(
 ) -> Sequence[groups.Group | groups.Rated]:
     """Return the author's groups of weights.
 
-    With ``own`` optimizers, layer rates that the author's code has ``read`` are left out, because they are for these,
-    unless the author overrides `groups`.
+    ``own`` says whether the author's code makes the optimizers, and ``read`` names the hyperparameters that it has
+    read. Layer rates among these are for the author's optimizers and left out, unless the author overrides `groups`.
     """
     if own and not overrides(author, "groups"):
         return groups.read_layer_rates(hp, author.live, model, left_out=read)

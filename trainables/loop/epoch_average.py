@@ -44,10 +44,10 @@ class EpochAverage(Average):
         super().__init__([*model.trainable_variables, *moving], first_epoch, graph.replicas)
         self._averaged = len(model.trainable_variables)  # the moving statistics come after these
         self._count = tf.function(self._count_weights, autograph=False)
-        self.begin_anew()
+        self.discard_trace()
 
-    def begin_anew(self) -> None:
-        """Follow which layers are trainable now; to be called when training is traced again."""
+    def discard_trace(self) -> None:
+        """Make the next `count` trace its pass again; call it after layers were frozen or unfrozen."""
         self._normalise = tf.function(self._normalise_chunk, reduce_retracing=True, autograph=False)
 
     @property

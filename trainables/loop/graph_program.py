@@ -298,7 +298,7 @@ class GraphProgram(Program):
         self._trace_training_anew()
         self._trace_training(train)
         if self.by_epoch:
-            self.by_epoch.begin_anew()
+            self.by_epoch.discard_trace()
         self._graph.traced.clear()
 
     def _trace_training(self, data: Examples) -> None:

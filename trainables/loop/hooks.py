@@ -292,12 +292,12 @@ class Callbacks:
         if self._adds_history:
             self._callbacks.append(keras.callbacks.History())
         self._kept_by_author: dict[str, Any] = {}
-        self._saved_elsewhere = _SavedElsewhere()
+        self._checkpointed = _CheckpointedObjects()
         self._networks: Sequence[Any] = ()
-        self._of_layers: Digests = {}  # of the networks, as the present phase began
-        # for each callback, before the trial has changed them: as the first phase began, and the present one
-        self._at_first: list[dict[str, Any]] = []
-        self._in_phase: list[dict[str, Any]] = []
+        self._layer_digests: Digests = {}  # of the networks, as the present phase began
+        # copies of the attributes of each callback: from the start of the trial, and from that of the present phase
+        self._at_trial_start: list[dict[str, Any]] = []
+        self._at_phase_start: list[dict[str, Any]] = []
 
     @classmethod
     def of(cls, author: Author, hp: Hyperparameters, *, fit: bool = False) -> Callbacks:
@@ -355,11 +355,11 @@ class Callbacks:
             callback.set_model(networks[0])
         if self._callbacks:
             parts = [*self, *_list_parts(networks)]
-            self._saved_elsewhere = _SavedElsewhere(frozenset(map(id, parts)), author, own)
+            self._checkpointed = _CheckpointedObjects(frozenset(map(id, parts)), author, own)
             self._networks = networks
-            self._of_layers = attributes.digest_layer_attributes(networks)
-            self._in_phase = self._copy_all_attributes()
-            self._at_first = self._at_first or self._in_phase
+            self._layer_digests = attributes.digest_layer_attributes(networks)
+            self._at_phase_start = self._copy_all_attributes()
+            self._at_trial_start = self._at_trial_start or self._at_phase_start
 
     def _set_history(self) -> None:
         """Set the model's ``history`` to that of the trial; `Model.fit`, called for each epoch, replaces it."""
@@ -415,11 +415,11 @@ class Callbacks:
         wherever it was made (`_AttributeDigester` says what is compared), an attribute that was deleted, or one of a
         layer.
         """
-        if attributes.digest_layer_attributes(self._networks) != self._of_layers:
+        if attributes.digest_layer_attributes(self._networks) != self._layer_digests:
             return None
         found = []
         for now, at_first, in_phase in zip(
-            self._copy_all_attributes(), self._at_first, self._in_phase, strict=True
+            self._copy_all_attributes(), self._at_trial_start, self._at_phase_start, strict=True
         ):
             if not at_first.keys() <= now.keys():
                 return None
@@ -434,7 +434,7 @@ class Callbacks:
 
     def _copy_all_attributes(self) -> list[dict[str, Any]]:
         """Return for each callback, in order, the result of `_copy_attributes`."""
-        return [_copy_attributes(callback, self._saved_elsewhere) for callback in self]
+        return [_copy_attributes(callback, self._checkpointed) for callback in self]
 
     def restore(self, state: object) -> None:
         """Set the attributes in ``state``, which `state` has returned for callbacks made in the same way.
@@ -476,7 +476,7 @@ def _list_parts(networks: Sequence[keras.Model]) -> list[object]:
 
 
 @dataclass(frozen=True)
-class _SavedElsewhere:
+class _CheckpointedObjects:
     """What callbacks may refer to though its state is not theirs: a checkpoint holds it without them."""
 
     ids: frozenset[int] = frozenset()
@@ -488,7 +488,7 @@ class _SavedElsewhere:
 
 
 def _copy_attributes(
-    callback: keras.callbacks.Callback, saved_elsewhere: _SavedElsewhere
+    callback: keras.callbacks.Callback, checkpointed: _CheckpointedObjects
 ) -> dict[str, Any]:
     """Return a callback's attributes by name, without those that Keras sets.
 
@@ -504,7 +504,7 @@ def _copy_attributes(
         if _may_be_kept(plain):
             copies[name] = copy.deepcopy(plain)
         else:
-            content = _AttributeDigester(saved_elsewhere).digest(value)
+            content = _AttributeDigester(checkpointed).digest(value)
             copies[name] = _Fingerprint(IdentityDigest(value), content)
     return copies
 
@@ -532,22 +532,21 @@ class _Fingerprint(NamedTuple):
 
 
 class _AttributeDigester(Digester):
-    """Digests attributes of callbacks, so that no change is missed that a resumed trial would lack.
+    """Digests attributes of callbacks, so that a change is noticed if a resumed trial would lack it.
 
-    It differs from its base class where that compares by identity because this is safe there. Here an object whose
-    content cannot be seen, or not wholly, has a digest that equals nothing, as if it had changed. By identity it
-    compares only what changes without a callback or is saved elsewhere: functions and modules of libraries, objects
-    that cannot be pickled, such as open files and locks, and what a `_SavedElsewhere` names.
+    An object whose content cannot be digested completely counts as changed: its digest equals no other. The base class
+    compares such objects by identity. This class does so only for functions and modules of libraries, for objects that
+    cannot be pickled, such as open files and locks, and for those in a `_CheckpointedObjects`.
     """
 
     largest_bytes = sys.maxsize
 
-    def __init__(self, saved_elsewhere: _SavedElsewhere) -> None:
+    def __init__(self, checkpointed: _CheckpointedObjects) -> None:
         super().__init__()
-        self._saved_elsewhere = saved_elsewhere
+        self._checkpointed = checkpointed
 
     def _digest_parts(self, value: Any, identity: object) -> object:
-        saved = self._saved_elsewhere
+        saved = self._checkpointed
         if id(value) in saved.ids:
             return IdentityDigest(value)
         if value is saved.author:
@@ -567,7 +566,7 @@ class _AttributeDigester(Digester):
         return super()._digest_parts(value, identity)
 
     def _digest_object(self, value: Any) -> object:
-        if isinstance(value, _CHANGING_OF_TENSORFLOW):
+        if isinstance(value, _MUTABLE_TENSORFLOW_TYPES):
             return object()
         return super()._digest_object(value)
 
@@ -577,12 +576,12 @@ class _AttributeDigester(Digester):
         except Exception:  # TensorFlow's errors have no common class: a symbolic tensor, a variable without a value
             return object()
 
-    def _digest_beyond_limits(self, value: object) -> object:
+    def _digest_without_content(self, value: object) -> object:
         return object()
 
 
 # objects of TensorFlow that change and whose content cannot be digested
-_CHANGING_OF_TENSORFLOW = (
+_MUTABLE_TENSORFLOW_TYPES = (
     tf.Module,
     tf.data.Iterator,
     tf.lookup.experimental.DenseHashTable,
@@ -607,10 +606,9 @@ def _differs(value: Any, copies: Mapping[str, Any], name: str) -> bool:
 
 
 def _differs_if_plain(value: Any, copies: Mapping[str, Any], name: str) -> bool:
-    """Return whether ``copies`` lacks ``name`` or has another type or value for it, but False for a `_Fingerprint`.
+    """Return the result of `_differs` for a plain value, and False for a `_Fingerprint`.
 
-    The comparison is that of `_differs`. A ``value`` that is a `_Fingerprint` stands for one that is not plain, which
-    no checkpoint can hold.
+    A `_Fingerprint` stands for a value that is not plain, which no checkpoint can hold.
     """
     return not isinstance(value, _Fingerprint) and _differs(value, copies, name)
 

@@ -84,13 +84,12 @@ class _IdentityDigester(values.Digester):
 
 
 def digest_layer_attributes(networks: Sequence[Any]) -> Digests:
-    """Return digests of the attributes that were set on layers from outside, by ``layer.name``.
+    """Return digests of attributes of layers, by ``layer.name``, except those that the layers set by themselves.
 
-    ``networks`` are the model, whose own attributes are called ``model.name``, and further networks. Left out is what
-    Keras or the layers set by themselves: ``history``, names that begin with an underscore, and those that a method of
-    any of the layers other than `__init__` sets, such as ``stop_training``. Plain values are compared by value. All
-    else is compared by identity, and containers also by length, unless a method of a layer uses their name: it may
-    change them in place.
+    ``networks`` are the model, whose own attributes are called ``model.name``, and further networks. These attributes
+    are left out: ``history``, names that begin with an underscore, and names that any method of the layers other than
+    `__init__` sets, such as ``stop_training``. Plain values are compared by value, and all others by identity.
+    Containers are also compared by length, unless a method of a layer reads the attribute, as it may change them.
     """
     layers: list[tuple[Any, str]] = []
     for network in networks:

@@ -317,7 +317,7 @@ def _start_ray(
         try:
             with (
                 start.ahead or nullcontext(),
-                interruption.outlasting_terminal(),
+                interruption.blocking_sighup(),
                 _report_failed_start(),
             ):
                 ray.init(

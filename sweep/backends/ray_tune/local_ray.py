@@ -221,7 +221,7 @@ class _BackgroundStart:
         while (start := self._starts.get()) is not None:
             try:
                 if not self._finishing.is_set():
-                    with interruption.outlasting_terminal():
+                    with interruption.blocking_sighup():
                         start()
             except Exception as error:  # whatever fails, no trial needs it
                 if not self._finishing.is_set():
