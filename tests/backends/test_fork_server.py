@@ -58,14 +58,16 @@ class Served:
         self.name = f"sweep-test-{uuid.uuid4().hex}"
         self.server: Popen | None = None
 
-    def start(self, *modules: str, path: Path | None = None) -> Popen:
-        found = {**os.environ, "PYTHONPATH": str(path)} if path else None
+    def start(self, *modules: str, path: Path | None = None, **options: Any) -> Popen:
+        searched = os.pathsep.join(filter(None, (str(path), os.environ.get("PYTHONPATH"))))
+        found = {**os.environ, "PYTHONPATH": searched} if path else None
         self.server = subprocess.Popen(
             [sys.executable, "-c", SERVER, self.name],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=found,
+            **options,
         )
         self._stack.callback(self.end, self.server)
         assert self.server.stdin is not None
@@ -197,6 +199,20 @@ def sleeper(served: Served, **options: Any) -> tuple[Popen, int]:
     client = served.client("print(os.getpid()); sys.stdout.flush(); time.sleep(300)", **options)
     assert client.stdout is not None
     return client, int(client.stdout.readline())
+
+
+def test_another_child_of_the_server_may_end(served: Served, tmp_path: Path) -> None:
+    """Such as a helper that a library has started while it was imported."""
+    (tmp_path / "helped.py").write_text(
+        "import subprocess\nhelper = subprocess.Popen(['sleep', '300'])\nprint(helper.pid, file=open('pid', 'w'))"
+    )
+    server = served.start("helped", path=tmp_path, cwd=tmp_path)
+    first, worker = sleeper(served)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert served.client("pass").wait(60) == 0
+    assert server.poll() is None
+    assert is_alive(worker)
+    assert first.poll() is None
 
 
 def test_a_worker_ends_with_its_client(served: Served) -> None:

@@ -228,7 +228,9 @@ def _report_ended_workers(
         worker, status = os.waitpid(-1, os.WNOHANG)
         if not worker:  # the others still run
             return
-        client = clients.pop(worker)
+        client = clients.pop(worker, None)
+        if client is None:  # a process that a library has started while it was imported
+            continue
         with suppress(KeyError):  # `_end_worker_of` has ended it
             selector.unregister(client)
         code = os.waitstatus_to_exitcode(status)
