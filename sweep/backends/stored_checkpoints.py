@@ -37,7 +37,14 @@ class StoredCheckpoints:
 
     def list_trials(self) -> set[int]:
         """Return the numbers of the trials that have any checkpoint files, even of an incomplete checkpoint."""
-        return {int(entry.key.split("/")[1]) for entry in self.store.entries(CHECKPOINTS)}
+        trials = set()
+        for entry in self.store.entries(CHECKPOINTS):
+            # checkpoints/TRIAL/CHECKPOINT/FILE, as in `checkpoint_key`
+            _, *below = entry.key.split("/")
+            # not what somebody has put there, such as a copy 00003-old or an empty object for the folder
+            if len(below) > 1 and below[0].isdecimal():
+                trials.add(int(below[0]))
+        return trials
 
     def fetch(self, folder: Path, trial: int, patience_s: float) -> Iterator[Path]:
         """Yield the local folders of a trial's checkpoints, that of the latest epoch first, each once it is copied.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from counting import Counting
 from object_stores import Server
+from obstore.store import MemoryStore
 from waiting import until
 
 from sweep.backends import Continues, Ends, Job, Order, checkpoints, stored_checkpoints
@@ -145,6 +146,13 @@ def test_a_checkpoint_without_its_manifest_is_none(tmp_path: Path, store: Object
     store.put("checkpoints/00003/epoch-000001/state", b"x")  # its machine died while it was sent
     assert there(store) == []
     assert [*checkpoints.fetch_checkpoints(tmp_path, 3)] == []
+
+
+def test_what_else_lies_beside_the_checkpoints_is_no_trial() -> None:
+    store = ObjectStore("memory://bucket/sweep", MemoryStore())
+    for key in ("00003/epoch-000001/state", "00003-old/epoch-000001/state", ".DS_Store", "7"):
+        store.put(f"checkpoints/{key}", b"x")
+    assert stored_checkpoints.StoredCheckpoints(store).list_trials() == {3}
 
 
 def test_a_store_that_is_away_is_no_failure_of_a_trial(
