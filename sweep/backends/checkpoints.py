@@ -180,7 +180,7 @@ def begin_checkpoint(
             # an earlier one of this epoch, which could not be restored
             shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
-        trim(folder, keep)
+        trim(folder, keep, final.name)
         return final
 
     # left by a checkpoint that was begun and never completed
@@ -207,16 +207,16 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
         raise Damaged(f"{MANIFEST} is unreadable ({in_short(error)})") from error
 
 
-def trim(folder: Path, keep: int) -> None:
-    """Delete the checkpoints in a trial's local folder except the one with the smallest loss and the ``keep`` newest.
+def trim(folder: Path, keep: int, written: str = "") -> None:
+    """Delete a trial's local checkpoints except the ``keep`` newest, the one with the smallest loss, and ``written``.
 
-    The loss is that in the manifest, infinity if it is damaged. Incomplete checkpoints are deleted too, so none may be
-    being written. What cannot be deleted is left.
+    ``written`` is the name of the last one written, of which later ones could not be restored. The loss is that in the
+    manifest, infinity if it is damaged. Incomplete checkpoints are deleted too, so none may be being written. What
+    cannot be deleted is left.
     """
     newest = _sort_newest_first(folder)
-    spared = select_kept(
-        [path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep
-    )
+    losses = {path.name: _read_loss(path) for path in newest}
+    spared = {written, *select_kept([path.name for path in newest], losses, keep)}
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)

@@ -79,7 +79,7 @@ class StoredCheckpoints:
         Waits until they are uploaded. Those that the store has with the same manifest are not sent again, and none is
         deleted there.
         """
-        sender = Sender(self.store, folder, trial, lambda: None)
+        sender = Sender(self.store, folder, trial, lambda written: None)
         sender.send()
         sender.settle()
 
@@ -140,10 +140,13 @@ def _copy_from_store(
     return False
 
 
-def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
-    """Delete a trial's checkpoints except the best and the ``keep`` newest; return the files left, by checkpoint name.
+def trim_in_store(
+    store: ObjectStore, trial: int, keep: int, written: str = ""
+) -> dict[str, list[StoredObject]]:
+    """Delete a trial's checkpoints except some; return the files that are left, by checkpoint name.
 
-    Incomplete checkpoints are neither deleted nor returned.
+    The ``keep`` newest are left, the one with the smallest loss, and ``written``, the last one uploaded, of which later
+    ones could not be restored. Incomplete checkpoints are neither deleted nor returned.
     """
     there = list_checkpoints(store, trial)
     if len(there) > keep:  # otherwise all are spared, and no manifest has to be read
@@ -153,7 +156,7 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
         losses = {}
         for name, data in zip(there, store.get_all(keys), strict=True):
             losses[name] = parse_loss(data)
-        spared = select_kept([*there], losses, keep)
+        spared = {written, *select_kept([*there], losses, keep)}
         delete_epochs(store, trial, [name for name in there if name not in spared])
         there = {name: there[name] for name in there if name in spared}
     return there
@@ -193,12 +196,14 @@ class Sender:
     store: ObjectStore
     folder: Path  # local folder of the trial's checkpoints
     trial: int
-    trim: Callable[[], object]  # deletes superseded checkpoints in the store
+    # deletes superseded checkpoints in the store; it gets the name of the last one uploaded, which stays
+    trim: Callable[[str], object]
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "checkpoint-sender")
     )
     _uploads: list[Future[None]] = field(default_factory=list)
     _sent: set[str] = field(default_factory=set)
+    _written: str = ""  # the last one uploaded
     _is_closed: threading.Event = field(default_factory=threading.Event)
 
     def send(self) -> None:
@@ -278,7 +283,8 @@ class Sender:
             except FileNotFoundError:  # deleted meanwhile: without a manifest, it does not count
                 continue
             self._sent.add(name)
+            self._written = name
             # whoever trains or ends the trial next deletes what is superseded
             if self._is_closed.is_set():
                 return
-        self.trim()
+        self.trim(self._written)

@@ -128,7 +128,7 @@ def test_the_best_and_the_newest_stay_though_workers_change(
             place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9
         )()
         sender = stored_checkpoints.Sender(
-            store, place, 3, lambda: stored_checkpoints.trim_in_store(store, 3, 2)
+            store, place, 3, lambda name: stored_checkpoints.trim_in_store(store, 3, 2, name)
         )
         sender.send()
         sender.settle()
@@ -140,6 +140,25 @@ def test_the_best_and_the_newest_stay_though_workers_change(
     assert checkpoints.list_trials(folder) == {3}
     checkpoints.delete_checkpoints(folder, 3)
     assert checkpoints.list_trials_with_files(folder) == set()
+
+
+def test_the_last_one_sent_stays_beside_later_ones_that_could_not_be_restored(
+    tmp_path: Path,
+) -> None:
+    store = ObjectStore("memory://bucket/sweep", MemoryStore())
+    for epoch, loss in ((4, 0.1), (5, 0.2), (1, 0.9)):
+        place = tmp_path / f"machine{epoch}"
+        manifest = checkpoints.Manifest(epoch, loss=loss)
+        checkpoints.begin_checkpoint(
+            place, manifest, lambda aside: (aside / "state").write_bytes(b"x") and None, 1
+        )()
+        sender = stored_checkpoints.Sender(
+            store, place, 3, lambda name: stored_checkpoints.trim_in_store(store, 3, 1, name)
+        )
+        sender.send()
+        sender.settle()
+        sender.close()
+    assert there(store) == ["epoch-000005", "epoch-000004", "epoch-000001"]
 
 
 def test_a_checkpoint_without_its_manifest_is_none(tmp_path: Path, store: ObjectStore) -> None:

@@ -336,6 +336,16 @@ def test_without_a_usable_checkpoint_the_trial_begins_again(job: Job) -> None:
     assert len(notices) == 2
 
 
+def test_what_is_saved_after_unusable_checkpoints_stays_beside_them(job: Job) -> None:
+    _interrupted(job, epochs=5)
+    for path in checkpoints.list_newest_first(job.results_folder, 3):
+        _cut(path)
+    _interrupted(job, epochs=2)  # it has begun again
+    assert kept(job) == ["epoch-000005", "epoch-000004", "epoch-000002"]
+    reports, _, _ = whole(Worker(job), order(epochs=9))
+    assert numbers(reports) == list(range(2, 10))
+
+
 def test_a_copy_of_another_trial_does_not_begin_again(job: Job) -> None:
     _interrupted(job, epochs=4)
     for path in checkpoints.list_newest_first(job.results_folder, 3):
