@@ -104,6 +104,19 @@ def count_parts(whole: float, part: float) -> int:
     return math.floor(whole / part + 1e-9)
 
 
+def count_gpu_parts(gpus: float, asked: float) -> int:
+    """Return how many processes with ``asked`` GPUs each (not 0) fit on a machine with ``gpus`` GPUs.
+
+    A share of a GPU lies within one GPU: 0.6 fits four times on four GPUs.
+    """
+    if asked >= 1:
+        return count_parts(gpus, asked)
+    whole = count_parts(gpus, 1)
+    # a machine may offer only a part of its last GPU
+    rest = max(gpus - whole, 0.0)
+    return whole * count_parts(1, asked) + count_parts(rest, asked)
+
+
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """Addresses of the processes that train one trial together, and the rank of this process among them."""
@@ -140,11 +153,12 @@ class Devices:
 
         Raises ValueError if they need neither.
         """
-        return min(
-            count_parts(there, asked)
-            for there, asked in ((cpus, self.cpus), (gpus, self.gpus))
-            if asked
-        )
+        found = []
+        if self.cpus:
+            found.append(count_parts(cpus, self.cpus))
+        if self.gpus:
+            found.append(count_gpu_parts(gpus, self.gpus))
+        return min(found)
 
     def memory_bytes(self, total: float) -> float:
         """Return the bytes of memory that a process may use on one GPU with ``total`` bytes.

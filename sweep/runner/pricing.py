@@ -13,7 +13,7 @@ from statistics import median
 from typing import TypeAlias
 
 from sweep.analysis import confirmation
-from sweep.contract import Devices, Trainable, count_parts, end_trial
+from sweep.contract import Devices, Trainable, count_gpu_parts, end_trial
 from sweep.errors import TrainableError, in_short
 from sweep.events import EpochReported, Params
 from sweep.functions import load_trainable
@@ -199,7 +199,7 @@ def list_offers(
     """
     found = []
     for machine in machines:
-        at_once = max(count_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
+        at_once = max(count_gpu_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
         there = timing
         if machine.epoch_s is not None:
             if timing is None:

@@ -42,6 +42,10 @@ def there(
         ([(2, 0), (2, 0)], Devices(3), 0),
         ([(8, 0), (2, 2), (1, 4)], Devices(1, 1), 3),
         ([(0.3, 0)], Devices(0.1), 3),
+        # a share lies within one GPU, so the rest of each GPU stays free
+        ([(8, 4)], Devices(1, 0.6), 4),
+        ([(16, 4), (16, 1)], Devices(1, 0.3), 15),
+        ([(8, 1.5)], Devices(1, 0.5), 3),
     ],
 )
 def test_trials_at_once_are_counted_by_node(

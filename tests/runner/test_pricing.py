@@ -13,7 +13,7 @@ from sweep.contract import Devices
 from sweep.errors import TrainableError
 from sweep.events import EpochReported, Event
 from sweep.runner import pricing
-from sweep.runner.pricing import Course, ExpectedRung, Timing
+from sweep.runner.pricing import Course, ExpectedRung, Machine, Timing
 from sweep.runner.rehearsal import MadeUpTrial
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.space.early_terminate import (
@@ -175,6 +175,12 @@ class Model:
     def restore(self, folder): raise AssertionError
     def facts(self): return Facts()
 """
+
+
+def test_a_share_of_a_gpu_lies_within_one_gpu_of_a_machine() -> None:
+    asked = spec("run_cap: 9\nepochs: 5\nresources: {gpus: 0.6}\n")
+    (offer,) = pricing.list_offers(asked, 9, 5.0, TIMING, [Machine("large", gpus=4, price=1.0)])
+    assert offer.at_once == 4
 
 
 def test_measuring_trains_two_epochs_of_two_trials(
