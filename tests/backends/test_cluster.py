@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 
@@ -23,6 +24,25 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
         cluster.connect(address, None, id),
     ):
         pass
+
+
+def test_an_address_of_ipv6_is_tried_without_its_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**given: object) -> None:
+        raise ConnectionError(f"asked for {given['address']}")
+
+    monkeypatch.setattr("ray.init", refuse)
+    with socket.socket(socket.AF_INET6) as listening:
+        try:
+            listening.bind(("::1", 0))
+        except OSError:
+            pytest.skip("needs IPv6")
+        listening.listen()
+        address = f"[::1]:{listening.getsockname()[1]}"
+        with (
+            pytest.raises(InputError, match=re.escape(f"asked for {address}")),
+            cluster.connect(address, None, id),
+        ):
+            pass
 
 
 def there(

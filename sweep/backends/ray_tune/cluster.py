@@ -374,7 +374,8 @@ def _check_address(address: str) -> None:
     if not host or not port.isdigit() or "://" in address:
         return  # "auto" or a Ray client, which Ray handles itself
     try:
-        socket.create_connection((host, int(port)), timeout=10).close()
+        # an IPv6 address is written in brackets
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:
         raise InputError.one(
             "--address",
