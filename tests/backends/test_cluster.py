@@ -8,7 +8,7 @@ import time
 import pytest
 from ray._private import worker
 
-from sweep.backends.ray_tune import cluster
+from sweep.backends.ray_tune import cluster, ray_folder
 from sweep.backends.ray_tune.cluster import Cluster, ConcurrencyLimits
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
@@ -43,6 +43,17 @@ def test_an_address_of_ipv6_is_tried_without_its_brackets(monkeypatch: pytest.Mo
             cluster.connect(address, None, id),
         ):
             pass
+
+
+def test_simulated_gpus_leave_the_named_ones_to_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setenv("RAY_TMPDIR", "nowhere")
+    monkeypatch.setattr(ray_folder, "FOLDERS", ("nowhere",))
+    with pytest.raises(InputError, match="is no absolute path"), cluster.connect(None, 1, id):
+        pass
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
 
 
 def there(

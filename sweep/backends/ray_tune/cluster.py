@@ -196,15 +196,12 @@ def connect(
 
     A Ray to which this process is connected already is used and left as it is. A local Ray gets ``simulated_gpus``
     GPUs, or those of the machine if that is None; it listens only on 127.0.0.1 and keeps its token authentication.
-    ``say`` gets the address of the dashboard, possibly from another thread. Environment variables are set and stay, and
-    ``CUDA_VISIBLE_DEVICES`` is removed if GPUs are simulated. Raises InputError if there is no cluster at the address,
-    a local Ray does not start, or a connected one does not suit the arguments.
+    ``say`` gets the address of the dashboard, possibly from another thread. Environment variables are set and stay;
+    ``CUDA_VISIBLE_DEVICES`` is removed inside the block if GPUs are simulated. Raises InputError if there is no cluster
+    at the address, a local Ray does not start, or a connected one does not suit the arguments.
     """
     for name, value in (SETTINGS if address else {**SETTINGS, **LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
-    if simulated_gpus is not None:
-        # Ray refuses more GPUs than this names; workers hide all
-        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     there_already = ray.is_initialized()  # in a notebook or script that uses Ray itself
     if there_already:
         joined: AbstractContextManager[None] = _use_existing_connection(address, simulated_gpus)
@@ -212,7 +209,7 @@ def connect(
         joined = _join_cluster(address, say, start.about)
     else:
         joined = _start_ray(simulated_gpus, say, start)
-    with redirect_ray_messages(say), joined:
+    with _simulating_gpus(simulated_gpus), redirect_ray_messages(say), joined:
         context = ray.get_runtime_context()
         if ray_private_api.is_usable(ray_private_api.LOGS, say, context):
             logs = context.get_session_name()
@@ -230,6 +227,23 @@ def connect(
         finally:
             if page is not None:
                 page.close()
+
+
+@contextmanager
+def _simulating_gpus(simulated_gpus: int | None) -> Iterator[None]:
+    """Remove ``CUDA_VISIBLE_DEVICES`` inside the block if GPUs are simulated, that is unless the argument is None.
+
+    Ray refuses to start with more GPUs than it names; workers hide all GPUs. Afterwards it limits this process again.
+    """
+    if simulated_gpus is None:
+        yield
+        return
+    before = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = before
 
 
 def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[None]:
