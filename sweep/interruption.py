@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -53,6 +54,26 @@ def list_signals() -> list[signal.Signals]:
         for number in _SIGNALS
         if number != _SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
     ]
+
+
+def is_running(process: int) -> bool:
+    """Return whether the process with the id ``process`` of this machine runs, also if it is another user's.
+
+    One that has ended does not run, even if nobody has waited for it, as in a container whose first process never does:
+    its id stays taken then.
+    """
+    try:
+        os.kill(process, 0)  # sends no signal, only checks that there is such a process
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to another user
+        return True
+    try:
+        # the state follows the name, which is in parentheses and may itself have some
+        state = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:  # a system without /proc, or it has just ended
+        return True
+    return state[:1] not in (["Z"], ["X"])
 
 
 @contextmanager

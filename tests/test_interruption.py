@@ -262,3 +262,13 @@ def test_a_temporary_folder_does_not_outlive_a_process_that_ends_at_once(tmp_pat
     ran = subprocess.run(command, env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=PATIENCE_S)
     assert ran.returncode == interruption.CODE
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_process_that_nobody_has_waited_for_does_not_run() -> None:
+    assert interruption.is_running(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert interruption.is_running(process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken
+        assert not interruption.is_running(process.pid)
+    assert not interruption.is_running(process.pid)

@@ -130,15 +130,10 @@ def stop_keeper() -> str:
 
 
 def _wait_for_end(process: int) -> bool:
-    """Wait up to `END_S` seconds for the process with the id ``process`` to end; return whether it has ended.
-
-    A process of another user counts as ended.
-    """
+    """Wait up to `END_S` seconds for the process with the id ``process`` to end; return whether it has ended."""
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
-        try:
-            os.kill(process, 0)  # sends no signal, only checks that there is such a process
-        except OSError:
+        if not interruption.is_running(process):
             return True
         time.sleep(0.05)
     return False

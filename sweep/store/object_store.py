@@ -24,6 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sweep import interruption
 from sweep.errors import InputError, StoreAway, StoreError, first_line
 from sweep.store.disk import replacing
 from sweep.store.features import STAND_IN, store_of
@@ -456,7 +457,7 @@ class Lease:
         """
         if self.released:
             return True
-        return self.space == _space() and not _is_alive(self.process)
+        return self.space == _space() and not interruption.is_running(self.process)
 
     @property
     def is_own(self) -> bool:
@@ -499,14 +500,3 @@ def now() -> float:
     Only differences of these times have a meaning.
     """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _is_alive(process: int) -> bool:
-    """Return whether the process with the id ``process`` of this machine is alive."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it belongs to another user
-        return True
-    return True

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from aiohttp import http_exceptions, web
 
+from sweep import interruption
 from sweep.documents.mistakes import describe_error
 from sweep.errors import InputError, StoreError, SweepError, UnknownNameError
 from sweep.runner import resuming
@@ -984,19 +985,8 @@ async def _serve(
             # An orphan gets another parent at once; the number of the old one stays taken until somebody waits for it.
             if within is not None and os.getppid() != within:
                 break
-            if page.browsers or (beside is not None and _is_alive(beside)):
+            if page.browsers or (beside is not None and interruption.is_running(beside)):
                 last_needed = time.monotonic()
     finally:
         preparing.cancel()
         await runner.cleanup()
-
-
-def _is_alive(process: int) -> bool:
-    """Return whether the process with the number ``process`` is running."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it is of another user
-        return True
-    return True

@@ -45,17 +45,20 @@ class FakeRay(KeptRay):
 class Kept:
     """A keeper in a process of its own, and its place."""
 
-    def __init__(self, place: Path, process: int) -> None:
+    def __init__(self, place: Path, process: int, *, reaps: bool) -> None:
         self.place, self.process = place, process
         self._status: int | None = None
         # an ended process stays until its parent has asked for it
         self._reaper = threading.Thread(target=self._reap)
-        self._reaper.start()
+        if reaps:
+            self._reaper.start()
 
     def _reap(self) -> None:
         self._status = os.waitpid(self.process, 0)[1]
 
     def wait(self) -> int:
+        if self._reaper.ident is None:
+            self._reaper.start()
         self._reaper.join(20)
         assert self._status is not None
         return os.waitstatus_to_exitcode(self._status)
@@ -63,7 +66,7 @@ class Kept:
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.process, signal.SIGKILL)
-        self._reaper.join(20)
+        self.wait()
 
 
 Command = Callable[[Sequence[str], str], int]
@@ -103,7 +106,11 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     started: list[Kept] = []
 
     def start_keeper(
-        command: Command = echo, *, keep_s: float = 60.0, running: bool = True
+        command: Command = echo,
+        *,
+        keep_s: float = 60.0,
+        running: bool = True,
+        reaps: bool = True,
     ) -> Kept:
         place = places.find_place()
         assert place is not None
@@ -119,7 +126,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             keeper_process.KeeperServer(place, kept, command).serve(listener)
             os._exit(0)
         listener.close()
-        started.append(Kept(place, process))
+        started.append(Kept(place, process, reaps=reaps))
         return started[-1]
 
     yield start_keeper
@@ -289,6 +296,15 @@ def test_it_ends_at_once_if_nothing_is_kept_or_somebody_asks(start: Callable[...
     assert (
         client.stop_keeper() == f"ended what was kept warm for this folder (process {kept.process})"
     )
+    assert kept.wait() == 0
+
+
+def test_one_for_which_nobody_waits_has_ended_as_well(start: Callable[..., Kept]) -> None:
+    """In a container, for instance, whose first process never asks for those that have ended."""
+    kept = start(reaps=False)
+    assert client.run_in_keeper(["run", "a.yaml"]) == 2
+    told = f"ended what was kept warm for this folder (process {kept.process})"
+    assert client.stop_keeper() == told
     assert kept.wait() == 0
 
 
