@@ -95,8 +95,10 @@ def _read_process_bytes(name: str) -> float:
 def _ask_nvidia_smi() -> float | None:
     """Run nvidia-smi and return the smallest total memory, in bytes, of the GPUs that TensorFlow uses.
 
-    Returns None if nvidia-smi fails or lists none of these GPUs.
+    Returns None if nvidia-smi fails or lists none of these GPUs, and for an instance of a GPU that is cut into parts.
     """
+    if "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", ""):
+        return None  # it lists whole GPUs, of which this process has a part
     command = ["nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"]
     try:
         listed = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -28,7 +29,8 @@ def create_readers() -> list[NvmlReader]:
     try:
         readers = []
         for address in addresses:
-            readers.append(NvmlReader(library, library.nvmlDeviceGetHandleByPciBusId(address)))
+            handle = library.nvmlDeviceGetHandleByPciBusId(address)
+            readers.append(NvmlReader(library, handle, _find_instance(library, handle)))
         return readers
     except library.NVMLError:
         return []
@@ -55,11 +57,31 @@ def list_supported_gauges() -> dict[str, bool] | None:
     return supported
 
 
+def _find_instance(library: ModuleType, gpu: Any) -> Any:
+    """Return the handle of the MIG instance that this process uses of a GPU; None if the GPU is not cut into instances.
+
+    ``gpu`` is the handle of the GPU, which all its instances have in common with their bus address. A process uses one
+    instance: the first that ``CUDA_VISIBLE_DEVICES`` names or, if it names none, the first of the GPU.
+    """
+    try:
+        present = library.nvmlDeviceGetMigMode(gpu)[0]  # the second one is that after a reset
+    except library.NVMLError:  # it has no such mode
+        return None
+    if present != library.NVML_DEVICE_MIG_ENABLE:
+        return None
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    if named.startswith("MIG-"):
+        return library.nvmlDeviceGetHandleByUUID(named)
+    return library.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
+
+
 class NvmlReader:
     """A reader of one GPU that implements `gauges.GpuReader`."""
 
-    def __init__(self, library: ModuleType, handle: Any) -> None:
+    def __init__(self, library: ModuleType, handle: Any, instance: Any = None) -> None:
         self._library, self._handle = library, handle
+        # whose memory this process has; other readings are those of the whole GPU
+        self._instance = handle if instance is None else instance
         supported = self._ask(lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
         self.counts_activity = bool(supported)  # GPUs from Hopper on support it
         self._last: Any = None
@@ -78,9 +100,9 @@ class NvmlReader:
         )
 
     def memory_bytes(self) -> float | None:
-        """Return the total memory of the GPU in bytes; None if the driver does not report it."""
+        """Return the bytes of memory of the GPU, or of its MIG instance; None if the driver does not report it."""
         return self._read_number(
-            lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0
+            lambda: self._library.nvmlDeviceGetMemoryInfo(self._instance).total, 1.0
         )
 
     def active(self) -> float | None:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import sys
+from types import ModuleType, SimpleNamespace
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sweep.contract import CUDA_BYTES, Devices, OutOfMemory
 from trainables.devices import gpu_memory
@@ -69,3 +73,55 @@ def test_more_than_its_share_is_out_of_memory(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(OutOfMemory, match=r"the share of the simulated GPU is 0\.01 GB"):
         gauges.end()
     assert len(kept)
+
+
+class CutLibrary(ModuleType):
+    """NVIDIA's library on a machine whose GPU is cut into two instances, if ``mode`` is 1."""
+
+    NVML_DEVICE_MIG_ENABLE = 1
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, mode: int | None) -> None:
+        super().__init__("pynvml")
+        self.mode = mode
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlGpmQueryDeviceSupport(self, handle: str) -> SimpleNamespace:
+        raise self.NVMLError
+
+    def nvmlDeviceGetHandleByPciBusId(self, address: str) -> str:
+        return address
+
+    def nvmlDeviceGetMigMode(self, handle: str) -> list[int]:
+        if self.mode is None:  # as on older GPUs
+            raise self.NVMLError
+        return [self.mode, self.mode]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        return uuid
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: str, index: int) -> str:
+        return f"MIG-{index}"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
+        total = {"0000:65:00.0": 80e9, "MIG-0": 40e9, "MIG-b": 10e9}[handle]
+        return SimpleNamespace(total=total)
+
+
+@pytest.mark.parametrize(
+    ("mode", "setting", "gb"),
+    [(None, "0", 80), (0, "0", 80), (1, "MIG-b", 10), (1, "MIG-b,MIG-0", 10), (1, "0", 40)],
+)
+def test_the_memory_of_an_instance_is_not_that_of_its_gpu(
+    monkeypatch: pytest.MonkeyPatch, mode: int | None, setting: str, gb: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", CutLibrary(mode))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["gpu"])
+    details = {"pci_bus_id": "0000:65:00.0"}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: details)
+    assert gpu_memory.get_total_bytes(Devices(gpus=0.5)) == gb * 1e9
