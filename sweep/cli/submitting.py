@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 import shlex
 import sys
@@ -230,6 +231,7 @@ def _is_environment_or_results(folder: Path) -> bool:
     return folder.name == "results"
 
 
+TERMS = "terms"  # key in a job's metadata, see `JobTerms`
 FAILED = 1
 CODES = {"SUCCEEDED": 0, "FAILED": FAILED, "STOPPED": interruption.CODE}
 
@@ -260,6 +262,31 @@ class Sending:
     requirements: Path | None = None
     retries: int = 0
     wait: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTerms:
+    """What `submit` was given for the job of a sweep beside its file; the job that resumes the sweep has the same."""
+
+    include: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()  # packages that all nodes install
+    retries: int = 0
+
+    def encode(self) -> str:
+        """Return the terms as text, which is kept with the job."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def decode(cls, text: str | None) -> JobTerms:
+        """Return the terms that `encode` has written as ``text``; those of `submit` without options if it is None."""
+        if text is None:  # the job is of an earlier release
+            return cls()
+        found = json.loads(text)
+        return cls(
+            include=tuple(found["include"]),
+            requirements=tuple(found["requirements"]),
+            retries=found["retries"],
+        )
 
 
 def _with_sending_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -422,7 +449,12 @@ def submit(
         "file": command[1],
     }
     package = asked.collect(sending.include)
-    _submit_job(Jobs(address), command, package, about, sending, as_json=as_json)
+    terms = JobTerms(
+        include=sending.include,
+        requirements=_read_requirements(sending.requirements),
+        retries=sending.retries,
+    )
+    _submit_job(Jobs(address), command, package, about, terms, waits=sending.wait, as_json=as_json)
 
 
 @click.command()
@@ -522,7 +554,14 @@ def resume_submitted_sweep(
         command.append("--retry-failed")
     # The user who has submitted the sweep, and not the one who resumes it: its address stays the same.
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
-    _submit_job(jobs, command, CodePackage.collect(Path.cwd()), about, as_json=as_json)
+    root = Path.cwd()
+    terms = JobTerms.decode(jobs.get_metadata(job.id).get(TERMS))
+    for name in terms.include:
+        if not (root / name).exists():
+            hint = "type the command in the project's folder, or submit the sweep file again"
+            raise InputError.one(name, f"was sent with --include, and is not in {root}", hint)
+    package = CodePackage.collect(root, terms.include)
+    _submit_job(jobs, command, package, about, terms, waits=False, as_json=as_json)
 
 
 def stop_submitted_sweep(sweep: str, address: str) -> str:
@@ -608,15 +647,16 @@ def _submit_job(
     command: Sequence[str],
     package: CodePackage,
     about: dict[str, str],
-    sending: Sending = Sending(),
+    terms: JobTerms,
     *,
+    waits: bool,
     as_json: bool,
 ) -> None:
     """Pack the files of ``package``, submit a job that runs ``command`` to the cluster, and print what was submitted.
 
     ``command`` has the arguments of ``python -m sweep``; ``about`` is kept with the job. The command is started again
-    up to ``sending.retries`` times if it is killed. With ``sending.wait``, follow the job to its end, and end this
-    process with the exit code of its state.
+    up to ``terms.retries`` times if it is killed. With ``waits``, follow the job to its end, and end this process with
+    the exit code of its state.
     """
     if not as_json:
         click.echo(
@@ -625,7 +665,7 @@ def _submit_job(
         if package.left_out:
             click.echo(f"not sent {printable(', '.join(package.left_out))}")
     entrypoint = DRIVER.format(
-        command=shlex.join(["python", "-m", "sweep", *command]), retries=sending.retries
+        command=shlex.join(["python", "-m", "sweep", *command]), retries=terms.retries
     )
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
@@ -633,13 +673,13 @@ def _submit_job(
         job = jobs.submit(
             entrypoint,
             archive,
-            about,
-            _read_requirements(sending.requirements),
+            {**about, TERMS: terms.encode()},
+            terms.requirements,
             {"PYTHONUNBUFFERED": "1"},
         )
     results = f"{about['results']}/{about['sweep']}"
     if as_json:
-        if sending.wait:
+        if waits:
             state = _wait_for_end(jobs, job)
         else:
             state = None
@@ -648,7 +688,7 @@ def _submit_job(
             sys.exit(CODES[state])
         return
     click.echo(f"job      {job}, results in {results}")
-    if sending.wait:
+    if waits:
         _follow(jobs, job)
 
 
@@ -721,13 +761,13 @@ def _check_results_place(results: str) -> str:
     return results
 
 
-def _read_requirements(requirements: Path | None) -> list[str]:
-    """Return the lines of a requirements file without comment lines and empty lines; [] if no file is given.
+def _read_requirements(requirements: Path | None) -> tuple[str, ...]:
+    """Return the lines of a requirements file without comment lines and empty lines; () if no file is given.
 
     Raises `InputError` if it cannot be read.
     """
     if requirements is None:
-        return []
+        return ()
     try:
         lines = []
         for line in requirements.read_text(encoding="utf-8").splitlines():
@@ -736,4 +776,4 @@ def _read_requirements(requirements: Path | None) -> list[str]:
         raise InputError.one(str(requirements), f"cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise InputError.one(str(requirements), "is not text in UTF-8") from error
-    return [line for line in lines if line and not line.startswith("#")]
+    return tuple(line for line in lines if line and not line.startswith("#"))

@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from zipfile import ZipFile
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 
 from sweep.backends.ray_tune.jobs import Jobs
+from sweep.cli import main
 from sweep.cli.submitting import stop_submitted_sweep
 from sweep.errors import InputError
 
@@ -143,3 +146,54 @@ def test_the_command_that_goes_on_can_be_pasted(submit: Callable[..., str]) -> N
     submit("ann", "lr wd")
     said = stop_submitted_sweep("ann/lr wd", "http://127.0.0.1:1")
     assert said.endswith("sweep resume 'ann/lr wd' --address http://127.0.0.1:1")
+
+
+class Receiving(Cluster):
+    """Records of each job which files it has, what pip installs for it, and its command."""
+
+    received: ClassVar[list[tuple[list[str], list[str] | None, str]]] = []
+
+    def submit_job(self, *, runtime_env: dict[str, Any], entrypoint: str, **job: Any) -> str:
+        with ZipFile(runtime_env["working_dir"]) as package:
+            files = package.namelist()
+        self.received.append((files, runtime_env.get("pip"), entrypoint))
+        return super().submit_job(**job)
+
+
+PROJECT = {
+    ".gitignore": "*.csv\n",
+    "needs.txt": "# for all nodes\nnumpy\n",
+    "s.yaml": "trainable: train:train\nmetric: {name: loss, goal: minimize}\nepochs: 1\n"
+    "method: grid\nparameters: {rate: {values: [1]}}\n",
+    "table.csv": "1\n",
+    "train.py": "def train(hp, report):\n    report(loss=hp.rate)\n",
+}
+
+
+def test_a_resumed_sweep_has_what_it_was_sent_with(
+    follow: Callable[[type], Jobs], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, text in PROJECT.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SWEEP_USER", "ann")
+    monkeypatch.setattr(Cluster, "jobs", [])
+    monkeypatch.setattr(Receiving, "received", [])
+    follow(Receiving)
+
+    def call(*arguments: str) -> str:
+        return CliRunner().invoke(main, [*arguments, "--address", "http://127.0.0.1:1"]).output
+
+    asked = ["--include", "table.csv", "--requirements", "needs.txt", "--retries", "2"]
+    call("submit", "s.yaml", "--results", "/nowhere/results", *asked)
+    Receiving().stop_job("sweep-ann-s-1")
+    call("resume", "s")
+    (files, packages, command), again = Receiving.received
+    assert sorted(files) == sorted(PROJECT)
+    assert packages == ["numpy"]
+    assert again[:2] == (files, packages)
+    assert "[ $n -lt 2 ]" in command
+    assert "[ $n -lt 2 ]" in again[2]
+    Receiving().stop_job("sweep-ann-s-2")
+    (tmp_path / "table.csv").unlink()
+    assert "table.csv: was sent with --include, and is not in" in call("resume", "s")
