@@ -70,6 +70,7 @@ from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers import Queueing, Searcher, SpaceChanging
 from sweep.spec import Spec, changes
+from sweep.spec.work import find_longest_length
 from sweep.store import log as store_log
 from sweep.store.ledger import (
     Change,
@@ -543,7 +544,9 @@ class Coordinator:
         Open trials of the search get the decision epochs of the new rule, except those that have failed and were opened
         again, about which no rule decides.
         """
-        self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
+        self._scheduler = build_scheduler(
+            after.early_terminate, after.objectives[0], find_longest_length(after)
+        )
         for event in self._iterate_search():
             self._scheduler.observe(event)
         # no pause is forgotten: only rules without pauses can be changed

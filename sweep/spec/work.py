@@ -1,11 +1,19 @@
-"""Describes in a line how much a sweep may train."""
+"""Describes in a line how much a sweep may train, and says how long its trials are."""
 
 from __future__ import annotations
 
+import random
+from statistics import fmean
+
+from sweep.progress import count_length
 from sweep.space.domains import list_choices
+from sweep.space.draws import from_unit
 from sweep.spec.blocks import Budget
 from sweep.spec.resolved import Spec
 from sweep.text import counted
+
+DRAWS = 200
+"""Configurations by which the mean length of trials is estimated."""
 
 
 def describe_work(spec: Spec) -> str:
@@ -49,13 +57,46 @@ def find_most_epochs(spec: Spec) -> int:
     Without a parameter ``epochs``, it is the sweep's. Otherwise, it is the maximum of the parameter's values, of the
     baseline's epochs and, if the parameter has a condition, of the sweep's.
     """
+    searched = _find_most_searched_epochs(spec)
+    if "epochs" in spec.space.names and spec.baseline is not None:
+        return max(searched, spec.trial_epochs(spec.baseline))
+    return searched
+
+
+def find_longest_length(spec: Spec) -> int:
+    """Return the length of the longest trial of the search: its epochs, or 100 if only `minutes` ends it.
+
+    The stopping rule acts on trials up to this length. It is `Spec.length` unless there is a parameter ``epochs``.
+    """
+    return count_length(_find_most_searched_epochs(spec))
+
+
+def estimate_mean_length(spec: Spec) -> float:
+    """Return the mean length of a trial of the search, in the units of `Spec.length`, from draws of the space.
+
+    The draws are always the same. Without a parameter ``epochs``, all trials have the same length.
+    """
+    if "epochs" not in spec.space.names:
+        return spec.length
+    numbers = random.Random(0)  # not cryptographic; any fixed sample works
+    lengths = []
+    for _ in range(DRAWS):
+        params = spec.space.complete_if_feasible(
+            lambda parameter: from_unit(parameter.domain, numbers.random())
+        )
+        if params is not None:
+            lengths.append(spec.trial_length(params))
+    # draws may all miss the constraints
+    return fmean(lengths) if lengths else find_longest_length(spec)
+
+
+def _find_most_searched_epochs(spec: Spec) -> int:
+    """Return the largest number of epochs that a trial of the search may train, without the baseline."""
     for parameter in spec.space.parameters:
         if parameter.name == "epochs":
             counts = [
                 choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)
             ]
-            if spec.baseline is not None:
-                counts.append(spec.trial_epochs(spec.baseline))
             # trials to which it does not apply train the sweep's epochs
             if parameter.when is not None:
                 counts.append(spec.epochs)

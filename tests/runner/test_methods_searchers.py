@@ -21,11 +21,12 @@ from sweep.conformance.searchers import (
 )
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.runner.methods import Repeated, build_searcher, complete_starting_points
+from sweep.runner.methods import Repeated, build_searcher, complete_starting_points, scheduler
 from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
+from sweep.spec import parse_spec
 from sweep.spec.search_methods import STANDALONE, find_method
 
 LINE = Space((Parameter("x", Uniform(0, 1)),))
@@ -263,3 +264,27 @@ def test_repeats_with_real_searchers(method: str) -> None:
     for event in log:
         other.observe(event)
     assert other.suggest(36) == one.suggest(36)
+
+
+@pytest.mark.parametrize("epochs", ["value: 81", "values: [27, 81]"])
+@pytest.mark.parametrize("rule", ["asha", "hyperband"])
+def test_a_rule_acts_on_all_epochs_of_trials_with_epochs_of_their_own(
+    rule: str, epochs: str
+) -> None:
+    # without the key `epochs`, which is 10 by default
+    file = f"""
+trainable: a:B
+method: random
+metric: {{name: loss, goal: minimize}}
+parameters: {{x: {{min: 0.0, max: 1.0}}, epochs: {{{epochs}}}}}
+early_terminate: {{type: {rule}, min_iter: 27}}
+run_cap: 9
+"""
+    stopping = scheduler(parse_spec(file, "some.yaml"), ())
+    assert stopping.decision_epochs(81) == (27,)
+    stopped = []
+    for number in range(9):
+        stopping.observe(started(number, {"x": 0.1 * number, "epochs": 81}))
+        if stopping.observe(epoch(number, 27, loss=float(number))):
+            stopped.append(number)
+    assert 8 in stopped

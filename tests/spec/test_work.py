@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.spec import parse_spec
-from sweep.spec.work import describe_work
+from sweep.spec.work import describe_work, estimate_mean_length, find_longest_length
 
 FILE = """
 name: some
@@ -59,3 +59,28 @@ def test_the_work_of_a_sweep_in_a_line(keys: str, work: str) -> None:
     if of_epochs:
         file = file.rstrip().removesuffix("}") + f", epochs: {of_epochs}}}\n"
     assert describe_work(parse_spec(file + keys, "some.yaml")) == work
+
+
+@pytest.mark.parametrize(
+    ("keys", "longest", "least", "most"),
+    [
+        ("epochs: 7", 7, 7, 7),
+        ("minutes: 3", 100, 100, 100),
+        ("\nEPOCHS {value: 27}", 27, 27, 27),
+        ("\nEPOCHS {values: [10, 50]}", 50, 25, 35),
+        ("epochs: 90\nEPOCHS {values: [10, 50]}", 50, 25, 35),
+        # trials to which it does not apply train the sweep's epochs
+        ("epochs: 90\nEPOCHS {value: 30, when: {kind: a}}", 90, 50, 70),
+        ("baseline: {learning_rate: 0.1, kind: a, epochs: 80}\nEPOCHS {value: 5}", 5, 5, 5),
+    ],
+)
+def test_the_length_of_the_trials(keys: str, longest: int, least: float, most: float) -> None:
+    keys, _, of_epochs = keys.partition("\nEPOCHS")
+    epochs = f", epochs: {of_epochs}" if of_epochs else ""
+    file = (
+        "trainable: a:B\nmethod: random\nrun_cap: 4\nparameters: "
+        f"{{learning_rate: {{min: 0.01, max: 0.1}}, kind: {{values: [a, b]}}{epochs}}}\n{keys}"
+    )
+    spec = parse_spec(file, "some.yaml")
+    assert find_longest_length(spec) == longest
+    assert least <= estimate_mean_length(spec) <= most
