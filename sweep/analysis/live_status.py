@@ -269,7 +269,16 @@ class Standing:
         rule = outline.rule
         # whether the rule can be rehearsed: not a user's own, nor one that pauses trials
         acts = not (isinstance(rule, NoTermination | Own) or rule.pauses)
-        self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
+        self._foresight = (
+            Foresight(
+                rule,
+                outline.objective,
+                max(round(outline.expected_length), 1),
+                outline.longest_length,
+            )
+            if acts
+            else None
+        )
         self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration
         self._params: dict[str, Params] = {}  # of these configurations
         # pairs [second, epochs that ended in it]
@@ -660,7 +669,7 @@ class Standing:
             going[number] = (trial.done, trial.of)
         if self._foresight is None:
             return estimate_survival(self._reached, self._lost).prospect(
-                [*going.values()], self.outline.epochs
+                [*going.values()], self.outline.expected_length
             )
         # without the pruned trials, since the rehearsed rule prunes by itself
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)

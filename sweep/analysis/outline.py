@@ -60,6 +60,8 @@ class Outline:
     repeats: int = 1
     # of a trial whose parameters do not set it; hundredths of its minutes with these alone
     epochs: int = 1
+    longest: int | None = None  # the length of the longest trial; None: `epochs`
+    mean_length: float | None = None  # of the trials of the search; None: `epochs`
     minutes: float | None = None  # of training, after which a trial is complete
     counts_epochs: bool = True  # whether a trial ends after a number of epochs
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
@@ -71,7 +73,10 @@ class Outline:
     @classmethod
     def of(cls, spec: Spec) -> Outline:
         """Return the outline of a sweep file."""
+        from sweep.spec.work import estimate_mean_length, find_longest_length
+
         first = spec.objectives[0]
+        longest = find_longest_length(spec)
         return cls(
             name=spec.name,
             metric=first.name,
@@ -81,9 +86,11 @@ class Outline:
             total=spec.all_trials,
             repeats=spec.trials_each,
             epochs=spec.length,
+            longest=longest,
+            mean_length=estimate_mean_length(spec),
             minutes=spec.minutes,
             counts_epochs=spec.counts_epochs,
-            decisions=early_terminate.compute_decision_epochs(spec.early_terminate, spec.length),
+            decisions=early_terminate.compute_decision_epochs(spec.early_terminate, longest),
             rule=spec.early_terminate,
             limits=BudgetLimits.of(spec),
             spec=spec,
@@ -93,6 +100,16 @@ class Outline:
     def objective(self) -> Objective:
         """The first objective, without its constraints."""
         return objective(self.metric, self.goal)
+
+    @property
+    def longest_length(self) -> int:
+        """The length of the longest trial, in epochs or in hundredths of its minutes."""
+        return self.epochs if self.longest is None else self.longest
+
+    @property
+    def expected_length(self) -> float:
+        """The expected length of a trial that has not begun, in epochs or in hundredths of its minutes."""
+        return self.epochs if self.mean_length is None else self.mean_length
 
     def epochs_of(self, params: Params) -> int:
         """Return how long a trial with parameters ``params`` trains, in epochs or in hundredths of its minutes.

@@ -55,7 +55,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     rule with many rungs, only `MOST_RUNGS` are measured. The result is empty if the sweep has no rungs, or no trial
     that trained to its end.
     """
-    rungs = _thin_epochs(read_decision_epochs(sweep.info))
+    rungs = _thin_epochs(read_decision_epochs(sweep.info, _find_longest_own(sweep)))
     length = _read_timed_length(sweep.info)
     ended = []
     for one in sweep.trials:
@@ -103,17 +103,20 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
     return measure_rungs(make_sweep(folder, read), read)
 
 
-def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
+def read_decision_epochs(info: SweepInfo, longest: int | None = None) -> tuple[int, ...]:
     """Return the epochs at which a sweep's stopping rule decides, ascending.
 
-    In a sweep with ``minutes`` but no number of epochs, they are in hundredths of a trial's minutes. The result is
-    empty if the sweep has no rule, a user's own rule, or neither ``minutes`` nor a number of epochs, or if another
-    release wrote a rule that is not valid here.
+    ``longest`` is the number of epochs of the longest trial; None if it is that of the sweep file. In a sweep with
+    ``minutes`` but no number of epochs, they are in hundredths of a trial's minutes. The result is empty if the sweep
+    has no rule, a user's own rule, or neither ``minutes`` nor a number of epochs, or if another release wrote a rule
+    that is not valid here.
     """
     stored = info.spec.get("early_terminate")
     length = _read_timed_length(info)
     if length is None:
         length = info.epochs if isinstance(info.epochs, int) else None
+        if longest is not None:
+            length = max(longest, length or 0)
     if not isinstance(stored, Mapping) or length is None:
         return ()
     keys = {}
@@ -127,6 +130,16 @@ def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
         return early_terminate.compute_decision_epochs(rule(**keys), length)
     except (Misfit, TypeError):  # written by another release
         return ()
+
+
+def _find_longest_own(sweep: Sweep) -> int | None:
+    """Return the largest value of the parameter ``epochs`` in a trial of a sweep; None if no trial has it."""
+    lengths = []
+    for one in sweep.trials:
+        epochs = one.params.get("epochs")
+        if isinstance(epochs, int):
+            lengths.append(epochs)
+    return max(lengths, default=None)
 
 
 def _read_timed_length(info: SweepInfo) -> int | None:

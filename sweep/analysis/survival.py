@@ -42,7 +42,7 @@ class Survival:
 
     steps: tuple[tuple[int, float], ...]
 
-    def after(self, epoch: int) -> float:
+    def after(self, epoch: float) -> float:
         """Return the share of trials that continue after an epoch: of all that began, not of those that reached it.
 
         Epoch 0 is the start; the share after it is below 1 if trials ended before their first epoch.
@@ -54,7 +54,7 @@ class Survival:
             share = value
         return share
 
-    def share(self, done: int, of: int) -> float:
+    def share(self, done: int, of: float) -> float:
         """Return the probability that a trial which continues after ``done`` epochs will train all ``of`` epochs.
 
         It is 1 if it has trained them.
@@ -63,7 +63,7 @@ class Survival:
             return self.after(of - 1) / self.after(done)
         return 1.0
 
-    def epochs(self, done: int, of: int) -> float:
+    def epochs(self, done: int, of: float) -> float:
         """Return how many further epochs, up to ``of``, a trial that continues after ``done`` epochs is to train.
 
         That is the mean over such trials.
@@ -82,12 +82,12 @@ class Survival:
             share, at = value, step
         return (trained + share * (of - at)) / start
 
-    def prospect(self, going: Sequence[tuple[int, int]], epochs: int) -> Prospect:
+    def prospect(self, going: Sequence[tuple[int, int]], epochs: float) -> Prospect:
         """Return how far trials are expected to train.
 
         Arguments:
             going: epochs done and epochs to train of each open trial, as pairs.
-            epochs: epochs to train of each new trial.
+            epochs: epochs to train of each new trial, perhaps a mean.
         """
         whole = sum(self.share(done, of) for done, of in going)
         return Prospect(
@@ -187,11 +187,18 @@ class Foresight:
     train); those of simulated trials take as long as the real ones on average.
     """
 
-    def __init__(self, rule: EarlyTermination, objective: Objective, epochs: int) -> None:
+    def __init__(
+        self, rule: EarlyTermination, objective: Objective, epochs: int, longest: int | None = None
+    ) -> None:
+        """Initialize for trials of ``epochs`` epochs.
+
+        If trials differ in their epochs, these are those of a trial that has not begun, and ``longest`` are the most.
+        """
         self._rule = rule
         self._objective = objective
         self._epochs = epochs
-        self._decisions = compute_decision_epochs(rule, epochs)
+        self._longest = epochs if longest is None else longest
+        self._decisions = compute_decision_epochs(rule, self._longest)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         # of ended trials: epochs trained and epochs to train
         self._gone: dict[int, tuple[int, int]] = {}
@@ -268,7 +275,7 @@ class Foresight:
         left = dict.fromkeys(going, 0.0)
         whole = coming_epochs = coming_whole = 0
         for _ in range(rehearsals):
-            scheduler = build_scheduler(self._rule, self._objective, self._epochs)
+            scheduler = build_scheduler(self._rule, self._objective, self._longest)
             losses = self._draw_losses(seen, numbers)
             # worst first, so that the rule stops none
             for trial in sorted(seen, key=lambda trial: -losses[trial]):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sweep.analysis.live_status import Standing
-from sweep.analysis.outline import Outline
-from sweep.events import Role, TrialStarted
-from sweep.space.early_terminate import Asha
+from sweep.analysis.outline import BudgetLimits, Outline
+from sweep.events import EpochReported, Role, SessionStarted, TrialStarted
+from sweep.space.early_terminate import Asha, NoTermination
 from sweep.space.objectives import Objective
 from sweep.spec import parse_spec
 
@@ -61,3 +63,16 @@ def test_the_trials_of_the_baseline_count_before_they_begin() -> None:
         )
         standing.observe(begun)
     assert (standing.total, standing.waiting()) == (16, 13)
+
+
+def test_the_time_left_counts_epochs_that_are_a_parameter() -> None:
+    file = FILE.replace("epochs: 9\n", "").replace("values: [2, 9]", "value: 30")
+    outline = Outline.of(parse_spec(file.replace("repeats: 3", ""), "f.yaml"))
+    assert outline.decisions == (1, 3, 9, 27)
+    # 3 of 4 trials have not begun, each with 30 epochs of 2 s; no rule stops them while all are alike
+    standing = Standing(replace(outline, rule=NoTermination(), decisions=(), limits=BudgetLimits()))
+    begun = TrialStarted(trial=0, trial_id="t", params={"epochs": 30}, seed=0, repeat=0, time=0.0)
+    standing.observe(SessionStarted(time=0.0, resumed=False, version="1"))
+    standing.observe(begun)
+    standing.observe(EpochReported(trial=0, epoch=1, metrics={"loss": 1.0}, time=2.0, time_s=2.0))
+    assert standing.left_s(2.0) == 29 * 2.0 + 3 * 30 * 2.0

@@ -92,6 +92,13 @@ def test_before_three_trials_have_got_there_there_is_no_line(
     assert rung_ranks.measure_folder(with_rule(sweep_of([], "empty"), ASHA, 3)) == ()
 
 
+def test_rungs_are_those_of_the_longest_trial(sweep_of: Callable[..., ResultsFolder]) -> None:
+    runs = [({"a": a, "epochs": 10}, DONE, curve(*[a] * 10)) for a in range(4)]
+    # the epochs of the file, which its parameter `epochs` replaces
+    found = rung_ranks.measure_folder(with_rule(sweep_of(runs), ASHA, 3))
+    assert [(one.epoch, one.trials) for one in found] == [(1, 4), (2, 4), (4, 4), (8, 4)]
+
+
 def test_each_objective_has_its_line(sweep_of: Callable[..., ResultsFolder]) -> None:
     runs = [({"a": a}, DONE, curve(a, a + 1)) for a in range(4)]
     folder = sweep_of(runs, objectives=(("acc", "maximize"), ("size", "minimize")))
