@@ -875,11 +875,11 @@ class Standing:
     def _make_sort_key(self, best: Best) -> tuple[int, float]:
         """Return the sort key of a configuration, higher is better: first the number of trials, then the score.
 
-        If a person has changed the number of repeats, trials beyond that number do not count.
+        Trials beyond the number of repeats do not count: those of an earlier number of repeats, and those of the
+        baseline where the search tries the same configuration.
         """
-        count = len(best.trials)
-        if self._have_repeats_changed:  # more trials, of an earlier number of repeats, are no merit
-            count = min(count, self.outline.repeats)
+        # more trials than the others have are no merit
+        count = min(len(best.trials), self.outline.repeats)
         return count, -self.outline.objective.to_loss(best.value)
 
 

@@ -150,6 +150,17 @@ def test_of_repeats_the_mean_counts_and_how_many_there_are() -> None:
     assert of(*events, repeats=2).best == Best(pytest.approx(0.58), (4, 5), {"a": 3.0})
 
 
+def test_a_baseline_that_the_search_tries_too_is_not_best_by_its_number_of_trials() -> None:
+    events = []
+    for number in range(2):
+        begin, *others = trial(number, [0.5], a=1.0)
+        assert isinstance(begin, TrialStarted)
+        events += [structs.replace(begin, role=Role.BASELINE), *others]
+    events += [*trial(2, [0.5], a=1.0), *trial(3, [0.5], a=1.0)]
+    events += [*trial(4, [0.9], a=2.0), *trial(5, [0.9], a=2.0)]
+    assert of(*events, repeats=2).best == Best(0.9, (4, 5), {"a": 2.0})
+
+
 def test_a_third_repeat_that_makes_the_best_worse() -> None:
     events = [
         *trial(0, [0.9], a=1.0),
