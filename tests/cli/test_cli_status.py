@@ -223,6 +223,15 @@ def test_a_sweep_that_is_stopped_at_once_says_so_and_goes_on(project: Path) -> N
     )
 
 
+def test_a_finished_sweep_needs_no_time_to_wait_for(project: Path) -> None:
+    assert call("run", "first.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
+    code, output = call("wait", "first", "--timeout", "0")
+    assert (code, output.partition(" after ")[0]) == (0, "first: finished")
+    code, output = call("wait", "first", "--timeout", "0", "--until", "trials=2")
+    assert code == 1
+    assert "is not running, and not trials=2" in output
+
+
 def test_a_sweep_whose_file_this_version_refuses_can_still_be_shown(project: Path) -> None:
     assert call("run", "first.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
     path = ResultsFolder.open(project / "results", "first").info
