@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
@@ -195,7 +195,7 @@ def list_offers(
     As many trials run at once as its GPUs allow, at least one. A machine whose ``epoch_s`` is None takes the seconds of
     an epoch from ``timing``; without that, its hours and cost are None, unless trials end by `minutes`. They are also
     None if ``trials`` is None and no budget limits them. All machines take the other times from ``timing``, or 0
-    without it. ``per_trial`` is in the units of `Spec.length`.
+    without it. ``per_trial`` is in the units of `Spec.length`. A budget of money is spent at the machine's price.
     """
     found = []
     for machine in machines:
@@ -208,7 +208,10 @@ def list_offers(
                 beside = (timing.trial_s, timing.start_s)
             there = Timing(machine.epoch_s, *beside, "given")
         price_there = price if spec.minutes is None else price_units
-        hours = price_there(spec, trials, per_trial, there, at_once).hours
+        # instead of the file's price, which is that of another machine
+        resources = spec.resources.model_copy(update={"price_per_gpu_hour": machine.price})
+        spec_there = replace(spec, resources=resources)
+        hours = price_there(spec_there, trials, per_trial, there, at_once).hours
         cost = None if hours is None else hours * machine.gpus * machine.price
         found.append(Offer(machine, at_once, hours, cost))
     return found

@@ -235,3 +235,21 @@ def test_an_epoch_is_the_mean_over_the_phases_of_a_trial(
     assert pricing.measure_epoch_times(
         phased, Devices(), [tmp_path], [{"a": 0.1}]
     ).epoch_s == pytest.approx((1 + 3 * 5) / 4)
+
+
+def test_a_budget_of_money_is_spent_at_the_price_of_each_machine() -> None:
+    file = spec(
+        "run_cap: 99\nresources: {gpus: 1, price_per_gpu_hour: 10}\nbudget: {money: 20, hours: 500}"
+    )
+    timing = Timing(epoch_s=3600.0, trial_s=0.0, start_s=0.0, source="made up")
+    machines = [
+        pricing.Machine("here", 1, 10.0),
+        pricing.Machine("cheap", 1, 2.0),
+        pricing.Machine("mine", 1, 0.0),
+    ]
+    offers = pricing.list_offers(file, 99, 1.0, timing, machines)
+    assert [(offer.hours, offer.cost) for offer in offers] == [
+        (2.0, 20.0),
+        (10.0, 20.0),
+        (99.0, 0.0),
+    ]
