@@ -36,6 +36,7 @@ from sweep.space import Space
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.spec.blocks import StopWhen
+from sweep.statistics.intervals import compute_fold_correction
 from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -60,6 +61,9 @@ class GainSetting:
     seed: int
     stop_when: StopWhen
     seeds: int = 1  # with which configurations are compared in the end
+    shared: float = (
+        0.0  # the correction if these are scores of folds, as in `compute_mean_interval`
+    )
 
     @classmethod
     def of(cls, spec: Spec) -> GainSetting | None:
@@ -70,11 +74,10 @@ class GainSetting:
         wanted = spec.stop_when
         if wanted is None or not wanted.asks_for_gain:
             return None
-        if spec.confirm is None:
-            seeds = spec.trials_each
-        else:
-            seeds = spec.confirm.seeds  # finalists are compared by their fresh seeds alone
-        return cls(spec.space, spec.objectives[0], spec.seed, wanted, seeds)
+        if spec.confirm is not None:  # finalists are compared by their fresh seeds alone
+            return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.confirm.seeds)
+        shared = compute_fold_correction(spec.folds) if spec.folds else 0.0
+        return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.trials_each, shared)
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
@@ -351,14 +354,14 @@ class _Records:
         With fewer than `LEAST` seeds, it is one standard error of the difference of two means. ``noise`` is used as the
         standard deviation if the trials do not show one.
         """
-        seeds = self._setting.seeds
+        seeds, shared = self._setting.seeds, self._setting.shared
         spread = compute_spread(self._scores.values())
         spread = noise if spread is None else spread
         if seeds >= LEAST:
-            return compute_detectable_difference(
-                spread, seeds, configurations=2
-            ), f"what {seeds} seeds can tell"
-        return spread * math.sqrt(2 / seeds), f"the standard error with {counted(seeds, 'seed')}"
+            difference = compute_detectable_difference(spread, seeds, 2, shared)
+            return difference, f"what {seeds} seeds can tell"
+        standard_error = spread * math.sqrt(2 * (1 / seeds + shared))
+        return standard_error, f"the standard error with {counted(seeds, 'seed')}"
 
     def _bound_by_examples(self) -> Sequence[tuple[float, str]]:
         """Return [(difference, description)] for what the choice of validation examples may explain; [] if unknown."""

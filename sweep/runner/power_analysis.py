@@ -11,6 +11,7 @@ from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.runner.pricing import Confirming
 from sweep.spec import Spec
+from sweep.statistics.intervals import compute_fold_correction
 from sweep.statistics.power import (
     LEAST,
     compute_detectable_difference,
@@ -94,10 +95,7 @@ def detectable(
     # The difference that seeds show
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and compared > 1:
-        compute_difference = (
-            compute_detectable_difference if spec.confirm is None else _compute_race_difference
-        )
-        by_seeds = compute_difference(known.spread, seeds, compared)
+        by_seeds = _compute_difference(spec, known.spread, seeds, compared)
     # The difference that the validation examples show and, if it is larger, how many of them the seeds call for
     examples = None
     examples_needed = None
@@ -169,6 +167,18 @@ def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
     return Known(
         folder.name, best.scores[0].mean, spread, ranking.count_examples(read), loss_deviation
     )
+
+
+def _compute_difference(spec: Spec, spread: float, seeds: int, compared: int) -> float:
+    """Return the difference of two means that a sweep shows in about half of all cases.
+
+    It is that of the race with ``confirm``, or else that of the verdict, in which folds share examples. ``compared`` is
+    the number of configurations.
+    """
+    if spec.confirm is not None:
+        return _compute_race_difference(spread, seeds, compared)
+    shared = compute_fold_correction(spec.folds) if spec.folds else 0.0
+    return compute_detectable_difference(spread, seeds, compared, shared)
 
 
 def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float:

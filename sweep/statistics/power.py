@@ -23,7 +23,8 @@ def estimate_more_seeds(
     ``differences`` are the paired differences so far, ``comparisons`` the number of configurations compared with the
     best, and ``shared`` the correction for folds, as in `compute_mean_interval`.
 
-    The mean and the spread of the differences are taken as measured. With fewer than two differences, or if all are
+    The mean and the spread of the differences are taken as measured. More seeds do not lower the part of the error that
+    folds share, so there may be no number that would. With fewer than two differences, or if all are
     equal, there is no spread; then the result is how many seeds any verdict still needs, at least 1. If the difference
     is significant already, the result is that number as well, or 1 if no more seeds are needed. Returns None if the
     mean is 0, or if a thousand further seeds would not suffice.
@@ -33,20 +34,16 @@ def estimate_more_seeds(
     mean = compute_mean(differences) if count else math.nan
     if mean == 0:
         return None
-    if count > 1:
-        # divided by the root of ``count``, this is the standard error of the mean, with the correction for folds
-        spread = compute_deviation(differences) * math.sqrt(1 + count * shared)
-    else:
-        spread = 0.0
+    spread = compute_deviation(differences) if count > 1 else 0.0
     within = range(max(count + 1, LEAST), count + MOST)
     if not spread:
         return within.start - count if within else None
 
     def tells(seeds: int) -> bool:
         """Return whether the difference would be significant with ``seeds`` seeds in all."""
-        return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(
-            comparisons + 1, seeds
-        )
+        # that of the mean, with the correction for folds
+        standard_error = spread * math.sqrt(1 / seeds + shared)
+        return abs(mean) / standard_error >= compute_critical_value(comparisons + 1, seeds)
 
     at = bisect_left(within, True, key=tells)  # the first number that tells; from there on, all do
     if at < len(within):
@@ -68,14 +65,18 @@ def compute_critical_value(configurations: int, seeds: int) -> float:
     return float(stdtrit(freedom, 1 - ALPHA / pairs / 2))
 
 
-def compute_detectable_difference(spread: float, seeds: int, configurations: int) -> float:
+def compute_detectable_difference(
+    spread: float, seeds: int, configurations: int, shared: float = 0.0
+) -> float:
     """Return the difference between two means, over ``seeds`` seeds each, that is significant about half the time.
 
     ``spread`` is the standard deviation over seeds, ``configurations`` the number of configurations that are compared
     with each other, ``seeds`` at least 2. Scores with equal seeds are taken as independent; if they are correlated,
-    smaller differences are detectable.
+    smaller differences are detectable. If ``seeds`` counts scores of folds, ``shared`` is the correction for these, as
+    in `compute_mean_interval`.
     """
-    return compute_critical_value(configurations, seeds) * spread * math.sqrt(2 / seeds)
+    standard_error = spread * math.sqrt(2 * (1 / seeds + shared))
+    return compute_critical_value(configurations, seeds) * standard_error
 
 
 def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:

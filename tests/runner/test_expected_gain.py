@@ -321,3 +321,19 @@ def test_a_resolved_sweep_resolves_to_itself() -> None:
     assert parse_spec(json.dumps(spec.to_json_dict()), "s.yaml") == spec
     plain = parse_spec(FILE.replace("gain: 0.01", "no_improvement: 5"), "s.yaml")
     assert plain.to_json_dict()["stop_when"] == {"no_improvement": 5}
+
+
+def test_what_folds_can_tell_is_less_than_what_seeds_can() -> None:
+    file = (
+        "trainable: a:B\nmethod: gp\nmetric: {name: loss}\nparameters: {x: {min: 0.0, max: 1.0}}\n"
+    )
+    file += "repeats: 2\nstop_when: {gain: auto}\n"
+    plain = GainSetting.of(parse_spec(file, "f"))
+    folded = GainSetting.of(parse_spec(f"{file}folds: 5\n", "f"))
+    confirmed = GainSetting.of(parse_spec(f"{file}folds: 5\nconfirm: {{seeds: 8}}\n", "f"))
+    assert plain is not None
+    assert folded is not None
+    assert confirmed is not None
+    assert (plain.seeds, plain.shared) == (2, 0.0)
+    assert (folded.seeds, folded.shared) == (10, 0.25)
+    assert (confirmed.seeds, confirmed.shared) == (8, 0.0)

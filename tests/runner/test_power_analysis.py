@@ -49,6 +49,14 @@ def test_enough_seeds_tell_differences_from_some_size_on() -> None:
     assert detectable(parse_spec(FILE % 8, "f"), 3, None).by_seeds is None
 
 
+def test_folds_tell_less_than_as_many_seeds() -> None:
+    known = Known("s", 0.9, 0.01, 400)
+    told = detectable(parse_spec(FILE % 2 + "folds: 5\n", "f"), 3, known)
+    # the variance of the mean has a quarter more of that of a score: of validated to trained examples
+    expected = stats.t.ppf(1 - 0.05 / 2 / 3, 18) * 0.01 * math.sqrt(2 * (1 / 10 + 1 / 4))
+    assert (told.seeds, told.by_seeds) == (10, pytest.approx(expected))
+
+
 def test_finalists_are_told_apart_by_their_fresh_seeds() -> None:
     spec = parse_spec(FILE % 1 + "confirm: {seeds: 8, finalists: 3}\n", "f")
     told = detectable(spec, 27, Known("s", 0.9, 0.01, 400))

@@ -173,6 +173,18 @@ def test_folds_are_no_independent_seeds() -> None:
     assert told(table(0.9, 0.1, seeds=10, noise=0.01), folds=10) == [BEST, WORSE]
 
 
+def test_more_folds_do_not_lower_the_error_that_they_share() -> None:
+    best = {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5, 4: 0.5}
+    # behind by 0.74 of the spread: a quarter of its variance remains, however many folds there are
+    other = {0: 0.55, 1: 0.32, 2: 0.40, 3: 0.47, 4: 0.41}
+    few = compare_configurations({0: best, 1: other}, maximize=True, folds=5)[1]
+    assert (few.verdict, few.undecided, few.more) == (UNDECIDED, "too few seeds", None)
+    assert compare_configurations({0: best, 1: other}, maximize=True)[1].more is not None
+    far = {seed: score - 0.2 for seed, score in other.items()}
+    folded = compare_configurations({0: best, 1: far}, maximize=True, folds=5)[1]
+    assert folded.more == 1
+
+
 def test_many_seeds_and_many_configurations() -> None:
     found = compare_configurations(table(0.9, *[0.5] * 29, seeds=20, noise=0.05), maximize=True)
     assert [one.verdict for one in found.values()] == [BEST, *[WORSE] * 29]
