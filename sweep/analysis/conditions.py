@@ -14,7 +14,7 @@ from sweep.analysis.live_status import Best, Standing
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.sweep_rows import read_sweep
 from sweep.errors import InputError
-from sweep.statistics.verdicts import Verdict
+from sweep.statistics.verdicts import TOO_FEW, Verdict
 from sweep.store.folder import ResultsFolder
 
 Kind: TypeAlias = Literal["finished", "verdict", "trials", "best"]
@@ -89,13 +89,17 @@ def has_verdict(ranking: Ranking) -> bool:
     """Return whether nothing is left to decide about the best configuration.
 
     That is the case if its confirmation has ended, decided or not. Without a confirmation, the seeds of the search must
-    name a best configuration, and no undecided configuration may be one that more seeds would decide.
+    name a best configuration, and no undecided configuration may lack seeds: there may be no number of them that would
+    decide, as where all scores so far are equal.
     """
     if ranking.confirmed is not None:
         return ranking.confirmed.decided or bool(ranking.confirmed.over)
     if not ranking.best or ranking.best[0].verdict is not Verdict.BEST:
         return False
-    return not any(row.verdict is Verdict.UNDECIDED and row.more for row in ranking.rows)
+    return not any(
+        row.verdict is Verdict.UNDECIDED and (row.more or row.undecided == TOO_FEW)
+        for row in ranking.rows
+    )
 
 
 def read_ranking(folder: ResultsFolder) -> Ranking:

@@ -20,7 +20,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
-from sweep.statistics.verdicts import Verdict
+from sweep.statistics.verdicts import TOO_FEW, Verdict, compare_configurations
 
 EVENTS: tuple[Event, ...] = (
     SessionStarted(time=0.0, resumed=False, version="1"),
@@ -117,6 +117,7 @@ def test_logs_of_early_releases_have_only_the_reason(reason: str, finished: bool
 class Row:
     verdict: Verdict
     more: int | None = None
+    undecided: str = ""
 
 
 @dataclass
@@ -141,9 +142,21 @@ class Judged:
             True,
         ),
         (Judged((Row(Verdict.BEST), Row(Verdict.WORSE), Row(Verdict.UNDECIDED, more=2))), False),
+        # all scores so far are equal, so that no number of further seeds would tell
+        (Judged((Row(Verdict.BEST), Row(Verdict.UNDECIDED, undecided=TOO_FEW))), False),
     ],
 )
 def test_a_verdict(ranking: Judged, decided: bool) -> None:
     given: Ranking = ranking  # type: ignore[assignment]  # all that is read of one
     condition = conditions.parse_condition("verdict", "")
     assert conditions.is_met(condition, standing(), lambda: given) is decided
+
+
+def test_equal_scores_of_too_few_seeds_are_no_verdict() -> None:
+    best = dict.fromkeys(range(8), 1.0)
+    scores = {0: best, 1: dict.fromkeys(range(8), 0.5), 2: dict.fromkeys(range(3), 1.0)}
+    found = compare_configurations(scores, maximize=True, best=0)
+    rows = tuple(Row(one.verdict, one.more, one.undecided) for one in found.values())
+    assert [row.verdict for row in rows] == [Verdict.BEST, Verdict.WORSE, Verdict.UNDECIDED]
+    given: Ranking = Judged(rows)  # type: ignore[assignment]  # all that is read of one
+    assert not conditions.has_verdict(given)
