@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from sweep.analysis.outline import Outline
+from sweep.analysis.outline import BudgetLimits, Outline
 from sweep.analysis.survival import Foresight, Prospect, estimate_seconds_left, estimate_survival
 from sweep.errors import InputError, StoreAway
 from sweep.events import (
@@ -33,6 +33,7 @@ from sweep.events import (
     SteeringEvent,
     SweepChanged,
     TrialEnded,
+    TrialStarted,
 )
 from sweep.prices import COST
 from sweep.progress import count_units
@@ -159,6 +160,15 @@ class RungStatus:
     pruned: int
 
 
+@dataclass(slots=True)
+class Spent:
+    """What the search and the baseline have spent of the budgets; fresh seeds have a budget of their own."""
+
+    epochs: int = 0
+    gpu_s: float = 0.0
+    cost: float = 0.0
+
+
 class LogReader:
     """Reads the events of a log as they are written, from byte ``offset`` on."""
 
@@ -258,6 +268,10 @@ class Standing:
         self.measures = False  # whether trials measure their use of resources
         self.confirming: set[int] = set()  # trials with fresh seeds
         self._earlier_s = 0.0  # duration of the sessions before the current one
+        self.spent = Spent()
+        # since when only fresh seeds are trained in the current session; None if the search trains
+        self._confirming_since: float | None = None
+        self._confirmed_s = 0.0  # the time of that in the sessions before the current one
         # the kind of failure of trials that may be retried
         self._failed: dict[int, tuple[Status, str]] = {}
         self._reached: Counter[int] = Counter()  # trials by epoch, in the units of the rungs
@@ -382,8 +396,10 @@ class Standing:
             change = self._follow_change(self._present, change)
         match change:
             case ledger.Reported(trial, report):
+                self._follow_confirmation(trial, report)
                 self._count_epoch(trial, report)
-            case ledger.Started(trial):
+            case ledger.Started(trial, start):
+                self._follow_confirmation(trial, start)
                 if trial.role is Role.CONFIRM:
                     self.confirming.add(trial.number)
                 self.started += 1
@@ -402,6 +418,14 @@ class Standing:
             case _:
                 pass
         return None
+
+    def _follow_confirmation(self, trial: TrialState, event: TrialStarted | EpochReported) -> None:
+        """Record whether the session trains fresh seeds alone from now on: until the search reports an epoch."""
+        if trial.role is Role.CONFIRM:
+            if self._confirming_since is None:
+                self._confirming_since = event.time
+        elif trial.role is Role.SEARCH and isinstance(event, EpochReported):
+            self._confirming_since = None
 
     def _follow_change(self, present: PresentSpec, change: ledger.Change) -> ledger.Change:
         """Apply a change of the log to the present spec, and return it.
@@ -464,11 +488,20 @@ class Standing:
         """
         if self.session is None:
             return 0.0
+        return self._earlier_s + max(self._find_end(now) - self.session, 0.0)
+
+    def budgeted_s(self, now: float) -> float:
+        """Return the seconds of `active_s` that count for the budget of hours: without those of fresh seeds."""
+        active_s = self.active_s(now) - self._confirmed_s
+        if self._confirming_since is not None:
+            active_s -= max(self._find_end(now) - self._confirming_since, 0.0)
+        return max(active_s, 0.0)
+
+    def _find_end(self, now: float) -> float:
+        """Return up to when the last session counts: ``now``, or its last event if it has ended."""
         if self.over is None or self.last is None:
-            end = now
-        else:
-            end = self.last
-        return self._earlier_s + max(end - self.session, 0.0)
+            return now
+        return self.last
 
     def epochs_per_s(self, now: float) -> float:
         """Return the number of epochs per second over the ten seconds before ``now``, in seconds since 1970.
@@ -535,8 +568,8 @@ class Standing:
             overhead_s = 0.0
         # the most trials that have recently run at once
         slots = max(*self._at_once, len(self.running), 1)
-        waiting = self.waiting()
-        limits = self.outline.limits
+        waiting = self._count_coming()
+        limits = self._find_limits()
         bounds = []
         if waiting is not None:
             prospect = self._prospect()
@@ -549,17 +582,32 @@ class Standing:
             each_s = prospect.waiting_left * epoch_s + overhead_s
             bounds.append(estimate_seconds_left(there, waiting, each_s, slots))
         if limits.hours is not None:
-            bounds.append(limits.hours * 3600 - self.active_s(now))
+            bounds.append(limits.hours * 3600 - self.budgeted_s(now))
         if limits.epochs is not None:
             # this budget counts epochs, also if `epoch_s` is that of a hundredth of a trial's minutes
-            bounds.append((limits.epochs - self.epochs) * fmean(self._epoch_s) / slots)
+            bounds.append((limits.epochs - self.spent.epochs) * fmean(self._epoch_s) / slots)
         if limits.gpu_hours is not None and self._gpu_s:
-            left_gpu_s = limits.gpu_hours * 3600 - self._gpu_s
+            left_gpu_s = limits.gpu_hours * 3600 - self.spent.gpu_s
             # GPU-seconds as seconds of one trial
             bounds.append(left_gpu_s * self._trained_s / self._gpu_s / slots)
         if limits.money is not None and self.cost:
-            bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
+            bounds.append((limits.money - self.spent.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
+
+    def _count_coming(self) -> int | None:
+        """Return the number of trials that are still to start; None if unknown, 0 once fresh seeds are trained.
+
+        How many fresh seeds follow is not known.
+        """
+        if self._confirming_since is not None:
+            return 0
+        return self.waiting()
+
+    def _find_limits(self) -> BudgetLimits:
+        """Return the budgets that may end the session: none while it trains fresh seeds, which do not count."""
+        if self._confirming_since is not None:
+            return BudgetLimits()
+        return self.outline.limits
 
     def _time_under_way(self, trial: Open, now: float, overhead_s: float) -> float:
         """Return the seconds to add to the time that a running trial's remaining epochs take.
@@ -615,11 +663,11 @@ class Standing:
             return self.cost
         if not self.cost or not self._epoch_s:
             return None
-        waiting = self.waiting()
-        limits = self.outline.limits
+        waiting = self._count_coming()
+        limits = self._find_limits()
         bounds = []
-        if limits.money is not None:
-            bounds.append(limits.money)
+        if limits.money is not None:  # with what fresh seeds have cost in earlier sessions
+            bounds.append(limits.money + self.cost - self.spent.cost)
         if waiting is not None:
             prospect = self._prospect()
             left = sum(prospect.left) + waiting * prospect.waiting_left
@@ -675,10 +723,18 @@ class Standing:
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
     def _list_going(self) -> list[tuple[int, Open]]:
-        """Return the open trials by number, without paused ones, which count as lost at the epoch of their pause."""
-        return [
-            (number, trial) for number, trial in self.open.items() if number not in self._paused
-        ]
+        """Return the open trials by number, without paused ones, which count as lost at the epoch of their pause.
+
+        While fresh seeds are trained, open trials of the search do not go on.
+        """
+        going = []
+        for number, trial in self.open.items():
+            waits = self._confirming_since is not None and not (
+                number in self.running or trial.state.role is Role.CONFIRM
+            )
+            if number not in self._paused and not waits:
+                going.append((number, trial))
+        return going
 
     def _count_epoch(self, state: TrialState, event: EpochReported) -> None:
         """Count an epoch of a trial, which trains from now on: its time, its cost, its score and its rungs.
@@ -711,6 +767,10 @@ class Standing:
         self._epoch_s.append(event.time_s)
         self._trained_s += event.time_s
         self._gpu_s += self.outline.limits.gpu_s(event)
+        if state.role is not Role.CONFIRM:
+            self.spent.epochs += 1
+            self.spent.gpu_s += self.outline.limits.gpu_s(event)
+            self.spent.cost += event.measures.get(COST, 0.0)
         if COST in event.measures:
             self.cost += event.measures[COST]
             self._cost_s += event.time_s
@@ -818,6 +878,9 @@ class Standing:
         # The last event before is the end of the earlier session or, if that was killed, the last that it has logged.
         if before is not None and self.session is not None:
             self._earlier_s += max(before - self.session, 0.0)
+        if before is not None and self._confirming_since is not None:
+            self._confirmed_s += max(before - self._confirming_since, 0.0)
+        self._confirming_since = None
         self.session = event.time
         self.over = None
         self.has_finished = False

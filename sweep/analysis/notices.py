@@ -165,10 +165,10 @@ class NoticeWatch:
         standing, limits = self._standing, self._standing.outline.limits
         budgets = (
             ("trials", standing.finished, standing.total),
-            ("epochs", standing.epochs, limits.epochs),
-            ("hours", standing.active_s(now) / 3600, limits.hours),
-            ("GPU hours", standing.gpu_hours, limits.gpu_hours),
-            ("money", standing.cost, limits.money),
+            ("epochs", standing.spent.epochs, limits.epochs),
+            ("hours", standing.budgeted_s(now) / 3600, limits.hours),
+            ("GPU hours", standing.spent.gpu_s / 3600, limits.gpu_hours),
+            ("money", standing.spent.cost, limits.money),
         )
         for name, spent, limit in budgets:
             if limit and spent >= BUDGET_SHARE * limit:

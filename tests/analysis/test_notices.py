@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from sweep.analysis import Outline
 from sweep.analysis.notices import NoticeWatch
 from sweep.analysis.outline import BudgetLimits
 from sweep.events import (
     EpochReported,
     Event,
+    Role,
     SessionEnded,
     SessionStarted,
     Status,
@@ -71,6 +74,16 @@ def test_budgets_are_told_once_at_eighty_percent() -> None:
     told(watch, *trial(1, 1.0), *trial(2, 1.0))
     assert told(watch, *trial(3, 1.0)) == [("budget", "s: 80 % of its budget of trials is spent")]
     assert told(watch, *trial(4, 1.0)) == []
+
+
+def test_fresh_seeds_are_not_told_as_the_budget_of_the_search() -> None:
+    outline = Outline(name="s", metric="loss", goal="minimize", limits=BudgetLimits(epochs=10))
+    watch = NoticeWatch(outline)
+    told(watch, *trial(0, 1.0))
+    for number in range(1, 12):
+        begin, *others = trial(number, 1.0)
+        assert isinstance(begin, TrialStarted)
+        assert told(watch, structs.replace(begin, role=Role.CONFIRM), *others) == []
 
 
 def test_the_end() -> None:
