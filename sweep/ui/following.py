@@ -98,35 +98,48 @@ class FollowedSweep:
 
     def __init__(self, folder: ResultsFolder) -> None:
         self.folder = folder
-        self.outline, self._unknown = _read_outline(folder)
         self.running = folder.is_running()
         self.replaced = 0  # how often the log was replaced, as by a repair
         self._start_over()
 
     def _start_over(self) -> None:
-        """Forget what was read, and start at the beginning of the log."""
+        """Forget what was read, and start at the beginning of the log. Raises `StoreError` as `_read_file` does."""
+        self._read_file()
         self.lines = LineIndex(self.folder.log)
-        self.standing = Standing(self.outline)
         self._reader = LogReader(self.folder)
         self._line = 0
-        self._spec = _read_first_spec(self.folder)
         self._events: deque[EventFacts] = deque(maxlen=EVENTS)
         self._of_trials: dict[int, list[EventFacts]] = {}
+
+    def _read_file(self) -> None:
+        """Read the sweep file, and begin with a state without events.
+
+        Raises `StoreError` if not even sweep.json can be read; the next call of `read_on` then starts over.
+        """
+        self._has_file = False
+        outline, self._unknown = _read_outline(self.folder)
+        self.standing = Standing(outline)
+        self._spec = _read_first_spec(self.folder)
+        self._has_file = True
 
     def read_on(self) -> bool:
         """Read the next part of the log, at most about a megabyte; return whether anything has changed.
 
-        If the log was replaced, the state starts over and nothing is read. Raises `StoreError` if the log is damaged.
+        If the log was replaced, as by that of a new sweep with the same name, the state starts over and nothing is
+        read. Raises `StoreError` if the log is damaged, or if sweep.json cannot be read then.
         """
         running = self.folder.is_running()  # before the log, so that the last events are not missed
         changed = running != self.running
         self.running = running
         with naming(self.folder.log):
-            events = self._reader.more()
+            events = self._reader.more() if self._has_file else None
             if events is None:
-                self.replaced += 1
+                self._has_file = False
                 self._start_over()
+                self.replaced += 1
                 return True
+            if events and not self._line:  # there was no log: the sweep may be another one since
+                self._read_file()
             for event in events:
                 self._observe(event)
         lines_before = self.lines.lines

@@ -666,7 +666,7 @@ class _StreamReader:
         # last line of the log that the browser has; None: the last one at the first look
         self._line = line
         self._facts = 0
-        self._report: tuple[int, bool] | None = None
+        self._report: tuple[int, int, bool] | None = None
         self._problem = ""
         self._replaced: int | None = None
 

@@ -55,11 +55,12 @@ class LiveReport:
     content: bytes
     cost_s: float  # CPU time that making the report took
     running: bool  # whether a driver ran the sweep before the report was made, as the report says
+    replaced: int  # how often the log had been replaced before
 
     @property
-    def key(self) -> tuple[int, bool]:
-        """The pair (lines covered, whether the sweep was running); reports with the same key are the same."""
-        return self.line, self.running
+    def key(self) -> tuple[int, int, bool]:
+        """How often the log was replaced, lines covered, and whether the sweep ran; the same for the same report."""
+        return self.replaced, self.line, self.running
 
 
 class News:
@@ -211,11 +212,13 @@ class Watch(KeptUpToDate):
         if self.sweep is None:
             self.sweep = await self._reading.run(FollowedSweep, self.folder)
         sweep = self.sweep
-        was_running = sweep.running
+        was_running, was_replaced = sweep.running, sweep.replaced
         changed = await self._reading.run(sweep.read_on)
         now = time.monotonic()
         if sweep.running != was_running:
             self._report_due = now  # its report says something else from now on
+        if sweep.replaced != was_replaced:
+            self.report = None  # it is about another log
         # the time left changes without any event
         is_due = sweep.running and now - self._told > TICK_S
         # a problem is over if the look has succeeded
@@ -251,7 +254,11 @@ class Watch(KeptUpToDate):
         # soon read, and the report would be outdated then
         if sweep.is_behind and sweep.lines.end < SMALL_BYTES:
             return
-        is_outdated = self.report is None or self.report.key != (sweep.lines.lines, sweep.running)
+        is_outdated = self.report is None or self.report.key != (
+            sweep.replaced,
+            sweep.lines.lines,
+            sweep.running,
+        )
         if is_outdated and time.monotonic() >= self._report_due:
             self._report_task = asyncio.create_task(self._make_report())
 
@@ -286,11 +293,13 @@ def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveRepor
     began = time.thread_time()
     # before it is made: if the driver ends meanwhile, another report follows
     running = folder.is_running()
+    replaced = 0 if sweep is None else sweep.replaced
     found = report.sections([folder])
     line = 0
     if sweep is not None and folder.log.exists():
         line = sweep.lines.find_line(found.log_bytes)
-    return LiveReport(line, encode_report(line, found), time.thread_time() - began, running)
+    content = encode_report(line, found)
+    return LiveReport(line, content, time.thread_time() - began, running, replaced)
 
 
 def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:

@@ -11,9 +11,10 @@ import pytest
 from living import FILE, begin, driving, end, epoch, finished, make_sweep, some_trials, start, trial
 from msgspec import structs
 
-from sweep.events import NoteWritten, SessionEnded, Status, SweepChanged, TrialStarred
+from sweep.errors import StoreError
+from sweep.events import Event, NoteWritten, SessionEnded, Status, SweepChanged, TrialStarred
 from sweep.spec import changes, parse_spec
-from sweep.ui import following, shelf
+from sweep.ui import following, shelf, watching
 from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
 from sweep.ui.shelf import Shelf
@@ -175,6 +176,35 @@ def test_a_log_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
     assert sweep.replaced == 1
 
 
+@pytest.mark.parametrize("events", [some_trials(T), []], ids=["begun", "not begun"])
+def test_a_new_sweep_of_the_same_name_has_its_own_file(tmp_path: Path, events: list[Event]) -> None:
+    folder = make_sweep(tmp_path, "one", events)
+    sweep = FollowedSweep(folder)
+    assert read_all(sweep).total == 12
+    folder.remove()
+    assert read_all(sweep).total == 12
+    text = FILE.replace("val_accuracy, goal: maximize", "val_loss, goal: minimize")
+    make_sweep(tmp_path, "one", [begin(T), *trial(0, T + 5)], text.replace("12", "20"))
+    facts = read_all(sweep)
+    assert (facts.metric, facts.goal, facts.total, facts.done) == ("val_loss", "minimize", 20, 1)
+
+
+def test_a_new_sweep_whose_file_cannot_be_read_at_once_is_read_later(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    sweep = FollowedSweep(folder)
+    read_all(sweep)
+    folder.remove()
+    folder = make_sweep(tmp_path, "one", [begin(T), *trial(0, T + 5)], FILE.replace("12", "20"))
+    info = folder.info.read_bytes()
+    folder.info.unlink()
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"sweep\.json"):
+            read_all(sweep)
+    folder.info.write_bytes(info)
+    facts = read_all(sweep)
+    assert (facts.total, facts.done, sweep.replaced) == (20, 1, 1)
+
+
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     folder = make_sweep(tmp_path, "one", some_trials(T))
     folder.write_info(folder.read_info().changed(spec={}))
@@ -283,6 +313,31 @@ def test_a_report_that_was_made_while_the_driver_ended_is_made_again(tmp_path: P
         assert second is not None
         assert (second.line, second.running) == (first.line, False)
         assert "It still runs" not in second.content.decode()
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_the_report_of_a_log_that_was_replaced_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "IDLE_LOOK_S", 0.05)
+
+    async def work() -> None:
+        folder = make_sweep(tmp_path, "one", finished(T))
+        watch = Watch(folder, Reading())
+        async with watch.keep_up_to_date():
+            while watch.report is None:
+                await watch.news.wait(1)
+            first = watch.report
+        folder.remove()
+        text = FILE.replace("Which learning rate", "Which rate")
+        make_sweep(tmp_path, "one", finished(T + 9), text)  # with as many lines
+        async with watch.keep_up_to_date():
+            while watch.report in (None, first):
+                await watch.news.wait(1)
+        assert watch.report is not None
+        assert watch.report.line == first.line
+        assert "Which rate" in watch.report.content.decode()
 
     asyncio.run(asyncio.wait_for(work(), 60))
 
