@@ -243,6 +243,24 @@ def test_a_driver_that_is_killed_is_said(visit: Visit, project: Path) -> None:
     assert one.page.evaluate("document.title") == "killed · lives"
 
 
+def test_a_problem_is_said_until_it_is_over(visit: Visit, project: Path) -> None:
+    """The first part of a long log can be read, and what it says does not hide that the rest cannot."""
+    output = OutputPrinted(trial=0, text="line\n" * 100_000, time=time.time())
+    folder = make_sweep(
+        project / "results", "long", [begin(time.time()), start(0, time.time()), *[output] * 3]
+    )
+    whole = folder.log.read_bytes()
+    folder.log.write_bytes(whole + b"nonsense\n{}\n")
+    one = visit()
+    one.open("/long", ready=False)
+    one.has_text("#silence", "damaged record.*python -m sweep repair long")
+    one.wait("live.facts")
+    one.page.wait_for_timeout(2500)
+    assert "damaged record" in one.page.inner_text("#silence")
+    folder.log.write_bytes(whole)
+    one.has_text("#silence", "^Its process was killed")
+
+
 def test_the_page_says_when_its_server_is_gone(browser: Any, project: Path) -> None:
     with serving(project) as address:
         one = Visitor(browser, address)

@@ -11,6 +11,7 @@ async function takeReport() {
   taking = true;
   try {
     const content = await getJson(`${BASE}/report.json`);
+    showProblem("report", "");
     await whenIdle();
     const first = !live.asked;
     live.asked = true;
@@ -21,7 +22,7 @@ async function takeReport() {
     if (live.buffer.length) growSoon();
     if (first) listen(report.line);
   } catch (error) {
-    showProblem(error.message);
+    showProblem("report", error.message);
   }
   taking = false;
   if (again) {

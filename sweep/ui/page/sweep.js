@@ -5,7 +5,8 @@ const NAME = document.body.dataset.sweep;
 const BASE = `${ROOT}${encodeURIComponent(NAME)}/-`;
 const GROW_MS = 250; // least pause between two drawings of what has grown
 
-const live = { facts: null, skew: 0, buffer: [], grown: new Set(), growing: 0, spent: 0, stream: null, newest: 0, asked: null };
+// `problems`: what cannot be read, by who says so: the stream or a report that was asked for.
+const live = { facts: null, problems: { stream: "", report: "" }, skew: 0, buffer: [], grown: new Set(), growing: 0, spent: 0, stream: null, newest: 0, asked: null };
 
 document.documentElement.dataset.page = "sweep";
 if (document.body.dataset.state) find("state").append(statusMark(document.body.dataset.state));
@@ -34,20 +35,19 @@ function openPlainSwitch() {
 function listen(after) {
   live.stream?.close();
   live.stream = openStream(`${BASE}/events${after === "" ? "" : `?after=${after}`}`, {
+    open: () => showProblem("stream", ""), // a problem that is not over is said again
     facts: (data) => showFacts(JSON.parse(data)),
     report: () => takeReport(),
     log: (data, line) => takeLog(data, line),
     replaced: () => location.reload(), // the log is another one, as after a repair
-    problem: (data) => showProblem(JSON.parse(data)),
+    problem: (data) => showProblem("stream", JSON.parse(data)),
   });
 }
 
-function showProblem(text) {
-  const line = find("silence");
-  line.hidden = !text;
-  line.classList.add("wrong");
-  tell(line, text);
+function showProblem(teller, text) {
+  live.problems[teller] = text;
   if (text && !report.open) find("answer-place").replaceChildren();
+  showSilence();
 }
 
 // ---- where it stands ------------------------------------------------------------------------------------------------
@@ -120,18 +120,26 @@ function showClock() {
   if (facts.cost) parts.push(`cost ${inMoney(facts.cost)}${facts.cost_in_all ? ` of about ${inMoney(facts.cost_in_all)}` : ""}`);
   if (facts.read < 1) parts.push(`reading the log: ${Math.floor(100 * facts.read)} %`);
   tell(find("times"), parts.join(" · "));
-  showSilence(facts, now);
+  showSilence();
 }
 
-function showSilence(facts, now) {
+// A problem first: what else would be said is of what could be read before.
+function showSilence() {
+  const { facts } = live;
   const line = find("silence");
-  const silent = facts.heard === null ? 0 : now - facts.heard;
-  let text = facts.unknown;
-  if (facts.state === "killed") text = `Its process was killed ${inTime(silent)} ago. Nothing is lost: ${facts.to_resume}`;
-  else if (facts.state === "running" && silent >= facts.quiet_s && facts.read >= 1) text = `No news of the sweep for ${inTime(silent)}, but its process runs. Epochs may take that long.`;
+  const problem = live.problems.stream || live.problems.report;
+  const text = problem || (facts ? silenceOf(facts) : "");
   line.hidden = !text;
-  line.classList.toggle("wrong", facts.state === "killed");
+  line.classList.toggle("wrong", Boolean(problem) || facts?.state === "killed");
   tell(line, text);
+}
+
+function silenceOf(facts) {
+  const now = Date.now() / 1000 - live.skew;
+  const silent = facts.heard === null ? 0 : now - facts.heard;
+  if (facts.state === "killed") return `Its process was killed ${inTime(silent)} ago. Nothing is lost: ${facts.to_resume}`;
+  if (facts.state === "running" && silent >= facts.quiet_s && facts.read >= 1) return `No news of the sweep for ${inTime(silent)}, but its process runs. Epochs may take that long.`;
+  return facts.unknown;
 }
 
 // Whether an element shows something else than at the last call: what is the same is not made and painted again.
