@@ -308,6 +308,9 @@ class Timeline:
     """All lanes of a sweep."""
 
     lanes: tuple[str, ...]
+    nodes: tuple[
+        str, ...
+    ]  # of each lane: its name begins with that of its node, or of its nodes as in "a,b"
     spans: tuple[TimelineSpan, ...]
     pauses: tuple[tuple[float, float], ...]  # between sessions
     busy_s: float
@@ -324,6 +327,7 @@ def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
     pauses = _read_pauses(path, read.history)
     known, running = _read_places(read, now)
     lanes: list[str] = []
+    nodes: list[str] = []
     spans: list[TimelineSpan] = []
     for (node, gpus), trials in sorted(known.items()):
         placed = list(_assign_lanes(sorted(trials)))
@@ -333,6 +337,7 @@ def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
             for part in parts:
                 is_open = row in running and part[1] == end  # only the last part of a trial
                 spans.append(TimelineSpan(row, len(lanes) + lane, *part, is_open))
+        nodes += [node] * count
         name = f"{node} {gpus}".strip()
         if count == 1:
             lanes.append(name)
@@ -343,7 +348,7 @@ def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
     if now is not None and read.history.last is not None:
         active_s += max(now - read.history.last, 0.0)
     idle_s = max(len(lanes) * active_s - busy_s, 0.0)
-    return Timeline(tuple(lanes), tuple(spans), pauses, busy_s, idle_s)
+    return Timeline(tuple(lanes), tuple(nodes), tuple(spans), pauses, busy_s, idle_s)
 
 
 Places: TypeAlias = dict[tuple[str, str], list[tuple[float, float, int]]]

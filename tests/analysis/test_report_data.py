@@ -274,7 +274,7 @@ def test_a_pause_is_nobodys_work(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_has_not_begun(tmp_path: Path) -> None:
-    assert timeline(tmp_path, []) == report_data.Timeline((), (), (), 0.0, 0.0)
+    assert timeline(tmp_path, []) == report_data.Timeline((), (), (), (), 0.0, 0.0)
 
 
 RUNS = [

@@ -15,7 +15,7 @@ from report_sweeps import BOTH, EVIL, mixed, trial, written
 
 from sweep.errors import InputError
 from sweep.events import Event, NoteWritten, Status, TrialEnded, Value
-from sweep.render.report import page
+from sweep.render.report import page, sections
 from sweep.render.report.html_page import SCRIPTS, START
 from sweep.runner.additions import read_assignments
 
@@ -254,3 +254,10 @@ def test_what_names_a_machine_and_its_user_is_left_out(tmp_path: Path) -> None:
     assert "ada-laptop" not in text
     assert "/home/ada" not in text
     assert ">git<" not in text  # it is not known
+    lanes = json.loads(Tags(text).inline["script"][0])["timeline"]["lanes"]
+    assert lanes[:2] == ["node 1 · 1", "node 1 · 2"]  # of the nodes called node0 and node1
+    assert lanes[-2:] == ["node 2 · 2", "not known"]
+    assert "node0" not in text
+    shown = sections([folder]).data["timeline"]
+    assert isinstance(shown, dict)
+    assert shown["lanes"][0] == "node0 · 1"  # on a page that is not sent to others

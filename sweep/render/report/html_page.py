@@ -61,10 +61,11 @@ class Sections:
 def page(folders: Sequence[ResultsFolder]) -> str:
     """Return the report on one sweep, or on several with the same objectives, as a complete HTML page.
 
+    It names no host, since it may be sent to others.
     ``folders`` must not be empty. Raises `InputError` if the objectives of sweeps differ, and `StoreError` if a sweep
     is damaged.
     """
-    values, content, _ = _collect_values(folders)
+    values, content, _ = _collect_values(folders, names_nodes=False)
     scripts = []
     for name in (*SCRIPTS, START):
         scripts.append(Markup(read_asset(name)))  # trusted: sweep's own, and ECharts
@@ -87,7 +88,7 @@ def sections(folders: Sequence[ResultsFolder]) -> Sections:
 
     Raises the errors of `page`.
     """
-    values, content, accounts = _collect_values(folders)
+    values, content, accounts = _collect_values(folders, names_nodes=True)
     html = _make_environment().get_template("sections.html.jinja").render(**values)
     return Sections(html, content, accounts[0].tables.history.log_bytes)
 
@@ -104,11 +105,12 @@ def _make_environment() -> jinja2.Environment:
 
 
 def _collect_values(
-    folders: Sequence[ResultsFolder],
+    folders: Sequence[ResultsFolder], *, names_nodes: bool
 ) -> tuple[dict[str, object], dict[str, object], list[ReportData]]:
     """Return the values for the templates, the data for the scripts, and the data of each sweep.
 
-    The data of sweeps are in the order of ``folders``. Raises the errors of `page`.
+    The data of sweeps are in the order of ``folders``. ``names_nodes`` is as for `report_document`. Raises the errors
+    of `page`.
     """
     from sweep.analysis import report_data
 
@@ -133,7 +135,7 @@ def _collect_values(
     for one in accounts:
         rungs[one.sweep.name] = rung_ranks.measure_rungs(one.sweep, one.tables)
     rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
-    content = report_document(accounts, ranking, worths)
+    content = report_document(accounts, ranking, worths, names_nodes=names_nodes)
     failures = list(_list_failures(accounts, ranking))
     values: dict[str, object] = {
         "title": " · ".join(one.sweep.name for one in accounts),

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from sweep.analysis.ranking import Ranking
 from sweep.analysis.report_data import (
     EXAMPLES,
+    NOT_KNOWN,
+    RUNNING_NOW,
     TRAINING_TIME,
     Curves,
     ReportData,
@@ -46,7 +48,11 @@ _STATUSES = [status.value for status in Status]
 
 
 def report_document(
-    accounts: Sequence[ReportData], ranking: Ranking, worths: Sequence[SearchEfficiency] = ()
+    accounts: Sequence[ReportData],
+    ranking: Ranking,
+    worths: Sequence[SearchEfficiency] = (),
+    *,
+    names_nodes: bool = True,
 ) -> dict[str, object]:
     """Return the data that `sweep/render/report/data.js` reads.
 
@@ -111,7 +117,7 @@ def report_document(
             "trials": table_trials,
         },
         "importance": importances,
-        "timeline": _collect_timeline(accounts),
+        "timeline": _collect_timeline(accounts, names_nodes=names_nodes),
         "budgets": _collect_budget_lines(accounts, worths),
     }
 
@@ -275,12 +281,12 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     }
 
 
-def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
+def _collect_timeline(accounts: Sequence[ReportData], *, names_nodes: bool) -> dict[str, object]:
     """Return the timeline of all sweeps: when which trial ran in which lane, in seconds since the start of its sweep.
 
     The keys of the result are:
 
-    - ``lanes``: the names of the lanes of all sweeps.
+    - ``lanes``: the names of the lanes of all sweeps, in which nodes have numbers unless ``names_nodes``.
     - ``spans``: the times in which trials ran, as four lists of equal length. ``row`` is the index of the trial among
       the trials of all sweeps, ``lane`` the index of the lane; ``begin`` and ``end`` are times.
     - ``open``: the indices of the spans whose trial is still running.
@@ -294,6 +300,7 @@ def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     open_spans: list[int] = []
     pauses: list[tuple[float, float]] = []
     offset, ends = 0, [0.0]
+    numbered: dict[str, str] = {}
     for account in accounts:
         found = account.timeline
         history = account.sweep.history
@@ -309,7 +316,9 @@ def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
             spans["lane"].append(len(lanes) + span.lane)
             spans["begin"].append(round(max(span.begin - start, 0.0), 3))
             spans["end"].append(round(span.end - start, 3))
-        lanes += [named + lane for lane in found.lanes]
+        for lane, nodes in zip(found.lanes, found.nodes, strict=True):
+            shown = nodes if names_nodes else _number_nodes(nodes, numbered)
+            lanes.append(f"{named}{shown}{lane.removeprefix(nodes)}")
         if found.spans:
             ends.append(max(span.end for span in found.spans) - start)
         if len(accounts) == 1:
@@ -326,6 +335,19 @@ def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
         "ends": ends,
         "start": only_start,
     }
+
+
+def _number_nodes(nodes: str, numbered: dict[str, str]) -> str:
+    """Return names such as "node 1" for the nodes of a lane, as in "a,b"; lanes whose node is not known stay.
+
+    ``numbered`` has the names that were given so far, and gets new ones.
+    """
+    if nodes in (NOT_KNOWN, RUNNING_NOW):
+        return nodes
+    names = []
+    for node in nodes.split(","):
+        names.append(numbered.setdefault(node, f"node {len(numbered) + 1}"))
+    return ", ".join(names)
 
 
 def _encode_importance(one: Importance) -> dict[str, object]:
