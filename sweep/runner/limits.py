@@ -358,7 +358,8 @@ class Timeouts:
         self._looked += late
         if late > _ABSENT_S:
             for trial in self._running.values():
-                trial.since += late
+                # it may have reported since the last check: its time must not begin in the future
+                trial.since = min(trial.since + late, self._looked)
         return True
 
     def stamp(self, events: Sequence[Event]) -> Sequence[Event]:

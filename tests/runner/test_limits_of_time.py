@@ -102,3 +102,18 @@ def test_what_is_under_way_is_told() -> None:
     assert (one.session_s, one.under_way_s) == (10, 15)
     one.record_step(0, 1)
     assert one.under_way_s == 5
+
+
+def test_steps_that_keep_the_driver_busy_count_as_time_of_their_trial() -> None:
+    one, clock = watch(trial_hours=0.5)
+    one.begin(0)
+    for _ in range(30):  # as with --inline: the driver looks at the clock after each step alone
+        clock.now += MINUTE
+        one.record_step(0, 1)
+        assert one.is_due()
+        assert one.under_way_s == 0
+        assert list(one.list_overdue()) == []
+    clock.now += MINUTE
+    one.record_step(0, 1)
+    assert one.is_due()
+    assert list(one.list_overdue()) == [(0, "took more than 0.5 hours (resources.trial_hours)")]
