@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from sweep import prices
-from sweep.contract import Devices, cpus
+from sweep.contract import Devices, count_parts, cpus
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Event, Params, TrialEnded, TrialStarted, Value
 from sweep.spec import Spec
@@ -46,10 +46,11 @@ class Price:
 
 
 def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
-    """Return how many trials run at once: as many as fit on this machine, and at most `max_concurrent`.
+    """Return how many trials run at once: all that fit on this machine, limited by `max_share` and `max_concurrent`.
 
     ``simulated_gpus`` is the number of logical CPU devices that stand in for GPUs; None for the machine's own GPUs.
-    ``room`` is the number of trials that fit on a cluster, if they run there. Return 0 if not even one trial fits.
+    ``room`` is the number of trials that may run on a cluster, `max_share` included, if they run there. Return 0 if not
+    even one trial fits.
     """
     if room is None:
         share = spec.resources.devices(simulated_gpus)
@@ -57,6 +58,8 @@ def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | 
         room = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus).fits(
             cpus(), gpus
         )
+        if spec.resources.max_share is not None and room:
+            room = max(count_parts(spec.resources.max_share * room, 1), 1)
     if spec.resources.max_concurrent == "auto":
         return room
     return min(room, spec.resources.max_concurrent)

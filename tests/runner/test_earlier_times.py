@@ -119,3 +119,25 @@ def test_epochs_of_another_length_are_no_measure(tmp_path: Path) -> None:
         earlier_times.find_earlier_times(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}])
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ("{cpus: 1}", 8),
+        ("{cpus: 1, max_share: 0.5}", 4),
+        ("{cpus: 1, max_share: 0.01}", 1),
+        ("{cpus: 1, max_share: 0.5, max_concurrent: 3}", 3),
+        ("{cpus: 16, max_share: 0.5}", 0),
+    ],
+)
+def test_a_sweep_trains_its_share_of_the_trials_that_fit(
+    resources: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(earlier_times, "cpus", lambda: 8)
+    asked = spec(f"run_cap: 9\nresources: {resources}")
+    assert earlier_times.count_concurrent_trials(asked, 1) == expected
+    if expected:
+        assert (
+            earlier_times.count_concurrent_trials(asked, 1, room=2) == 2
+        )  # of a cluster, counted there
