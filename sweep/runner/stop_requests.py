@@ -207,9 +207,9 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
             for change, end_byte in ledger.follow(folder.log, offset):
                 offset = end_byte
                 match change:
-                    # with ``again``, the trial has failed and is retried, and the request still waits
+                    # a trial that is retried or pauses goes on in this session, and the request still waits
                     case Interrupted(one, end) | Ended(one, end) if (
-                        one.number == trial and not end.again
+                        one.number == trial and not end.again and not end.pauses
                     ):
                         return f"trial {trial} is {one.status.value}{f': {one.reason}' if one.reason else ''}"
                     case _:

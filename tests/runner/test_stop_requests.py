@@ -175,3 +175,33 @@ def test_what_was_asked_of_an_earlier_session_is_forgotten(project: Path) -> Non
     folder.requests.mkdir()
     (folder.requests / "stop").touch()
     assert resume(project, "run_cap=3").completed == 3
+
+
+def test_a_trial_that_pauses_meanwhile_is_still_to_be_stopped(project: Path) -> None:
+    rule = "early_terminate: {type: asha_promotion, min_iter: 2, eta: 2}\n"
+    folder = run(project, FILE.replace("[3, 1, 2]", "[3]") + rule).folder
+    lines = [
+        line
+        for line in folder.log.read_text().splitlines(keepends=True)
+        if "session_ended" not in line
+    ]
+    (paused,) = (at for at, line in enumerate(lines) if '"interrupted"' in line)
+    folder.log.write_text("".join(lines[:paused]))
+    said: list[str] = []
+    with folder.lock():
+        stopping = threading.Thread(
+            target=lambda: said.append(
+                stop_requests.stop_sweep(project / "results", "curves", 0, now=False)
+            ),
+            daemon=True,
+        )
+        stopping.start()
+        until(lambda: (folder.requests / "stop-trial-0").exists())
+        with folder.log.open("a") as log:
+            log.write(lines[paused])
+        stopping.join(1)
+        assert said == []
+        with folder.log.open("a") as log:
+            log.writelines(lines[paused + 1 :])
+        stopping.join(60)
+    assert said == ["trial 0 is completed"]
