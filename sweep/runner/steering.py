@@ -258,24 +258,34 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
             yield Problem(where, f"this configuration is that of trial {number} already", hint)
         elif present.is_known(params):
             yield Problem(where, "this configuration was added already, and waits")
-    room = _count_room(sweep)
-    if room is not None and room < len(found):
-        cap = min(present.spec.caps)
-        what = f"is limited to {counted(cap, 'configuration')}, of which {room} may still be added"
-        hint = f"raise the limit first: python -m sweep change {sweep.address} --set run_cap={cap + len(found) - room}"
+    caps = present.spec.caps
+    taken = _count_taken(sweep)
+    wanted = taken + len(found)
+    if caps and min(caps) < wanted:
+        room = max(min(caps) - taken, 0)
+        what = f"is limited to {counted(min(caps), 'configuration')}, of which {room} may still be added"
+        settings = " ".join(
+            f"--set {name}={wanted}" for name in _list_low_limits(present.spec, wanted)
+        )
+        hint = f"raise the limit first: python -m sweep change {sweep.address} {settings}"
         yield Problem(sweep.name, what, hint)
 
 
-def _count_room(sweep: Position) -> int | None:
-    """Return how many configurations can be added until `run_cap` or `budget.trials` is reached; None if unlimited.
+def _count_taken(sweep: Position) -> int:
+    """Return how many configurations count towards `run_cap` and `budget.trials` before another one is added.
 
-    Configurations of the search that have started, and added ones that wait, count towards the limit.
+    These are those of the search that have started, and added ones that wait.
     """
-    caps = sweep.present.spec.caps
-    if not caps:
-        return None
     begun = set()
     for trial in sweep.ledger.trials.values():
         if trial.role is Role.SEARCH:
             begun.add(key(trial.params))
-    return max(min(caps) - len(begun) - len(sweep.ledger.queue), 0)
+    return len(begun) + len(sweep.ledger.queue)
+
+
+def _list_low_limits(spec: Spec, configurations: int) -> Iterator[str]:
+    """Yield the key of each limit in a sweep file that allows fewer configurations than that."""
+    limits = {"run_cap": spec.run_cap, "budget.trials": spec.budget.trials}
+    for name, most in limits.items():
+        if most is not None and most < configurations:
+            yield name

@@ -128,6 +128,33 @@ def test_a_cap_is_raised_and_lowered(tmp_path: Path) -> None:
     driven.log.close()
 
 
+@pytest.mark.parametrize(
+    ("cap", "more", "settings"),
+    [
+        ("null", "budget: {trials: 3}\n", "--set budget.trials=4"),
+        ("9", "budget: {trials: 3}\n", "--set budget.trials=4"),
+        ("3", "budget: {trials: 3}\n", "--set run_cap=4 --set budget.trials=4"),
+        ("1", "", "--set run_cap=4"),  # lowered after two had begun
+    ],
+)
+def test_the_limits_that_must_be_raised_to_add_more_are_named(
+    tmp_path: Path, cap: str, more: str, settings: str
+) -> None:
+    driven = Driven(
+        tmp_path / "log.jsonl", spec("random", cap="3" if cap == "1" else cap, more=more)
+    )
+    driven.train(10)
+    if cap == "1":
+        driven.change("run_cap=1")
+    added = Add.of([{"a": 0.1, "b": 1}, {"a": 0.2, "b": 1}], "f.yaml")
+    with pytest.raises(RefusedError) as refused:
+        driven.steer(added)
+    assert str(refused.value).endswith(f" {settings}")
+    driven.change(*(one for one in settings.split() if one != "--set"))
+    driven.steer(added)
+    driven.log.close()
+
+
 def test_repeats_of_what_was_added_follow_each_other(tmp_path: Path) -> None:
     driven = Driven(tmp_path / "log.jsonl", spec(repeats=2, cap="null"))
     driven.train(5)
