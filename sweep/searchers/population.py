@@ -221,7 +221,10 @@ class Population:
         found = {}
         for number, member in sorted(self._members.items()):
             parent = self.parent(number)
-            exploded = member.status in (Status.DIVERGED, Status.OOM) and start < member.epoch < end
+            # at `start` too: the epoch in which it diverged is mostly not reported
+            exploded = (
+                member.status in (Status.DIVERGED, Status.OOM) and start <= member.epoch < end
+            )
             if (parent is None or parent.epoch <= start) and (member.epoch >= end or exploded):
                 before = _exclude_infeasible(self._get_loss(member, start))
                 after = _exclude_infeasible(self._get_loss(member, end))

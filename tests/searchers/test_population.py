@@ -332,14 +332,14 @@ GUIDED = PopulationRules(size=8, interval=1, epochs=6, quantile=0.5, method="pb2
 
 
 def at_the_end_of_the_first_generation(
-    rules: PopulationRules, failed: tuple[int, ...] = ()
+    rules: PopulationRules, failed: tuple[int, ...] = (), status: Status = Status.FAILED
 ) -> Population:
     found = population(rules)
     for number in range(rules.size):
         start(found, number)
     for number in range(rules.size):
         if number in failed:
-            found.observe(ended(number, Status.FAILED))
+            found.observe(ended(number, status))
         else:
             found.observe(
                 EpochReported(
@@ -397,6 +397,39 @@ def test_where_too_little_is_known_copies_are_moved_as_in_pbt() -> None:
         one = at_the_end_of_the_first_generation(replace(small, method="pb2"), failed)
         other = at_the_end_of_the_first_generation(small, failed)
         assert (one.suggest(2) == other.suggest(2)) is same
+
+
+def report(number: int, epoch: int, memo: str | None = None) -> EpochReported:
+    metrics = {"loss": float(number) / epoch}
+    return EpochReported(
+        trial=number, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0, memo=memo
+    )
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_member_that_explodes_in_the_first_epoch_of_a_generation_counts(generation: int) -> None:
+    """That epoch is not reported."""
+    chosen = []
+    for status in (Status.FAILED, Status.DIVERGED, Status.OOM):
+        if generation == 1:
+            found = at_the_end_of_the_first_generation(GUIDED, (7,), status)
+        else:
+            found = at_the_end_of_the_first_generation(GUIDED)
+            replaced = set(found.dropped(rest=False))
+            for number in replaced:
+                found.observe(ended(number, Status.PRUNED))
+            for number in range(8, 12):
+                start(found, number)
+                found.observe(report(number, 1, memo="pop/0"))
+            for number in sorted({*range(11)} - replaced):
+                found.observe(report(number, 2))
+            found.observe(ended(11, status))
+        first = 8 if generation == 1 else 12
+        chosen.append([found.suggest(number) for number in range(first, first + 4)])
+    failed, diverged, out_of_memory = chosen
+    assert None not in failed
+    assert diverged == out_of_memory
+    assert diverged != failed
 
 
 class Drift(Course):
