@@ -847,10 +847,13 @@ class Coordinator:
             return False
         self._timeouts.end(trial)
         self._upcoming.forget_lost_worker(trial)
+        has_outgrown = open_trial.stage is Stage.OUTGROWN
+        # it has no worker any more, even if the log cannot be written below
+        open_trial.stage = Stage.WAITING
         if open_trial.stop_requested:
             self._emit([open_trial.make_requested_end()])
             return False
-        if open_trial.stage is Stage.OUTGROWN:  # its worker has handed it back, and had to end
+        if has_outgrown:  # its worker has handed it back, and had to end
             open_trial.moved = True
             self._queue_first(open_trial)
             return False

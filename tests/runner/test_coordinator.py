@@ -284,3 +284,25 @@ def test_a_trial_is_stopped_on_request(tmp_path: Path, now: bool) -> None:
         0: Status.INTERRUPTED,
     }
     assert {ends[trial].reason for trial in (1, 2, 3)} == {"stopped on request"}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_worker_that_is_lost_for_good_is_not_waited_for_if_the_log_cannot_be_written(
+    tmp_path: Path, asked: bool
+) -> None:
+    driver, log = simulated.begin(tmp_path, "max_restarts: 0")
+    driver.open()
+    driver.next()
+    if asked:
+        driver.stop_trial(0)
+    append = log.append
+
+    def full(events: object) -> None:
+        raise StoreError(f"{log.path}: No space left on device")
+
+    log.append = full
+    assert not driver.lose(0, "worker lost: gone")
+    assert "No space left" in driver.fault
+    assert driver.running == 0  # otherwise Tune would wait for ever
+    log.append = append
+    log.close()
