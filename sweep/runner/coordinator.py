@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -345,7 +345,7 @@ class Coordinator:
         """
         if not self._ensure_parent_checkpoint(trial):
             return None
-        answer = self._find_earlier_result(trial)
+        answer = self._find_earlier_result(trial, self._known_data)
         if answer is not None and answer.data in self._known_data:
             self._use_earlier_result(trial, answer)
             answer = None
@@ -706,6 +706,8 @@ class Coordinator:
         # what is reported is no longer under way
         self._limits.set_times(self._timeouts.session_s, self._timeouts.under_way_s)
         self._upcoming.record_structures(trial, progress)
+        if progress.facts.data:
+            self._known_data.add(progress.facts.data)
         self._sharing.record_step(trial, progress)
         self._record_output(trial, progress.output)
         match progress:
@@ -726,7 +728,7 @@ class Coordinator:
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
         """Process a step that says that the worker has loaded the data of an earlier result, and use that result."""
         if self._record(trial, progress):
-            self._use_earlier_result_in_training(trial)
+            self._use_earlier_result_in_training(trial, progress.facts.data or "")
 
     def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
         """Process the last step of a trial in this worker, and queue the trial for another worker.
@@ -806,16 +808,16 @@ class Coordinator:
         """Log the end of a trial as pruned because a user has asked for that."""
         self._emit([structs.replace(trial.make_requested_end(), facts=facts)])
 
-    def _use_earlier_result_in_training(self, open_trial: OpenTrial) -> None:
+    def _use_earlier_result_in_training(self, open_trial: OpenTrial, data: str) -> None:
         """Give a running trial the result of an earlier sweep that was trained on the same data, if there is one.
 
-        Call it once the trial's worker has reported that it has loaded these data. If the trial must be trained on from
-        there, it is queued for a worker that begins with the checkpoint.
+        Call it once the trial's worker has reported that it has loaded the data with the fingerprint ``data``. If the
+        trial must be trained on from there, it is queued for a worker that begins with the checkpoint.
         """
-        answer = self._find_earlier_result(open_trial)
-        if answer is None:
+        answer = self._find_earlier_result(open_trial, {data})
+        # another one if the result with these data has been deleted since
+        if answer is None or answer.data != data:
             return
-        self._known_data.add(answer.data)
         if self._use_earlier_result(open_trial, answer) and self._has_worker(
             open_trial.started.trial
         ):
@@ -1004,11 +1006,14 @@ class Coordinator:
             trial.stage = Stage.WAITING
         self._timeouts.end(number)
 
-    def _find_earlier_result(self, trial: OpenTrial) -> Answer | None:
-        """Return a result of an earlier sweep that answers or continues a trial, on any data; None if there is none."""
+    def _find_earlier_result(self, trial: OpenTrial, known_data: Collection[str]) -> Answer | None:
+        """Return a result of an earlier sweep that answers or continues a trial; None if there is none.
+
+        It is one on data with a fingerprint in ``known_data`` if there is such a result, otherwise on any data.
+        """
         if not self._hooks.memo:
             return None
-        return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch)
+        return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch, known_data)
 
     def _use_earlier_result(self, trial: OpenTrial, answer: Answer) -> bool:
         """Copy an earlier result's checkpoint to a trial and log its epochs, up to where the trial stops or pauses.

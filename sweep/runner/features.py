@@ -21,7 +21,7 @@ substitute if the condition is not met. `lint-imports` checks that the core impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -199,10 +199,13 @@ class Answer:
 class EarlierResults(Protocol):
     """The results of other sweeps, which may be used for equal trials of this sweep."""
 
-    def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
+    def recall(
+        self, started: TrialStarted, epochs: int, done: int = 0, known_data: Collection[str] = ()
+    ) -> Answer | None:
         """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none.
 
-        The trial ``started`` is to train ``epochs`` epochs and already has ``done``; a shorter result must have more.
+        The trial ``started`` is to train ``epochs`` epochs and already has ``done``; a shorter result must have more. A
+        result on data with a fingerprint in ``known_data`` comes before those on other data.
         """
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ class _TrialLocation:
     # byte offset of each epoch in the log
     epochs: array[int] = field(default_factory=lambda: array("q"))
     end: int = 0
+    ended: float = 0.0  # time of its end
 
     def read_end(self) -> TrialEnded:
         """Return the event that ended the trial. Raises `StoreError` if the log has changed or cannot be read."""
@@ -187,23 +188,34 @@ class Memo:
             except StoreError as error:
                 notice(f"no results of {other.path} are reused: {error}")
 
-    def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
+    def recall(
+        self, started: TrialStarted, epochs: int, done: int = 0, known_data: Collection[str] = ()
+    ) -> Answer | None:
         """Return the result of an equal trial, or of a shorter one that can be continued; None if there is none.
 
-        If results exist but cannot be used, the user is told why, once for each reason.
+        If several sweeps have one, as after the data have changed, it is one on known data, otherwise the latest of the
+        longest. If results exist but cannot be used, the user is told why, once for each reason.
 
         Arguments:
             started: the start of the trial.
             epochs: number of epochs that the trial is to train.
             done: number of epochs that the trial already has; a shorter result must have more.
+            known_data: fingerprints of the data that workers have loaded; empty if none has yet.
         """
         # reasons not to continue, of the longest shorter trial first
         hindrances: list[tuple[_TrialLocation, str]] = []
+        other_data: Answer | None = None  # the first result that is on other data than those known
         entries = self._entries.get(_make_memo_key(started, self._folds), [])
-        # first those of the same length, then shorter ones, the longest first, then longer ones, which only explain
+        # first those of the same length, then shorter ones, the longest first, then longer ones, which only explain; of
+        # equals, the latest, whose data are most likely those of today
         for entry in sorted(
             entries,
-            key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length),
+            key=lambda entry: (
+                entry.length != epochs,
+                entry.length > epochs,
+                -entry.length,
+                -entry.ended,
+            ),
         ):
             if entry.length != epochs and done and not done < entry.length < epochs:
                 continue  # a trial that has begun gains only by a shorter result with more epochs than it has
@@ -215,15 +227,22 @@ class Memo:
                     )
                     continue
                 hindrance = self._find_hindrance(entry, end, started.params, epochs)
-                if hindrance is None:
-                    return self._make_answer(
-                        started.trial, entry, end, whole=entry.length == epochs
-                    )
-                hindrances.append((entry, hindrance))
+                if hindrance is not None:
+                    hindrances.append((entry, hindrance))
+                    continue
+                is_known = not known_data or end.facts.data in known_data
+                if is_known or other_data is None:
+                    whole = entry.length == epochs
+                    answer = self._make_answer(started.trial, entry, end, whole=whole)
+                    if is_known:
+                        return answer
+                    other_data = answer
             except StoreError as error:  # the sweep has been deleted since
                 self._notify_once(
                     entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}"
                 )
+        if other_data is not None:
+            return other_data
         for entry, hindrance in hindrances[:1]:
             but = f"trials of {entry.sweep} that differ only in their number of epochs ({entry.length})"
             self._notify_once(
@@ -378,6 +397,7 @@ class Memo:
                         and (comparable or not judged)
                     ):
                         entry.end = begun
+                        entry.ended = last.time
                         entry.length = trial_epochs(trial.params, info.epochs)
                         self._entries.setdefault(
                             _make_memo_key(trial.start, info.folds), []

@@ -237,6 +237,26 @@ def test_data_with_a_fingerprint_is_looked_at(project: Path, data: str, count: i
     assert sum(source is not None for source in answered(watcher).values()) == count
 
 
+def test_of_several_sweeps_the_one_with_the_same_data_answers(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = TRAINABLE.replace('data="none"', "data=sys.data_of_today")
+    (project / "dated.py").write_text("import sys\n" + code)
+    text = FILE.replace("curve:Curve", "dated:Curve")
+    for name, data in (("b", "one"), ("c", "other"), ("a", "third")):
+        monkeypatch.setattr(sys, "data_of_today", data, raising=False)
+        run(project, text.replace("curves", name))
+    watcher = Watcher()
+    run(project, text.replace("curves", "d"), watcher, memo=True)
+    # the latest one is asked first
+    assert answered(watcher) == {trial: f"a/{trial}" for trial in range(3)}
+    monkeypatch.setattr(sys, "data_of_today", "one")
+    watcher = Watcher()
+    run(project, text.replace("curves", "e"), watcher, memo=True)
+    # the first trial tells on which data the answers must be
+    assert answered(watcher) == {0: None, 1: "b/1", 2: "b/2"}
+
+
 def _helped(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> tuple[Path, str]:
     """A trainable that imports a helper package from elsewhere: its file, and the sweep's."""
     elsewhere = project.parent / f"{project.name}_elsewhere"
