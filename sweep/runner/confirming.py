@@ -63,8 +63,9 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     epochs = seeds * sum(racer.epochs for racer in left)  # which include all folds
     trials = seeds * len(left) * (rules.folds or 1)
     # the next seed begins when all finalists have trained the present one, so no more than these train at once
+    of_one_seed = len(left) * (rules.folds or 1)
     at_once = max(
-        min(earlier_times.count_concurrent_trials(spec, sweep.simulated_gpus), len(left)), 1
+        min(earlier_times.count_concurrent_trials(spec, sweep.simulated_gpus), of_one_seed), 1
     )
     hours = _predict_hours(sweep, trials, epochs)
     limited = not race.over and done + seeds < rules.seeds

@@ -18,7 +18,7 @@ from sweep.errors import RefusedError
 from sweep.events import ModelTested, Role
 from sweep.render.plans import describe_confirming
 from sweep.render.status import Frame, picture
-from sweep.runner import resuming
+from sweep.runner import earlier_times, resuming
 from sweep.runner.confirming import plan_confirmation
 from sweep.spec import parse_spec
 from sweep.store import log as store_log
@@ -218,6 +218,22 @@ def test_a_confirmation_says_before_it_begins_what_it_takes(noisy: Path) -> None
     assert planned.hours is not None
     timed = 36 * 0.1 / 3600
     assert timed / 3 <= planned.hours <= timed
+
+
+def test_the_folds_of_a_fresh_seed_train_at_once(
+    noisy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(noisy, PLAIN + "folds: 2\n")
+    hours = {}
+    for room in (1, 4, 100):
+        monkeypatch.setattr(
+            earlier_times, "count_concurrent_trials", lambda *given, room=room: room
+        )
+        planned = plan_confirmation(reopen(4, 3, "none"))
+        assert (planned.finalists, planned.trials) == (3, 24)
+        hours[room] = planned.hours
+    assert hours[1] == pytest.approx(4 * hours[4])
+    assert hours[1] == pytest.approx(6 * hours[100])  # 3 finalists on 2 folds
 
 
 def test_a_budget_that_allows_too_few_seeds_says_so_first(noisy: Path) -> None:
