@@ -232,7 +232,8 @@ class Session:
                 training = replace(
                     self.training, spec=present.spec, first=present.first, settings={}
                 )
-                options = replace(self.options, confirming=True)
+                # what had failed before was tried again in the session of the search
+                options = replace(self.options, confirming=True, retry_failed=False)
                 confirmed = replace(self, training=training, options=options)._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not outcome.interrupted and not cut:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from curves import Watcher, resume, run
+from curves import Watcher, ends, resume, run
 
 from sweep import analysis
 from sweep.analysis import confirmation, ranking, verdict
@@ -304,3 +304,18 @@ def test_the_live_view_the_list_and_the_answer_name_the_same_best(noisy: Path, s
     assert len(shown.trials) == found(folder).best.seeds
     assert shown.value != standing.searched_best.value
     assert "with fresh seeds" in "".join(map(str, picture(standing, 0.0, Frame())))
+
+
+def test_what_fails_again_is_not_tried_once_more_by_the_confirmation(noisy: Path) -> None:
+    failing = TRAINABLE.replace("self.done += 1", "assert self.given.trial != 1; self.done += 1")
+    (noisy / "noisy.py").write_text(failing)
+    file = FILE.replace("baseline: {a: 4}\n", "") + "budget: {epochs: 6}\n"
+    folder = run(noisy, file).folder
+    assert ends(folder)[1] == "failed"
+    watcher = Watcher()
+    resume(noisy, "budget.epochs=9", name="noisy", retry_failed=True, watcher=watcher)
+    assert ends(folder)[1] == "failed"
+    assert [said for said in watcher.said if "tried again" in said] == [
+        "1 failed trial is tried again"
+    ]
+    assert found(folder).over
