@@ -237,7 +237,9 @@ class Session:
                 confirmed = replace(self, training=training, options=options)._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not outcome.interrupted and not cut:
-                features.evaluate_tests(self.folder, self.spec, self.training.given, is_over)
+                # with the changes that were made while it ran, such as of `repeats`
+                spec = resuming.open_sweep(self.folder).spec
+                features.evaluate_tests(self.folder, spec, self.training.given, is_over)
         # a user's own process would otherwise carry on without knowing that it was asked to stop
         told = self.ending.asked and self.options.embedded
         return replace(outcome, interrupted=outcome.interrupted or cut or told)

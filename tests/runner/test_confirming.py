@@ -15,11 +15,13 @@ from curves import Watcher, ends, resume, run
 from sweep import analysis
 from sweep.analysis import confirmation, ranking, verdict
 from sweep.errors import RefusedError
-from sweep.events import ModelTested, Role
+from sweep.events import Event, ModelTested, Role, TrialStarted
 from sweep.render.plans import describe_confirming
 from sweep.render.status import Frame, picture
 from sweep.runner import earlier_times, resuming
 from sweep.runner.confirming import plan_confirmation
+from sweep.runner.steering import Change, make_request
+from sweep.runner.steering_requests import leave_request
 from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -319,3 +321,22 @@ def test_what_fails_again_is_not_tried_once_more_by_the_confirmation(noisy: Path
         "1 failed trial is tried again"
     ]
     assert found(folder).over
+
+
+class _LowersRepeats(Watcher):
+    """Asks for fewer repeats once the search has begun."""
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, TrialStarted) and event.trial == 4:
+            request = make_request(Change(("repeats=1",)))
+            leave_request(ResultsFolder(Path("results") / "noisy"), request)
+
+
+def test_the_test_goes_by_what_was_changed_while_the_sweep_ran(noisy: Path) -> None:
+    file = FILE.replace("baseline: {a: 4}\n", "") + "repeats: 2\n"
+    folder = run(noisy, file, _LowersRepeats()).folder
+    confirmed = found(folder)
+    assert confirmed.over
+    left = [row for row in confirmed.rows if not row.reason]
+    assert [list(row.tested) for row in left] == [["score"]] * len(left)
