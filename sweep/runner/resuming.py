@@ -189,6 +189,9 @@ def reopen_as(
     content = reopened.spec.to_json_dict()
     for one in found:
         keys_to_replace, value = _find_replacement(one, now)
+        if value is None and not _has_key(now, keys_to_replace):
+            content = _remove_key(content, keys_to_replace)
+            continue
         first, *rest = keys_to_replace
         content[str(first)] = _replace_value(content.get(str(first)), rest, value)
     refuse(_list_problems(found, reopened, simulated_gpus, file), RefusedError)
@@ -272,6 +275,42 @@ def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> V
     else:
         mapping = {}
     return {**mapping, str(first): _replace_value(mapping.get(str(first)), rest, value)}
+
+
+def _has_key(content: Value, keys: Sequence[str | int]) -> bool:
+    """Return whether nested dicts and lists have the path ``keys``, whatever its value, which may be None."""
+    for key in keys:
+        if isinstance(content, dict) and str(key) in content:
+            content = content[str(key)]
+        elif isinstance(content, list) and isinstance(key, int) and key < len(content):
+            content = content[key]
+        else:
+            return False
+    return True
+
+
+def _remove_key(content: Mapping[str, Value], keys: Sequence[str | int]) -> dict[str, Value]:
+    """Return a copy of nested dicts and lists without the key at the path ``keys``; a copy of all if it is missing.
+
+    Only the dicts and lists on the path are copied, and ``content`` is not changed.
+    """
+    first, *rest = keys
+    if not rest:
+        return {name: value for name, value in content.items() if name != first}
+    block = content.get(str(first))
+    if isinstance(block, dict):
+        return {**content, str(first): _remove_key(block, rest)}
+    if isinstance(block, list):
+        # the items are blocks; the next part of the path is the place of one
+        place, *within = rest
+        items: list[Value] = []
+        for index, item in enumerate(block):
+            if index == place and isinstance(item, dict):
+                items.append(_remove_key(item, within))
+            else:
+                items.append(item)
+        return {**content, str(first): items}
+    return dict(content)
 
 
 def reopen_to_confirm(

@@ -14,7 +14,7 @@ from sweep import analysis
 from sweep.analysis import verdict
 from sweep.analysis.ranking import rank
 from sweep.cli import main
-from sweep.errors import InputError
+from sweep.errors import InputError, RefusedError
 from sweep.runner import resuming
 from sweep.space import early_terminate
 from sweep.spec import Spec, parse_spec
@@ -131,6 +131,21 @@ def test_what_a_file_has_changed_and_may_is_taken_over(
     reopened, lines = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
     assert lines == [f"f.yaml: {line}"]
     assert reopened.spec == spec
+
+
+def test_what_a_file_names_no_more_is_gone(project: Path) -> None:
+    text = FILE.replace("grid", "random").replace("]}}", "]}, b: {values: [null, 2]}}")
+    receivers = "notify: [{slack: SLACK_URL}]\n"
+    run(project, text + "run_cap: 1\nprior: {a: 1, b: 2}\n")
+    changed = text + "run_cap: 1\nprior: {a: 1}\n" + receivers
+    for file in (changed, changed.replace("slack: SLACK_URL", 'webhook: "http://here/"')):
+        spec = parse_spec(file, "f.yaml")
+        reopened, lines = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
+        assert reopened.spec == spec
+        assert lines[0].startswith("f.yaml: prior.b is not set from now on; it was {value: 2")
+    without = text.replace(", b: {values: [null, 2]}", "") + "run_cap: 1\nprior: {a: 1}\n"
+    with pytest.raises(RefusedError, match=r"parameters\.b: is gone, and"):
+        resuming.reopen_as(project / "results", Path("f.yaml"), parse_spec(without, "f.yaml"), None)
 
 
 def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(
