@@ -19,13 +19,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sweep.read_recorder import recorder
 
 Use: TypeAlias = Literal[
-    "file", "opened", "prefix", "folder", "pattern", "written", "copied", "process"
+    "file", "source", "opened", "prefix", "folder", "pattern", "written", "copied", "process"
 ]
 """What a native function does with the file that its first argument names.
 
-``opened``: its second argument, the mode, says whether it reads or creates the file. ``prefix``: it reads all files
-whose paths begin with it. ``pattern``: it lists the folder of the pattern. ``copied``: it reads its first argument and
-writes its second. ``process``: it starts a process, whatever its arguments.
+``source``: it reads the file, or takes data in place of a path, such as bytes. ``opened``: its second argument, the
+mode, says whether it reads or creates the file. ``prefix``: it reads all files whose paths begin with it. ``pattern``:
+it lists the folder of the pattern. ``copied``: it reads its first argument and writes its second. ``process``: it
+starts a process, whatever its arguments.
 """
 
 
@@ -82,12 +83,29 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
     ),
     "cv2": (NativeReader("cv2", "imread", "file"), NativeReader("cv2", "imreadmulti", "file")),
     "polars": tuple(
-        NativeReader("polars", f"{kind}_{form}", "file")
+        NativeReader("polars", f"{kind}_{form}", "source")
         for kind in ("read", "scan")
-        for form in ("csv", "parquet", "ipc", "json", "ndjson", "avro", "excel")
+        for form in (
+            *("csv", "parquet", "ipc", "ipc_stream", "json", "ndjson", "avro", "excel", "ods"),
+            *("lines", "delta"),
+        )
     ),
-    "pyarrow.parquet": (NativeReader("pyarrow.parquet", "read_table", "file"),),
-    "pyarrow.csv": (NativeReader("pyarrow.csv", "read_csv", "file"),),
+    "pyarrow.parquet": (
+        NativeReader("pyarrow.parquet", "read_table", "source"),
+        NativeReader("pyarrow.parquet", "read_pandas", "source"),
+        NativeReader("pyarrow.parquet", "ParquetFile.__init__", "source"),
+        NativeReader("pyarrow.parquet", "ParquetDataset.__init__", "source"),
+    ),
+    "pyarrow.dataset": (
+        NativeReader("pyarrow.dataset", "dataset", "source"),
+        NativeReader("pyarrow.dataset", "parquet_dataset", "source"),
+    ),
+    "pyarrow.csv": (
+        NativeReader("pyarrow.csv", "read_csv", "file"),
+        NativeReader("pyarrow.csv", "open_csv", "file"),
+    ),
+    "pyarrow.json": (NativeReader("pyarrow.json", "read_json", "file"),),
+    "pyarrow.orc": (NativeReader("pyarrow.orc", "ORCFile.__init__", "source"),),
     "pyarrow.feather": (
         NativeReader("pyarrow.feather", "read_table", "file"),
         NativeReader("pyarrow.feather", "read_feather", "file"),
@@ -175,6 +193,8 @@ def _wrap_reader(
         given = _order_arguments(names, args, kwargs)[skipped:]
         if reader.use == "process":
             recorder.note_process()
+        elif given and reader.use == "source":
+            _note_source(given, reader)
         elif given:  # otherwise the path is missing, and the original raises the error
             _note_call(given, reader)
         return original(*args, **kwargs)
@@ -256,6 +276,25 @@ def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
         case "copied":
             recorder.note_native_read(paths, reader=reader.name)
             recorder.note_native_write(arguments[1])
+
+
+def _note_source(arguments: Sequence[Any], reader: NativeReader) -> None:
+    """Record what a function reads whose first argument is a path, several paths, or data in place of these.
+
+    Paths in another file system, which one of ``arguments`` is, are those of another machine.
+    """
+    source = arguments[0]
+    if any(type(value).__module__ in _REMOTE for value in arguments):
+        recorder.note_network()
+        return
+    for part in source if isinstance(source, list | tuple) else (source,):
+        # bytes, open files, tables and the like are data, which were read before
+        if isinstance(part, str | os.PathLike):
+            recorder.note_native_read([part], reader=reader.name)
+
+
+_REMOTE = frozenset({"pyarrow._s3fs", "pyarrow._gcsfs", "pyarrow._azurefs", "pyarrow._hdfs"})
+"""Modules of Arrow's file systems that reach other machines from C++."""
 
 
 def _note_opening(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:

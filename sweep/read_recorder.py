@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import sys
@@ -259,8 +260,9 @@ class ReadRecorder:
     ) -> None:
         """Record the reading of files or folders by the native function ``reader``, if the author's code caused it.
 
-        With ``folder``, the paths are those of folders that are listed. A path that is not a text, such as a symbolic
-        tensor, is recorded as an unknown read.
+        A path may also be that of a folder, of which all files are read, or a pattern of files. With ``folder``, the
+        paths are those of folders that are only listed. A path that is not a text, such as a symbolic tensor, and the
+        address of another machine are recorded as unknown reads, and so is one that cannot be recorded.
         """
         with self._ignoring_nested_events() as is_free:
             if is_free:
@@ -269,19 +271,43 @@ class ReadRecorder:
                 place = None
             if place is None:
                 return
-            for path in paths:
-                if not isinstance(path, str | bytes | os.PathLike):
-                    self._add_unknown(f"{place.line}{reader} reads files inside a graph", place)
-                elif folder:
-                    self._add_folder(path, place)
+            try:
+                for path in paths:
+                    self._add_native_read(path, place, reader, folder=folder)
+            except Exception as error:  # an error here would end the author's call
+                reason = f"{reader} could not be recorded ({type(error).__name__})"
+                self._add_unknown(f"{place.line}{reason}", place)
+
+    def _add_native_read(
+        self, path: object, place: AuthorLine, reader: str, *, folder: bool
+    ) -> None:
+        """Add what a native function reads that is given ``path``, as `note_native_read` says."""
+        if not isinstance(path, str | bytes | os.PathLike):
+            self._add_unknown(f"{place.line}{reader} reads files inside a graph", place)
+            return
+        name = os.fsdecode(path).removeprefix("file://")
+        if _ADDRESS.match(name):
+            self._add_unknown(f"{place.line}{_SPEAKS}", place)
+        elif folder:
+            self._add_folder(name, place)
+        else:
+            for found, is_folder in _list_native_reads(name):
+                if is_folder:
+                    self._add_folder(found, place)
                 else:
-                    self._add_file(path, place)
+                    self._add_file(found, place)
+                if len(self._reads.files) > MOST_FILES:  # as `_add_file` has recorded
+                    return
 
     def note_native_write(self, path: object) -> None:
         """Record a file as created by this process, if the author's code caused it; reading it later does not count."""
         with self._ignoring_nested_events() as is_free:
             if is_free:
                 self._note_written(path)
+
+    def note_network(self) -> None:
+        """Record that something was read from another machine, if the author's code asks for it."""
+        self._note_unknown(_SPEAKS)
 
     def note_process(self) -> None:
         """Record that a process was started, whose reads cannot be recorded, if the author's code starts it."""
@@ -478,7 +504,7 @@ class ReadRecorder:
 
     def _on_network_use(self, args: tuple[Any, ...]) -> None:
         """Record a network connection as an unknown read."""
-        self._note_unknown("speaks to another process or machine")
+        self.note_network()
 
     def _on_exec(self, args: tuple[Any, ...]) -> None:
         """Record the digest of an author's module when it is executed.
@@ -709,6 +735,36 @@ def digest_listing(path: str, own: Container[str] = ()) -> str:
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def _list_native_reads(path: str) -> Iterator[tuple[Path, bool]]:
+    """Yield each file and folder that a native function reads which is given ``path``, with whether it is a folder.
+
+    They are the file itself, a folder with all that is in it, or the matches of a pattern such as ``data/*.parquet``,
+    with the folders that it looks into. A file that does not exist is yielded, too.
+    """
+    parts = Path(path).parts
+    patterns = [index for index, part in enumerate(parts) if not _WILDCARDS.isdisjoint(part)]
+    if not patterns or os.path.lexists(path):  # a name may have brackets
+        yield from _list_below(Path(path))
+        return
+    base = Path(*parts[: patterns[0]])
+    yield base, True
+    for index in patterns[1:]:
+        for folder in sorted(base.glob(str(Path(*parts[patterns[0] : index])))):
+            if folder.is_dir():
+                yield folder, True
+    for match in sorted(base.glob(str(Path(*parts[patterns[0] :])))):
+        yield from _list_below(match)
+
+
+def _list_below(path: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield a file or folder and all that is below it, each with whether it is a folder."""
+    is_folder = path.is_dir()
+    yield path, is_folder
+    if is_folder:
+        for entry in sorted(path.iterdir()):
+            yield from _list_below(entry)
+
+
 def _is_of_python(file: str) -> bool:
     """Return whether a frame's file belongs to Python's own library."""
     return file.startswith("<frozen") or (file.startswith(_PYTHON) and "site-packages" not in file)
@@ -749,6 +805,9 @@ def digest_environment_variable(name: str) -> str:
     return hashlib.sha256(name.encode() + b"\0" + value).hexdigest()
 
 
+_WILDCARDS = frozenset("*?[")
+_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_SPEAKS = "speaks to another process or machine"
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"
 _IMPORT_SYSTEM = (
     "<frozen importlib",

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.feather
+import pyarrow.json
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
@@ -105,6 +109,31 @@ FILES: dict[str, tuple[str, Callable[[Path], object], Callable[[str], object]]] 
         lambda path: pyarrow.parquet.write_table(TABLE, path),
         lambda path: pyarrow.parquet.read_table(path),
     ),
+    "ParquetFile": (
+        "a.parquet",
+        lambda path: pyarrow.parquet.write_table(TABLE, path),
+        lambda path: pyarrow.parquet.ParquetFile(path).read(),
+    ),
+    "read_pandas": (
+        "a.parquet",
+        lambda path: pyarrow.parquet.write_table(TABLE, path),
+        lambda path: pyarrow.parquet.read_pandas(path),
+    ),
+    "arrow dataset": (
+        "a.parquet",
+        lambda path: pyarrow.parquet.write_table(TABLE, path),
+        lambda path: pyarrow.dataset.dataset(path).to_table(),
+    ),
+    "polars": (
+        "a[1].parquet",
+        lambda path: pyarrow.parquet.write_table(TABLE, path),
+        lambda path: pl.scan_parquet(path, glob=False).collect(),
+    ),
+    "arrow json": (
+        "a.json",
+        lambda path: path.write_text('{"a": 1}'),
+        lambda path: pyarrow.json.read_json(path),
+    ),
     "arrow csv": ("a.csv", _text, lambda path: pyarrow.csv.read_csv(path)),
     "OSFile by keywords": ("a.txt", _text, lambda path: pa.OSFile(mode="rb", path=path).read()),
     "memory_map by keywords": ("a.txt", _text, lambda path: pa.memory_map(mode="r", path=path)),
@@ -127,6 +156,81 @@ def test_a_file_that_is_opened_in_native_code_is_known(
     assert str(path) in reads.files
     # which names its file to a graph as well
     assert not reads.unknown or name == "make_csv_dataset"
+
+
+FOLDERS: dict[str, Callable[[Path], object]] = {
+    "read_table": lambda path: pyarrow.parquet.read_table(path),
+    "pandas": lambda path: pd.read_parquet(path),
+    "dataset": lambda path: pyarrow.dataset.dataset(path),
+    "polars": lambda path: pl.read_parquet(path),
+    "polars by a pattern": lambda path: pl.read_parquet(path / "*" / "*.parquet"),
+    "polars by a pattern of any depth": lambda path: pl.read_parquet(f"{path}/**/*.parquet"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_all_files_of_a_folder_or_a_pattern_are_known(
+    name: str, tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    files = [tmp_path / "tables" / part / "1.parquet" for part in ("a", "b")]
+    for path in files:
+        path.parent.mkdir(parents=True)
+        pyarrow.parquet.write_table(TABLE, path)
+    reads = record(lambda: FOLDERS[name](tmp_path / "tables"))
+    assert {*reads.files} == {*map(str, files)}
+    # another file beside them would be read as well
+    assert {str(path.parent) for path in files} <= {*reads.folders}
+    assert not reads.unknown
+
+
+def test_all_files_of_a_saved_dataset_are_known(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    path = str(tmp_path / "saved")
+    tf.data.Dataset.range(3).save(path)
+    reads = record(lambda: [*tf.data.Dataset.load(path)])
+    present = {str(file) for file in (tmp_path / "saved").rglob("*") if file.is_file()}
+    assert {*reads.files} == present
+
+
+def test_data_in_place_of_a_path_are_not_taken_for_one(
+    tmp_path: Path, record: Callable[[Callable[[], object]], Reads]
+) -> None:
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(TABLE, path)
+    content = path.read_bytes()  # which has null bytes
+    reads = record(
+        lambda: [
+            pl.read_parquet(content),
+            pl.read_csv(b"a,b\n1,2\n"),
+            pyarrow.dataset.dataset(TABLE).to_table(),
+        ]
+    )
+    assert not reads.files
+    assert not reads.unknown
+
+
+def test_what_lies_on_another_machine_cannot_be_known(
+    record: Callable[[Callable[[], object]], Reads],
+) -> None:
+    def read() -> None:
+        with pytest.raises(OSError, match=r"127\.0\.0\.1"):
+            pl.scan_parquet("s3://bucket/a.parquet", storage_options=STORE).collect()
+
+    reads = record(read)
+    assert not reads.files
+    assert [reason.partition("read ")[2] for reason in reads.unknown] == [
+        "speaks to another process or machine"
+    ]
+
+
+STORE = {
+    "aws_endpoint_url": "http://127.0.0.1:1",
+    "aws_access_key_id": "none",
+    "aws_secret_access_key": "none",
+    "aws_region": "none",
+    "max_retries": 0,
+}
 
 
 def test_all_files_of_a_checkpoint_are_known(
@@ -217,9 +321,13 @@ def test_all_functions_of_the_table_are_there_and_observed() -> None:
         "h5py",
         "pyarrow",
         "pyarrow.parquet",
+        "pyarrow.dataset",
         "pyarrow.csv",
+        "pyarrow.json",
+        "pyarrow.orc",
         "pyarrow.feather",
     ):
+        import_module(library)
         for reader in READERS[library]:
             owner: object = import_module(reader.module)
             for part in reader.name.split("."):
