@@ -325,7 +325,7 @@ class ReadRecorder:
         handle = self._handlers.get(event)
         if handle is None:
             return
-        if event in _LOOKUPS and sys._getframe(1).f_code.co_filename.startswith(_IMPORT_SYSTEM):
+        if event in _LOOKUPS and _is_finding_modules(sys._getframe(1)):
             return  # a shortcut for thousands of events: `_find_author_line` would return None, but is slow
         with self._ignoring_nested_events() as is_free:
             if is_free:
@@ -624,7 +624,7 @@ class ReadRecorder:
             if file == __file__:  # the recorder's own frames
                 frame = frame.f_back
                 continue
-            if is_in_library and file.startswith(_IMPORT_SYSTEM) and not importing:
+            if is_in_library and not importing and _is_finding_modules(frame):
                 return None  # it looks for modules, which are recorded as code
             is_in_library = is_in_library and _is_of_python(file)
             if is_author_file(file) and self._is_counted(frame):
@@ -765,6 +765,19 @@ def _list_below(path: Path) -> Iterator[tuple[Path, bool]]:
             yield from _list_below(entry)
 
 
+def _is_finding_modules(frame: FrameType) -> bool:
+    """Return whether a frame is one of the import system that finds or reads modules.
+
+    It is not if it reads the data of a package, as by `pkgutil.get_data` and by `importlib.resources`.
+    """
+    file = frame.f_code.co_filename
+    if not file.startswith(_IMPORT_SYSTEM) or file.startswith(_RESOURCES):
+        return False
+    if frame.f_code.co_name != "get_data" or frame.f_back is None:
+        return True
+    return frame.f_back.f_code.co_name in ("get_code", "get_source")
+
+
 def _is_of_python(file: str) -> bool:
     """Return whether a frame's file belongs to Python's own library."""
     return file.startswith("<frozen") or (file.startswith(_PYTHON) and "site-packages" not in file)
@@ -815,6 +828,7 @@ _IMPORT_SYSTEM = (
     f"{_PYTHON}importlib{os.sep}",
     f"{_PYTHON}pkgutil.py",
 )
+_RESOURCES = f"{_PYTHON}importlib{os.sep}resources{os.sep}"
 _MACHINE_PROGRAMS = (
     "getconf",
     "hostname",

@@ -7,11 +7,13 @@ import concurrent.futures
 import ctypes
 import gzip
 import importlib
+import importlib.resources
 import io
 import json
 import multiprocessing
 import os
 import pickle
+import pkgutil
 import platform
 import pydoc
 import shutil
@@ -25,6 +27,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -107,6 +110,38 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = 
     "in a thread": (_text("1"), lambda path: _in_a_thread(path.read_text)),
     "by a pool": (_text("1"), lambda path: _in_a_thread(Path.read_text, path)),
 }
+
+
+RESOURCES: dict[str, Callable[[str], object]] = {
+    "pkgutil": lambda package: pkgutil.get_data(package, "table.csv"),
+    "loader": lambda package: _get_by_loader(package, "table.csv"),
+    "read_text": lambda package: importlib.resources.read_text(package, "table.csv"),
+    "open_binary": lambda package: importlib.resources.open_binary(package, "table.csv").close(),
+    "files": lambda package: importlib.resources.files(package).joinpath("table.csv").read_text(),
+}
+
+
+def _get_by_loader(package: str, name: str) -> object:
+    module = importlib.import_module(package)
+    loader: Any = module.__loader__
+    return loader.get_data(str(Path(module.__file__ or "").with_name(name)))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", RESOURCES)
+def test_the_data_of_a_package_are_files_that_are_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    package = f"with_data_{name}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("")
+    (tmp_path / package / "table.csv").write_text("1")
+    with recording() as found:
+        RESOURCES[name](package)
+    assert str(tmp_path / package / "table.csv") in found.files
+    assert not found.folders  # where the package was looked for
+    assert not found.unknown
 
 
 def _in_a_thread(function: Callable[..., object], *args: object) -> object:
