@@ -10,7 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -365,9 +365,9 @@ def require_locks() -> None:
 def folders(results_dir: Path) -> list[ResultsFolder]:
     """Return the folders of all sweeps in ``results_dir``, sorted by name; empty if it does not exist.
 
-    A sweep's folder has a sweep.json, a log or trials.parquet, so that damaged ones are found too; hidden folders are
-    left out. If ``results_dir`` is the local copy of an object store, it is updated first. Raises `StoreError` if that
-    fails or the folder cannot be read.
+    A sweep's folder has a sweep.json, a log or trials.parquet, so that damaged ones are found too; hidden folders, and
+    those that this user may not look into, are left out. If ``results_dir`` is the local copy of an object store, it is
+    updated first. Raises `StoreError` if that fails or the folder cannot be read.
     """
     if not results_dir.is_dir():
         return []
@@ -379,8 +379,10 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
                 found.append(ResultsFolder(path))
         used = []
         for item in found:
-            if item.info.exists() or item.log.exists() or item.trials.exists():
-                used.append(item)
+            # a folder of another user may be closed to this one
+            with suppress(PermissionError):
+                if item.info.exists() or item.log.exists() or item.trials.exists():
+                    used.append(item)
         return used
 
 

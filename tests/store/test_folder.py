@@ -153,6 +153,21 @@ def test_folders_lists_sweeps_and_what_was_meant_to_be_one(tmp_path):
     assert folders(tmp_path / "absent") == []
 
 
+def test_a_folder_that_one_may_not_look_into_is_left_out(tmp_path, monkeypatch):
+    """As the private sweep of another user, or ``lost+found`` of a disk."""
+    create(tmp_path, "mine")
+    (tmp_path / "lost+found").mkdir()
+    stat = Path.stat
+
+    def refuse(path, **given):
+        if path.parent.name == "lost+found":  # root may look into all
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **given)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert [folder.name for folder in folders(tmp_path)] == ["mine"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
