@@ -165,14 +165,10 @@ def pull_all(results: Path, store: ObjectStore) -> None:
     for name, found in zip(names, there, strict=True):
         if found:
             present.add(name)
-    for path in results.iterdir():  # copies of sweeps that are no longer in the store
-        if (
-            path.is_dir()
-            and path.name[0] != "."
-            and path.name not in present
-            and not is_locked(path / "lock")
-        ):
-            _set_copy_aside(path)
+    for path in sorted(results.iterdir()):
+        # `pull` asks the store once more, which may have the sweep only since it was listed, and renames other copies
+        if (path / _KNOWN).exists() and path.name[0] != "." and path.name not in present:
+            pull(path, store.below(path.name))
 
 
 def _bring(

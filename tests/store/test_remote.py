@@ -282,6 +282,34 @@ def test_a_sweep_of_the_same_name_is_another_one(tmp_path: Path) -> None:
     assert any(path.name.startswith(".gone-there-") for path in tmp_path.iterdir())
 
 
+@dataclasses.dataclass
+class Late:
+    """A store that another process of this machine makes a sweep in just after it was listed."""
+
+    store: ObjectStore
+    results: Path
+
+    def folder(self) -> tuple[list[str], list[object]]:
+        names, _ = self.store.folder()
+        (self.results / ".new").mkdir()
+        (self.results / ".new" / "sweep.json").write_text("{}")
+        (self.results / ".new" / "spec.yaml").write_text("name: new")
+        remote.publish_sweep(self.results / ".new", self.results / "new", self.store.below("new"))
+        return names, []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.store, name)
+
+
+def test_a_sweep_that_is_made_while_all_are_brought_keeps_its_copy(tmp_path: Path) -> None:
+    root = ObjectStore("memory://bucket/results", MemoryStore())
+    gone = made(tmp_path / "gone", root.below("gone"))
+    root.below("gone").delete(["sweep.json", "spec.yaml"])
+    remote.pull_all(tmp_path, Late(root, tmp_path))
+    assert (tmp_path / "new" / "sweep.json").exists()
+    assert not gone.exists()  # of what the store does not have
+
+
 def test_parts_take_the_place_of_segments(tmp_path: Path) -> None:
     store = new_store()
     here, early, late = made(tmp_path / "here", store), tmp_path / "early", tmp_path / "late"
