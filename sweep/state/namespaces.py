@@ -51,6 +51,10 @@ class Namespace:
             return False
         return not (name.startswith("test_") and self.name.rpartition(".")[2].startswith(_OF_TESTS))
 
+    def list_hidden_names(self) -> set[str]:
+        """Return the names that `get_values` leaves out."""
+        return {*self._names()} - {*self.get_values()}
+
     def set(self, name: str, value: object) -> None:
         """Set the value of a name."""
         if isinstance(self.owner, MutableMapping):
@@ -199,14 +203,17 @@ def is_author_module(name: str, file: str) -> bool:
 def _list_functions_in(value: object) -> list[object]:
     """Return what a method, property, partial or cached function wraps, and what a function's closure holds.
 
-    None may be among the objects; the list is empty for any other value.
+    Of a bound method, its object is among the result. None may be among the objects; the list is empty for any other
+    value.
     """
     found: list[object] = []
     match value:
         case property():
             found = [value.fget, value.fset, value.fdel]
-        case staticmethod() | classmethod() | types.MethodType():
+        case staticmethod() | classmethod():
             found = [value.__func__]
+        case types.MethodType():
+            found = [value.__func__, value.__self__]
         case functools.cached_property() | functools.partial() | functools.partialmethod():
             found = [value.func]
         case types.FunctionType():
@@ -241,6 +248,8 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
             queue += [*vars(item).values(), *item.__bases__]
         else:
             queue += _list_functions_in(item)
+        if type(item).__module__ == "__main__":  # its methods may be called, and what it keeps
+            queue += [type(item), *getattr(item, "__dict__", {}).values()]
         if isinstance(item, types.FunctionType):
             codes.append(item.__code__)
         for code in codes:

@@ -100,6 +100,8 @@ class RecordedValues:
         # value of a name after a method ran; None: no value
         self._after: dict[str, IdentityDigest | None] = {}
         self._owners: dict[str, Callable[[], object]] = {}
+        # full names that were there, and not the author's: a trial can make them so, by other functions that it calls
+        self._hidden: set[str] = set()
 
     def record(self, namespaces: Sequence[Namespace], names: Container[str] | None = None) -> None:
         """Record the values in all namespaces that are not recorded yet, of all names or only of ``names``.
@@ -116,6 +118,7 @@ class RecordedValues:
                 if names is None or f"{namespace.name}.{name}" in names:
                     recorded[name] = _Value(value)
             self._values[namespace.name] = recorded
+            self._hidden |= {f"{namespace.name}.{name}" for name in namespace.list_hidden_names()}
 
     def is_recorded(self, namespace: Namespace) -> bool:
         """Return whether the values in ``namespace`` were recorded.
@@ -146,10 +149,10 @@ class RecordedValues:
         """Return the full names whose values differ from the recorded ones, except those that change by themselves.
 
         Names that are new in ``namespaces`` or missing there count as changed, so ``namespaces`` must have all that
-        were recorded.
+        were recorded. A name is not new if it was there, and only was none of the author's.
         """
         changed = find_changed_names(self.compute_digests(), compute_digests(namespaces))
-        return self_changing.remove_from(changed, namespaces)
+        return self_changing.remove_from(changed - self._hidden, namespaces)
 
     def restore(self, namespaces: Sequence[Namespace], names: set[str]) -> set[str]:
         """Restore ``names`` to their recorded values and delete new ones; return those that cannot be restored.

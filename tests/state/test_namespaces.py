@@ -76,6 +76,23 @@ def test_names_of_a_notebook_are_followed_through_whatever_wraps_a_function() ->
     assert "BY_CACHED" in list_used_names(partial, scope)
 
 
+def test_names_that_the_methods_of_an_object_use_are_followed() -> None:
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(
+        "seen = []\nkept = []\n"
+        "class Log:\n    def __init__(self, then):\n        self.then = then\n"
+        "    def add(self):\n        seen.append(1)\n        self.then()\n"
+        "def keep():\n    kept.append(1)\n"
+        "log = Log(keep)\n"
+        "def train(hp):\n    log.add()\n"
+        "class Trainer:\n    def train(self, hp):\n        self.step()\n"
+        "    def step(self):\n        seen.append(1)\n",
+        scope,
+    )
+    assert {"log", "seen", "kept"} <= list_used_names(scope["train"], scope)
+    assert "seen" in list_used_names(scope["Trainer"]().train, scope)
+
+
 def test_objects_that_have_any_attribute_are_asked_for_none() -> None:
     """`unittest.mock.call` answers each with a new object, so that following them would never end."""
     scope: dict[str, Any] = {"__name__": "__main__", "call": unittest.mock.call}

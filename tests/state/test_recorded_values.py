@@ -1,0 +1,23 @@
+"""What is recorded of namespaces, and put back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweep.state.namespaces import Namespace
+from sweep.state.recorded_values import RecordedValues
+
+
+def test_a_global_that_only_a_trial_has_made_the_authors_is_not_removed() -> None:
+    """A trial may bind a name of a notebook to another function, which uses other globals than the one before."""
+    scope: dict[str, Any] = {"__name__": "__main__", "function": abs, "table": [1]}
+    recorded = RecordedValues()
+    recorded.record([Namespace("__main__", scope, only=frozenset({"function"}))])
+    scope["function"] = round
+    scope["new"] = 1
+    used_now = [Namespace("__main__", scope, only=frozenset({"function", "table", "new"}))]
+    changed = recorded.find_changed(used_now)
+    assert changed == {"__main__.function", "__main__.new"}
+    recorded.note_after_run(used_now, changed)
+    assert not recorded.restore(used_now, changed)
+    assert scope == {"__name__": "__main__", "function": abs, "table": [1]}
