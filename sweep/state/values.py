@@ -26,6 +26,7 @@ from collections.abc import (
     MutableMapping,
     MutableSet,
 )
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -550,8 +551,7 @@ class Snapshot:
             return list(value.variables)
         if isinstance(value, np.ndarray):
             if value.flags.writeable:
-                # ``value[...] = copied`` writes all elements in place
-                self._record_array(value, value, functools.partial(value.__setitem__, ...))
+                self._record_array(value, value, functools.partial(_put_array, value))
             return value.ravel().tolist() if value.dtype.hasobject else ()
         return self._record_object(value)
 
@@ -583,7 +583,7 @@ class Snapshot:
         copied = content.copy()
 
         def restore() -> None:
-            if not np.array_equal(np.asarray(value), copied):
+            if not _is_same_array(np.asarray(value), copied):
                 put(copied)
 
         self._restorers.append(restore)
@@ -643,6 +643,24 @@ def _are_same_objects(present: Iterable[object], parts: Iterable[object]) -> boo
     one = list(present)
     other = list(parts)
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _is_same_array(present: np.ndarray[Any, Any], copied: np.ndarray[Any, Any]) -> bool:
+    """Return whether two arrays have the same bits or, if they hold objects, the very same objects."""
+    if present.shape != copied.shape or present.dtype != copied.dtype:
+        return False
+    if present.dtype.hasobject:  # arrays in it have no equality that is true or false
+        return _are_same_objects(present.ravel().tolist(), copied.ravel().tolist())
+    return present.tobytes() == copied.tobytes()  # 0.0 equals -0.0, and NaN does not equal itself
+
+
+def _put_array(value: np.ndarray[Any, Any], copied: np.ndarray[Any, Any]) -> None:
+    """Give an array the elements of ``copied``, and its shape if it was changed in place and can be changed back."""
+    if value.shape != copied.shape:
+        with suppress(ValueError):  # it does not own its elements
+            value.resize(copied.shape, refcheck=False)
+    if value.shape == copied.shape:
+        value[...] = copied
 
 
 def _put_mapping(value: MutableMapping[Any, Any], items: dict[Any, Any]) -> None:

@@ -7,10 +7,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sweep.state import values
-from sweep.state.values import digest
+from sweep.state.values import Snapshot, digest
 
 
 class Node:
@@ -108,3 +109,34 @@ def test_a_slot_with_a_private_name_is_an_attribute() -> None:
     assert values.get_attributes(value) == {"_Slotted__hidden": 1, "shown": 2}
     value.change()
     assert digest(value) != before
+
+
+def test_an_array_of_arrays_is_restored() -> None:
+    inner = [np.zeros(2), np.zeros(3)]
+    ragged = np.empty(2, object)
+    ragged[:] = inner
+    snapshot = Snapshot(ragged)
+    ragged[0][0] = 1.0
+    ragged[1] = np.ones(4)
+    snapshot.restore()
+    assert ragged[0] is inner[0]
+    assert ragged[1] is inner[1]
+    assert not inner[0].any()
+
+
+@pytest.mark.parametrize("change", ["shape", "sign", "number"])
+def test_an_array_is_restored_to_the_bit(change: str) -> None:
+    array = np.array([0.0, -1.0, np.nan, 2.0])
+    before = digest(array)
+    snapshot = Snapshot(array)
+    match change:
+        case "shape":
+            array.shape = (2, 2)
+            array[0, 0] = 5.0
+        case "sign":
+            array[0] = -0.0
+        case _:
+            array[3] = 3.0
+    assert digest(array) != before
+    snapshot.restore()
+    assert digest(array) == before
