@@ -522,11 +522,9 @@ def _get_function_source(code: types.CodeType) -> str | None:
     Of a lambda, the source is that of the whole lines on which it stands.
     """
     try:
-        text = textwrap.dedent(inspect.getsource(code))
-        ast.parse(text)
-    except (OSError, TypeError, SyntaxError):  # typed at a prompt, or only part of a line
+        return _unindent(inspect.getsource(code))  # None if it is only part of a line
+    except (OSError, TypeError):  # typed at a prompt
         return None
-    return text
 
 
 def _get_class_source(kind: type) -> str | None:
@@ -548,11 +546,24 @@ def _get_class_source(kind: type) -> str | None:
                     [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
                 )
                 if first_line <= code.co_firstlineno <= (node.end_lineno or first_line):
-                    return textwrap.dedent("".join(lines[first_line - 1 : node.end_lineno])) + "\n"
+                    return _unindent("".join(lines[first_line - 1 : node.end_lineno]) + "\n")
     try:
-        return textwrap.dedent(inspect.getsource(kind))
+        return _unindent(inspect.getsource(kind))
     except (OSError, TypeError):
         return None
+
+
+def _unindent(text: str) -> str | None:
+    """Return the source of a definition without its indentation; None if it is not valid by itself.
+
+    So it is within a function if a line of a text or a comment in it begins further to the left.
+    """
+    unindented = textwrap.dedent(text)
+    try:
+        ast.parse(unindented)
+    except SyntaxError:
+        return None
+    return unindented
 
 
 def _list_codes(kind: type) -> Iterator[types.CodeType]:

@@ -119,6 +119,20 @@ def test_a_lambda_under_a_name_of_the_notebook_is_part_of_the_code() -> None:
     assert len(digests) == 2
 
 
+def make_with_a_line_at_the_margin() -> Any:
+    class Given:
+        def begin(self, assignment: Any) -> Any:
+            return """two
+lines"""
+
+    return Given
+
+
+def test_a_class_that_cannot_be_unindented_is_unseen() -> None:
+    source = inspect_object("__main__:Given", make_with_a_line_at_the_margin(), [])
+    assert source.unseen == ("the text of Given cannot be had",)
+
+
 def test_the_first_argument_of_a_function_is_what_it_reads() -> None:
     def train(config: Any, report: Any) -> None:
         report(loss=config["a"] + config.get("b", 1) + config.number("c"))
