@@ -64,7 +64,8 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
             "expected module:Name, importable from the current folder or the sweep file's",
         )
     names = _list_candidates(_parse(path))
-    if name not in names:
+    # with ``from x import *``, the module may have names that its own source does not show
+    if name not in names and "*" not in names:
         classes = [n for n in names if n[:1].isupper()]
         raise InputError.one(
             "trainable", f"{path} defines no {name!r}", did_you_mean(name, classes)
@@ -139,7 +140,7 @@ def _add_optimizers(
             names = _list_candidates(_parse(path))
         else:  # an extension module, whose names are unknown
             names = [name]
-        if name not in names:
+        if name not in names and "*" not in names:
             what = f"{path} defines no {name!r}"
             raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
     queue = []

@@ -101,6 +101,14 @@ def test_what_a_branch_of_its_module_defines_is_there(tmp_path: Path, body: str)
     assert set(inspect("mine:T", [write(tmp_path, body)]).files) == {"mine"}
 
 
+def test_what_a_package_imports_by_a_star_is_there(tmp_path: Path) -> None:
+    write(tmp_path, "from .net import *\n", "mine/__init__.py")
+    write(tmp_path, "class T:\n    def f(self, hp): return hp.x\n", "mine/net.py")
+    source = inspect("mine:T", [tmp_path])
+    assert {*source.files} == {"mine", "mine.net"}
+    assert source.reads == {"x"}
+
+
 @pytest.mark.parametrize(
     ("trainable", "message"),
     [
