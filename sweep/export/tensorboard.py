@@ -16,7 +16,7 @@ from typing import IO
 
 from sweep.analysis import studies
 from sweep.analysis.numbering import Numbering, follow_numbering
-from sweep.errors import RefusedError
+from sweep.errors import RefusedError, StoreError
 from sweep.events import Role, TrialStarted
 from sweep.export import runs
 from sweep.space.domains import Domain, configuration_key
@@ -52,7 +52,8 @@ class _EventFileState:
 class EventFiles:
     """The TensorBoard event files of one sweep. Only one thread and one process may use them at a time.
 
-    The constructor locks the folder. It raises `RefusedError` if another process holds the lock.
+    The constructor locks the folder. It raises `RefusedError` if another process holds the lock, and `StoreError` if
+    the log is missing but not what was made of it.
     """
 
     def __init__(self, sweep: ResultsFolder, target: Path) -> None:
@@ -65,8 +66,24 @@ class EventFiles:
         self._folds = info.folds
         self._trials_each = info.first_repeats * (info.folds or 1)
         self._lock = _lock_target(target)
-        self._reset_state()
-        self._restore_state()
+        try:
+            self._require_log()
+            self._reset_state()
+            self._restore_state()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _require_log(self) -> None:
+        """Raise `StoreError` if the folder has tables or event files, but no log, of which these are made.
+
+        Such a folder is a copy without the log, or was downloaded from an object store.
+        """
+        is_begun = self._sweep.trials.exists() or (self._target / "written.json").exists()
+        if is_begun and not self._sweep.log.exists():
+            raise StoreError(
+                f"{self._sweep.log}: is missing, of which event files are made; put the log back"
+            )
 
     def _reset_state(self) -> None:
         """Reset the state of this object to that of a sweep without files; files themselves stay."""

@@ -365,6 +365,19 @@ def test_an_empty_sweep(made: Callable[..., ResultsFolder], tmp_path: Path) -> N
     assert content(tmp_path) == {}
 
 
+def test_the_files_stay_if_the_log_is_missing_of_which_they_were_made(
+    hostile: ResultsFolder, tmp_path: Path
+) -> None:
+    """As in a folder that was downloaded from an object store."""
+    write(hostile, tmp_path)
+    before = content(tmp_path)
+    hostile.log.unlink()
+    for _ in range(2):  # the lock is released
+        with pytest.raises(StoreError, match=r"log\.jsonl: is missing, of which event files are"):
+            write(hostile, tmp_path)
+    assert before == content(tmp_path) != {}
+
+
 def test_two_processes_do_not_write_the_same_files(hostile: ResultsFolder, tmp_path: Path) -> None:
     first = EventFiles(hostile, tmp_path)
     with pytest.raises(InputError, match="another process writes these"):
