@@ -47,8 +47,8 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
 
     ``metrics`` lists the columns of the metrics table to read, some of which may be missing; None reads all. Table
     files that were made from another log are ignored. If there is no log, the files are read as they are. Checkpoints
-    that were deleted are not named. Raises `StoreError` if a file or the log cannot be read; Arrow's own errors, as for
-    a damaged table file, pass unchanged.
+    that were deleted are not named. Raises `StoreError` if a file or the log cannot be read, or if there is no log and
+    the files do not belong together; Arrow's own errors, as for a damaged table file, pass unchanged.
     """
     found = _read_as_logged(folder, metrics)
     return replace(found, trials=without_deleted_checkpoints(folder, found.trials))
@@ -75,6 +75,12 @@ def _read_as_logged(folder: ResultsFolder, metrics: Sequence[str] | None) -> Tab
             found = update_tables(folder, _read_stored(files, folder, history, needed), needed)
             if found is not None:
                 return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
+    if not folder.log.exists() and (folder.trials.exists() or folder.metrics.exists()):
+        # without a log, they would be shown as those of a sweep without trials
+        raise StoreError(
+            f"{folder.trials}: cannot be read with {folder.metrics.name}, and {folder.log.name} is missing; "
+            "put the log back, or both tables of one session"
+        )
     found = build_tables(folder)
     return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
 

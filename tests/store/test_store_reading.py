@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow.parquet as pq
+import pytest
 from tales import STORY, build, started, written
 
+from sweep.errors import StoreError
 from sweep.store import reading, tables
 from sweep.store.features import STAND_IN
 from sweep.store.log import Log
-from sweep.store.reading import read_tables
+from sweep.store.reading import TableWriter, read_tables
 
 
 def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
@@ -69,6 +71,27 @@ def test_tables_of_an_earlier_version_that_do_not_name_nulls_are_made_of_the_log
     assert read_tables(folder).trials["null_params"].to_pylist() == ['["a"]', None]
     folder.log.unlink()
     assert read_tables(folder).trials.num_rows == 2  # only the files are left
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged", "of another time"])
+def test_without_a_log_tables_that_do_not_belong_together_are_an_error(tmp_path, harm):
+    """They are not a sweep without trials."""
+    folder = written(tmp_path, "first", [started(0)])
+    earlier = folder.metrics.read_bytes()
+    with Log(folder.log) as log:
+        log.append([started(1)])
+    TableWriter(folder).close()
+    match harm:
+        case "missing":
+            folder.metrics.unlink()
+        case "damaged":
+            folder.metrics.write_bytes(earlier[:100])
+        case _:
+            folder.metrics.write_bytes(earlier)
+    assert read_tables(folder).trials.num_rows == 2
+    folder.log.unlink()
+    with pytest.raises(StoreError, match=r"trials\.parquet: cannot be read with metrics\.parquet"):
+        read_tables(folder)
 
 
 def test_only_the_columns_that_are_asked_for_are_read_of_the_metrics(tmp_path):
