@@ -146,8 +146,14 @@ class FitProgram(Program):
     validates_as_it_trains = True
 
     def __init__(
-        self, made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any
+        self,
+        made: AuthorParts,
+        options: ProgramOptions,
+        intake: Intake,
+        example: Any,
+        hook_variables: Sequence[Any] = (),
     ) -> None:
+        self.hook_variables = hook_variables
         # why `fit` trains the trial, if the sweep file does not say so
         self.because = made.by_itself
         self.jit_compile = jit_compile = options.jit_compile == "must"
@@ -279,7 +285,8 @@ class FitProgram(Program):
             moments = []
         else:
             moments = optimizer.variables
-        tracked = [*model.variables, *moments, *model.metrics_variables]
+        known = [*model.variables, *moments, *model.metrics_variables, *self.hook_variables]
+        tracked = list({id(v): v for v in known}.values())
         self.state = State(tracked, graphs, replicas, self.parts.record)
         # by training, which is traced first
         captured = program_variables.find_captured_handles(graphs[:1])

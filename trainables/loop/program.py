@@ -133,7 +133,7 @@ class Program(ABC):
     callbacks: Iterable[keras.callbacks.Callback] = ()
     """Keras callbacks of the present trial; `FitProgram` calls them before and after each update."""
     hook_variables: Sequence[Any] = ()
-    """Variables that only hooks use."""
+    """Variables that hooks between epochs may use although no graph does; in `state` as all others."""
 
     @abstractmethod
     def compile(

@@ -251,8 +251,14 @@ class ServedProgram(Program):
     differs = "workers take the weights as they are"
 
     def __init__(
-        self, made: AuthorParts, options: ProgramOptions, intake: Intake, seen: Any
+        self,
+        made: AuthorParts,
+        options: ProgramOptions,
+        intake: Intake,
+        seen: Any,
+        hook_variables: Sequence[Any] = (),
     ) -> None:
+        self.hook_variables = hook_variables
         parts = made.parts
         replicas = options.placement.replicas
         example = made.author.first_example
@@ -301,7 +307,9 @@ class ServedProgram(Program):
             self._test_step = self._trace(self._evaluate, validation)
         slots = [slot for weight in self._whole for slot in weight.slots]
         # Tables and their slots are not a part of it: the servers save them themselves.
-        self.state = State([*self.model.variables, *slots], [], replicas, self.parts.record)
+        known = [*self.model.variables, *slots, *self.hook_variables]
+        tracked = list({id(v): v for v in known}.values())
+        self.state = State(tracked, [], replicas, self.parts.record)
         self._check_metrics(validation)
 
     def trace_anew(self, train: Examples) -> None:
