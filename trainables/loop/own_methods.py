@@ -20,6 +20,7 @@ from trainables.recipe.refusals import Refused
 
 OF_STEPS = ("test_step", "updates")
 NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
+_WITH_VARIABLES = (keras.Layer, keras.Metric, tf.Module)
 
 
 def overrides_train_step(author: Author) -> bool:
@@ -158,14 +159,17 @@ def make_batch_hook(
 def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
     """Return the variables among ``attributes``, the author's, also those in nested dictionaries, lists and tuples.
 
-    Hooks between epochs may use them although no graph does. Empty if the author has no such hooks.
+    Those of networks and metrics are included. Hooks between epochs may use them although no graph does. Empty if the
+    author has no such hooks.
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
-    variables = []
-    for v in list_leaves(attributes):
-        if isinstance(v, keras.Variable | tf.Variable):
-            variables.append(v)
+    variables: list[Any] = []
+    for leaf in list_leaves(attributes):
+        if isinstance(leaf, keras.Variable | tf.Variable):
+            variables.append(leaf)
+        elif isinstance(leaf, _WITH_VARIABLES):
+            variables += leaf.variables
     return variables
 
 

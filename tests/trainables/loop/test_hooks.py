@@ -268,3 +268,39 @@ def test_variables_on_replicas_are_numbers_in_a_hook(gpus: int) -> None:
 
     last = metrics(train(Counted(), assignment(gpus)))[-1]
     assert (last["beta"], last["raw"]) == (0.125, 4.0)
+
+
+class Copying(Small):
+    """Keeps an average of the weights in a network of its own, and one of the losses in a metric."""
+
+    def model(self, hp: Any) -> keras.Model:
+        model = super().model(hp)
+        self.kept = {"copy": [keras.models.clone_model(model)], "mean": keras.metrics.Mean()}
+        self.seen = tf.Variable(0.0, trainable=False, name="seen")
+        return model
+
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        (copy,) = self.kept["copy"]
+        for mine, its in zip(copy.weights, model.weights, strict=True):
+            mine.assign(0.9 * mine + 0.1 * its)
+        self.kept["mean"].update_state(logs["loss"])
+        self.seen.assign_add(1.0)
+        logs["copied"] = sum(float(np.abs(weight).sum()) for weight in copy.get_weights())
+        logs["mean"], logs["seen"] = self.kept["mean"].result().numpy(), self.seen.numpy()
+
+
+@pytest.mark.parametrize("loop", ["own", "fit"])
+def test_what_hooks_alone_change_is_resumed_and_begins_anew_in_the_next_trial(
+    loop: str, tmp_path: Path
+) -> None:
+    given = assignment(epochs=4, training={"loop": loop})
+    straight, broken, resumed = Copying(), Copying(), Copying()
+    expected = metrics(train(straight, given))
+    assert [values["seen"] for values in expected] == [1, 2, 3, 4]
+    assert metrics(train(straight, given)) == expected  # warm
+    broken.begin(given)
+    go_on(broken, pause_after=2)
+    broken.save(tmp_path)()
+    resumed.begin(given)
+    resumed.restore(tmp_path)
+    assert metrics(go_on(resumed)) == expected[2:]
