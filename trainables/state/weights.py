@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -127,9 +127,8 @@ def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tup
     if not all(_can_hold_marker(str(v.dtype)) for v in model.variables):
         return None
     about = path.stat()
-    # Keras numbers layers for as long as a process lives, so the same model has other numbers each time.
     variables = tuple(
-        (re.sub(r"_\d+", "", v.path), tuple(v.shape), str(v.dtype)) for v in model.variables
+        (_name(v.path, options), tuple(v.shape), str(v.dtype)) for v in model.variables
     )
     return (
         str(path.resolve()),
@@ -139,3 +138,11 @@ def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tup
         repr(sorted(options.items())),
         variables,
     )
+
+
+def _name(path: str, options: Mapping[str, Any]) -> str:
+    """Return the path of a variable without the numbers of its layers, unless the layers are found by their names.
+
+    Keras numbers layers for as long as a process lives, so the same model has other numbers each time.
+    """
+    return path if options.get("by_name") else re.sub(r"_\d+", "", path)

@@ -203,3 +203,16 @@ def test_a_preset_of_kerashub_is_read_once_for_all_trials(tmp_path: Path) -> Non
     fresh = metrics(train(Classifier(), given[1]))
     _spoil(tmp_path / "model.weights.h5")
     assert metrics(train(used, given[1])) == fresh
+
+
+def test_layers_that_a_file_knows_by_their_names_get_their_own_values(tmp_path: Path) -> None:
+    def net(*names: str) -> keras.Model:
+        return keras.Sequential([keras.Input((6,)), *[layers.Dense(6, name=n) for n in names]])
+
+    both, path = net("block_1", "block_2"), tmp_path / "both.h5"
+    both.save(path)
+    with weights.caching_weights():
+        for name in ("block_1", "block_2"):
+            found = net(name)
+            found.load_weights(path, by_name=True)
+            np.testing.assert_array_equal(found.get_weights()[0], both.get_layer(name).kernel)
