@@ -37,6 +37,9 @@ from trainables.recipe.schedules import Reduction
 from trainables.state import attributes, checkpoint
 from trainables.state.author_globals import HookChanges
 
+_OF_LAYERS = (keras.constraints.Constraint, keras.regularizers.Regularizer)
+"""Objects in attributes of layers that may hold live hyperparameters."""
+
 
 class TrialSetting(NamedTuple):
     """The parts of a trial that all its phases share."""
@@ -476,10 +479,10 @@ class ReadyTrial:
         It has the weights that it is validated with, and live hyperparameters (kept in variables) become numbers.
         """
         program = self.program
-        owners = [
-            *keras_private.flatten_layers(program.model),
-            *keras.tree.flatten(program.parts.options.get("loss")),
-        ]
+        layers = keras_private.flatten_layers(program.model)
+        owners = [*layers, *keras.tree.flatten(program.parts.options.get("loss"))]
+        for layer in layers:
+            owners += [value for value in vars(layer).values() if isinstance(value, _OF_LAYERS)]
         for optimizer in program.optimizers:
             owners += groups.list_parts(optimizer)
         with self.placement.replicas.scope(), self.swapping_average(), settling(owners):

@@ -867,6 +867,23 @@ def test_a_model_checkpoint_saves_the_weights_that_were_validated(
     assert metrics(expected) == metrics(train(plain, trial(**average)))
 
 
+def test_a_model_checkpoint_saves_live_numbers_of_constraints_as_numbers(tmp_path: Path) -> None:
+    class Constrained(Small):
+        def model(self, hp: Any) -> keras.Model:
+            most = keras.constraints.MaxNorm(hp.live("most"))
+            dense = keras.layers.Dense(3, kernel_constraint=most)
+            return keras.Sequential([keras.Input((6,)), dense])
+
+        def callbacks(self, hp: Any) -> list[keras.callbacks.Callback]:
+            return [keras.callbacks.ModelCheckpoint(tmp_path / f"{self.trial_number}.keras")]
+
+    trainable = Constrained()
+    for number, most in enumerate((0.5, 0.25)):
+        train(trainable, replace(assignment(most=most), trial=number))
+        found = keras.models.load_model(tmp_path / f"{number}.keras")
+        assert found.layers[0].kernel_constraint.max_value == most
+
+
 @LOOPS
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_loss_that_is_not_finite_ends_the_trial_as_diverged(training: Any, raises: bool) -> None:
