@@ -271,13 +271,12 @@ class FitProgram(Program):
         refusals.check_fit(model, replicas.number, validates=validation is not None)
         if self._losses_are_added:
             _check_added_losses(model, train.example(), validates=validation is not None)
-        steps = [
-            (model.train_step, train),
-            *([(model.test_step, validation)] if validation is not None else []),
-        ]
+        steps = [(model.train_step, self._example(train))]
+        if validation is not None:
+            steps.append((model.test_step, self._example(validation, augment=False)))
         graphs = []
-        for step, data in steps:
-            batch = get_batch_specs(self._example(data))
+        for step, example in steps:
+            batch = get_batch_specs(example)
             run = tf.function(lambda data, step=step: replicas.run(step, data), autograph=False)
             graphs.append(run.get_concrete_function(batch).graph)
         optimizer = getattr(model, "optimizer", None)

@@ -273,3 +273,21 @@ def test_a_metric_whose_result_is_a_dictionary_has_a_column_for_each_key(
         assert first[f"{prefix}hits"] == pytest.approx(first[f"{prefix}accuracy"])
         assert first[f"{prefix}misses"] == pytest.approx(1 - first[f"{prefix}accuracy"])
     assert "rates" not in first
+
+
+def test_validation_data_is_not_augmented_to_trace_its_step() -> None:
+    class Weighted(Small):
+        """Whose training data alone have weights, which are augmented."""
+
+        def data(self, hp: Any) -> Any:
+            (x, y), validation = super().data(hp)
+            return (x, y, np.ones(len(x), np.float32)), validation
+
+        def augment(self, x: Any, y: Any, sample_weight: Any, hp: Any, draws: Any) -> Any:
+            return x, y, sample_weight * 2.0
+
+    own, fit = (
+        metrics(train(Weighted(), assignment(training={"loop": loop}))) for loop in ("own", "fit")
+    )
+    for mine, theirs in zip(own, fit, strict=True):
+        assert theirs == pytest.approx(mine, abs=2e-6)
