@@ -74,13 +74,18 @@ class Programs:
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
         """Return the key and the program of an entry that fits a trial; None if none fits.
 
-        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. Programs that are `spent`, or that need a live
-        number which the trial does not have, do not fit. The program that is returned becomes the most recently used
-        one.
+        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. Programs that are `spent` are dropped, and those
+        that need a live number which the trial does not have do not fit. The program that is returned becomes the most
+        recently used one.
         """
+        spent = [program for _, program in self._held if program.spent]
+        for program in spent:
+            self.remove(program)
+        if spent:
+            gc.collect()  # models and graphs are reference cycles
         for held in self._held:
             structure, program = held
-            if not program.spent and structure.fits(wanted, hp) and program.live.accepts(hp):
+            if structure.fits(wanted, hp) and program.live.accepts(hp):
                 self._held.remove(held)
                 self._held.append(held)
                 return held

@@ -61,6 +61,15 @@ def test_a_program_that_fills_the_room_is_kept_alone() -> None:
     assert _held(Programs(), 3, share=2.0) == [2]
 
 
+def test_a_program_that_a_hook_has_spent_is_dropped() -> None:
+    programs, spent = Programs(), Fake()
+    programs.add(Structure(()), spent)
+    programs.add(Structure((1,)), Fake())
+    spent.spent = True
+    assert programs.find(Structure(()), Hyperparameters({})) is None
+    assert len(programs) == 1
+
+
 def test_the_room_of_a_program_is_where_least_is_left() -> None:
     bounds = {"host": 1000.0, "gpu:0": 100.0}
     assert (
