@@ -351,12 +351,11 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         )
     intake = Intake(author, options.present, made.hp)
     example = intake.trace_example(author.first_example, replicas)
-    traced_methods = [name for name in refusals.TRACED if overrides(author, name)]
     # `fit` trains a model's own steps as our loop does, so it may be chosen for callbacks that need it.
     fit = options.fit or bool(made.by_itself and options.callbacks.want_batches)
     hook_variables = own_methods.hook_variables(author, options.kept)
     by_keras_steps = fit or bool(made.by_itself)
-    refusals.check_methods(traced_methods, options.callbacks, fit=fit)
+    traced_methods = _check_traced_methods(made, options, fit=fit)
     if options.placement.name == PARAMETER_SERVER:
         if options.callbacks:
             raise refusals.Refused(
@@ -410,6 +409,23 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         first = author.live.number("swa_from", standard=True)
         program.by_epoch = EpochAverage(graph, first)
     return program
+
+
+def _check_traced_methods(made: AuthorParts, options: ProgramOptions, *, fit: bool) -> list[str]:
+    """Return the author's methods that are traced into our loop's graph.
+
+    Raises Refused if the loop that trains, which is `Model.fit` if ``fit`` is True, would not call one of them, or
+    methods of the trial's callbacks.
+    """
+    own = [name for name in refusals.TRACED if overrides(made.author, name)]
+    refusals.check_methods(own, options.callbacks, fit=fit)
+    if made.by_itself and "on_train_batch_end" in own:
+        raise refusals.Refused(
+            f"the trainable defines on_train_batch_end(), and {made.by_itself}, so that a step of the model or of "
+            "Keras applies the gradients, which does not call it; let train_step() of the model return what is to be "
+            "reported, or write a train_step() of the trainable (docs/steps.md)"
+        )
+    return own
 
 
 def _correct_keras(

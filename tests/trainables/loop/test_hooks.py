@@ -254,6 +254,27 @@ def test_fit_has_no_hook_in_its_graph() -> None:
         train(Logging(), assignment(training={"loop": "fit"}))
 
 
+@pytest.mark.parametrize("says", [True, False])
+def test_a_step_of_the_models_own_has_no_hook_in_its_graph(says: bool) -> None:
+    class ByItself(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            return super().train_step(data)
+
+    class Hooked(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return ByItself(super().model(hp).layers)
+
+        def on_train_batch_end(
+            self, update: Any, logs: Any, gradients: Any, model: Any, hp: Any
+        ) -> Any:
+            return {"update": update} if says else None
+
+    with pytest.raises(
+        Refused, match=r"defines on_train_batch_end\(\), and ByItself has a train_step"
+    ):
+        train(Hooked(), assignment())
+
+
 @pytest.mark.parametrize("gpus", [0, 2])
 def test_variables_on_replicas_are_numbers_in_a_hook(gpus: int) -> None:
     class Counted(Small):
