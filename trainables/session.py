@@ -538,7 +538,9 @@ class TrialSession(RankJoining):
         validation data of the trial.
         """
         trial = self.trial
-        data = self.data.test(self._author, trial.hp, trial.placement, trial.assignment)
+        # as for the other parts: `data` and `features` may compute by layers, which follow the policy
+        with global_settings.trial_settings(trial.dtype, trains=False):
+            data = self.data.test(self._author, trial.hp, trial.placement, trial.assignment)
         return None if data is None else trial.test(data)
 
     # ---- internals
@@ -556,6 +558,7 @@ class TrialSession(RankJoining):
             attributes.attributes_replaced(author, OWN, self.data.bare),
             author_globals.without_model_changes(),
             seeded,
+            global_settings.trial_settings(trial.dtype, trains=False),
         ):
             try:
                 initializers.seed_initializers(self._trials.list_objects(), trial.assignment.seed)

@@ -69,6 +69,23 @@ def test_it_predicts_from_raw_inputs_what_was_validated(how: str, tmp_path: Path
     assert any("features()" in note for note in exported.notes) == (how != "in_the_graph")
 
 
+class InThreeParts(Kept):
+    """It has test data as well."""
+
+    def data(self, hp: Any) -> Any:
+        training, validation = super().data(hp)
+        return training, validation, validation
+
+
+def test_kept_features_are_those_of_the_trials_precision(tmp_path: Path) -> None:
+    trainable = InThreeParts()
+    last = train(trainable, assignment(epochs=1, training={"precision": "mixed_bfloat16"}))[-1]
+    tested = trainable.test()
+    assert tested is not None
+    assert tested["loss"] == pytest.approx(last.metrics["val_loss"])
+    assert trainable.export(tmp_path, ["keras"]).differences["keras"] <= 1e-5
+
+
 def test_raw_inputs_that_are_others_at_each_call_are_noticed(tmp_path: Path) -> None:
     trainable = NeverTheSame()
     train(trainable, assignment(epochs=1))

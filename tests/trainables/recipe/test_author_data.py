@@ -434,3 +434,22 @@ def test_what_data_has_read_into_a_cache_of_a_function_counts_as_read(
     with recorder.in_trial(), recorder.apart() as reads:
         caching.begin(assignment(epochs=1))
     assert str(tmp_path / "table.txt") in reads.files
+
+
+class ScaledByALayer(Split):
+    """Applies a layer of Keras's to the examples, which rounds them as the trial's precision says."""
+
+    def data(self, hp: Any) -> Any:
+        scale = keras.layers.Rescaling(0.37, 0.11)
+
+        def scaled(x: Any) -> Any:
+            return keras.ops.convert_to_numpy(keras.ops.cast(scale(x), "float32"))
+
+        return tuple((scaled(x), y) for x, y in super().data(hp))
+
+
+def test_data_are_computed_for_the_test_in_the_precision_of_the_trial() -> None:
+    trainable = ScaledByALayer()
+    train(trainable, assignment(epochs=1, training={"precision": "mixed_bfloat16"}))
+    assert trainable.test() is not None
+    assert keras.config.dtype_policy().name == "float32"
