@@ -182,14 +182,15 @@ class SpecResolver:
         file = self.file
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
+        epochs = _find_only_epochs(file)
         return automatic.choose_automatically(
             # without a list there is one metric, named or not
             objectives=len(file.metrics or (0,)),
-            epochs=count_length(self.epochs),
+            epochs=count_length(self.epochs) if epochs is None else epochs,
             minutes=None if "epochs" in self.document.data else file.minutes,
             has_rule="early_terminate" in self.document.data,
             has_prior=bool(file.prior),
-            lengths_differ="epochs" in (file.parameters or {}),
+            lengths_differ="epochs" in (file.parameters or {}) and epochs is None,
             # A budget in epochs cannot be compared with trials whose length is in minutes.
             budget_epochs=file.budget.epochs if self.epochs < UNBOUNDED_EPOCHS else None,
         )
@@ -842,6 +843,16 @@ class SpecResolver:
             return self.file.epochs
         # Trials that the parameter's condition leaves out train the file's epochs.
         return max(*counts, self.file.epochs if entry.condition else 0)
+
+
+def _find_only_epochs(file: SweepFile) -> int | None:
+    """Return the value of a parameter ``epochs`` that has a single one in all trials; None if there is none."""
+    match (file.parameters or {}).get("epochs"):
+        case {"when": _}:
+            return None
+        case {"value": int(epochs)} | {"values": [int(epochs)]} if epochs >= 1:
+            return epochs
+    return None
 
 
 def _join_method_names(methods: Iterable[Method]) -> str:

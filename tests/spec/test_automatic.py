@@ -64,6 +64,15 @@ def test_trials_that_cannot_be_compared_before_they_end_are_not_stopped(
     assert why in spec.chosen[1]
 
 
+@pytest.mark.parametrize("epochs", ["value: 27", "values: [27]"])
+def test_one_value_of_a_parameter_epochs_is_as_the_key(epochs: str) -> None:
+    parameters = f"parameters: {{a: {{min: 0.0, max: 1.0}}, epochs: {{{epochs}}}}}"
+    spec = sweep(f"trainable: m:M\nrun_cap: 30\nmetric: {{name: loss}}\n{parameters}", "")
+    expected = sweep("metric: {name: loss}\nepochs: 27")
+    assert spec.early_terminate == expected.early_terminate
+    assert spec.chosen == expected.chosen
+
+
 def test_a_small_budget_lowers_the_first_rung() -> None:
     small, large = (
         sweep(f"metric: {{name: loss}}\nepochs: 54\nbudget: {{epochs: {n}}}") for n in (300, 330)
