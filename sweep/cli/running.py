@@ -15,7 +15,7 @@ import click
 from sweep import forking, interruption, output
 from sweep.cli import options, page, submitting
 from sweep.cli.startup import Startup, describe_cost
-from sweep.errors import InputError
+from sweep.errors import InputError, Problem, refuse
 from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
 
@@ -184,6 +184,7 @@ def resume(
     """
     # the address of a dashboard, not of Ray itself
     if how.address is not None and how.address.startswith(("http://", "https://")):
+        _refuse_untaken_options(how)
         submitting.resume_submitted_sweep(
             sweep,
             how.address,
@@ -207,6 +208,26 @@ def resume(
                 reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd()
             )
         go_on(reopened, how, startup, as_json=as_json)
+
+
+def _refuse_untaken_options(how: Options) -> None:
+    """Raise `InputError` for each option of a session that the job of a submitted sweep does not take."""
+    given = {
+        "--inline": how.inline,
+        "--events": how.events,
+        "--no-reuse": not how.reuse,
+        "--no-memo": not how.memo,
+        "--tensorboard": bool(how.followers),
+    }
+    refuse(
+        Problem(
+            option,
+            "is given with the address of a dashboard, to whose job it is not passed",
+            "leave it out",
+        )
+        for option, is_given in given.items()
+        if is_given
+    )
 
 
 def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
