@@ -29,6 +29,7 @@ from living import (
 )
 from msgspec import structs
 from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
+from waiting import until
 
 from sweep.events import Event, OutputPrinted, Params, SessionEnded, Status
 from sweep.store.folder import ResultsFolder
@@ -225,6 +226,28 @@ def test_a_hundred_trials_that_ask_for_new_parts(visit: Visit, project: Path) ->
         boxes = one.page.evaluate("plots.map((plot) => plot.box.isConnected)")
         assert all(boxes)
         assert len(boxes) == 10  # importance and timeline, as in the file
+
+
+def test_lines_below_charts_are_those_of_a_page_that_is_opened_anew(
+    visit: Visit, project: Path
+) -> None:
+    """The sixth trial makes them more: with it, ranks can be correlated."""
+    below = "[...document.querySelectorAll('#report section p:not(.outside)')].map((one) => one.innerText)"
+    now = time.time()
+    events = [begin(now - 60), *trial(0, now - 50), *trial(1, now - 46)]
+    events += [*trial(2, now - 42, 2, Status.PRUNED), *trial(3, now - 38), *trial(4, now - 34)]
+    folder = make_sweep(project / "results", "grows", events)
+    one = visit()
+    one.open("/grows")
+    assert "rank correlation of val_accuracy" not in str(one.page.evaluate(below))
+    with driving(folder) as driver:
+        driver.write(*trial(5, now - 30), SessionEnded(time=now, reason="finished"))
+    one.wait("N === 6 && live.facts.state === 'ended'")
+    other = visit()
+    other.open("/grows")
+    expected = other.page.evaluate(below)
+    assert "rank correlation of val_accuracy" in str(expected)
+    until(lambda: one.page.evaluate(below) == expected)
 
 
 def test_a_driver_that_is_killed_is_said(visit: Visit, project: Path) -> None:

@@ -47,10 +47,7 @@ function mergeParts(html) {
 function mergePart(before, part) {
   if (["bar", "said", "tip"].includes(part.dataset.part)) return before;
   if (before.querySelector(".plot, .grid, select, input, #ranking")) {
-    const [notes, fresh] = [before, part].map((one) => [...one.querySelectorAll(":scope > p.note, :scope > p:not([class])")]);
-    if (notes.length === fresh.length) {
-      notes.forEach((note, at) => note.innerHTML !== fresh[at].innerHTML && note.replaceChildren(...fresh[at].childNodes));
-    }
+    mergeNotes(before, part);
     return before;
   }
   const open = [...before.querySelectorAll("details")].map((one) => one.open);
@@ -58,6 +55,20 @@ function mergePart(before, part) {
   if (before.innerHTML === part.innerHTML) return before;
   before.replaceChildren(...part.childNodes);
   return before;
+}
+
+// The notes of a part with charts, which come last there. What a chart itself has put below it is none of them.
+function notesOf(part) {
+  return [...part.querySelectorAll(":scope > p.note:not(.outside), :scope > p:not([class])")];
+}
+
+function mergeNotes(before, part) {
+  const [notes, fresh] = [notesOf(before), notesOf(part)];
+  fresh.forEach((note, at) => {
+    if (!notes[at]) before.append(note);
+    else if (notes[at].innerHTML !== note.innerHTML) notes[at].replaceChildren(...note.childNodes);
+  });
+  for (const note of notes.slice(fresh.length)) note.remove();
 }
 
 const report = { line: 0, open: false };
