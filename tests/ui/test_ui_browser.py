@@ -310,6 +310,19 @@ def test_a_trial_that_failed(visit: Visit) -> None:
     one.troubles.clear()
 
 
+def test_a_trial_is_shown_again_after_it_could_not_be_read(visit: Visit) -> None:
+    one = visit()
+    one.open("/done/1")
+    one.page.route("**/done/1.json", lambda route: route.abort())
+    one.page.evaluate("takeTrial()")
+    one.wait("document.querySelector('#trial .wrong')")
+    one.page.unroute("**/done/1.json")
+    one.page.evaluate("takeTrial()")
+    assert "learning_rate" in one.page.inner_text("#trial")
+    assert ["Failed to load" in trouble for trouble in one.troubles] == [True]
+    one.troubles.clear()
+
+
 def test_what_a_trial_prints_is_shown_while_it_trains(visit: Visit, project: Path) -> None:
     now = time.time()
     with driving(ResultsFolder(project / "results" / "lives")) as driver:

@@ -62,6 +62,7 @@ async function takeTrial() {
     if (text !== page.known) showTrial(content);
     page.known = text;
   } catch (error) {
+    page.known = null; // the error takes its place, so that the same content has to be shown again
     find("trial").replaceChildren(make("p", { class: "wrong", role: "alert" }, error.message));
     find("trial").removeAttribute("aria-busy");
   }
