@@ -210,6 +210,15 @@ def test_several_sweeps_are_told_apart_and_need_one_objective(tmp_path: Path) ->
         page([*folders, written(tmp_path, [], "third", BOTH)])
 
 
+def test_what_is_known_of_one_of_several_sweeps_alone_is_told(tmp_path: Path) -> None:
+    events = [*mixed(), NoteWritten(text="the second one", request="r", time=1e3)]
+    html = page([written(tmp_path, mixed()), written(tmp_path, events, "second")])
+    assert re.search(r'<th scope="col">note</th><th scope="col">ended</th></tr>', html)
+    (first, second) = re.findall(r'<tr><th scope="row"><bdi>(?:first|second)</bdi>.*</tr>', html)
+    assert "the second one" not in first
+    assert "<td><bdi>the second one</bdi></td><td><bdi>its process was killed</bdi></td>" in second
+
+
 def test_a_sweep_that_has_not_begun(tmp_path: Path) -> None:
     html = page([written(tmp_path, [])])
     for text in ("No trial has begun", "Nothing has been trained."):

@@ -44,6 +44,8 @@ SCRIPTS = (
 """The scripts that draw a report, in the order in which they are loaded; a served page uses the same ones."""
 START = "start.js"
 PRIVATE = ("hostname", "command")  # not in the report, which is sent to others; sweep.json has them
+FACTS = ("trials", "varied", "trained", "cost", "started", "took", "note", "ended")
+"""Headings of the facts about a sweep as a whole, in their order."""
 FAILURES = 50  # maximum number of tracebacks
 MOST_PARTS = 6  # of a fact about the provenance that are shown unasked
 NAMED = 12  # maximum number of parameters in a list
@@ -137,6 +139,7 @@ def _collect_values(
     rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
     content = report_document(accounts, ranking, worths, names_nodes=names_nodes)
     failures = list(_list_failures(accounts, ranking))
+    known = {name for one in accounts for name, _ in _list_sweep_facts(one, ranking)}
     values: dict[str, object] = {
         "title": " · ".join(one.sweep.name for one in accounts),
         "objectives": ranking.objectives,
@@ -147,6 +150,7 @@ def _collect_values(
         "worth": [*worth_lines(worths), *space_lines(ranking), *rung_texts, *held_out_lines(noise)],
         "budgets": any(one.budgets for one in worths),
         "sweeps": [_make_template_values(one, ranking) for one in accounts],
+        "fact_names": [name for name in FACTS if name in known],
         "trials": sum(len(one.sweep.trials) for one in accounts),
         "curves": any(len(one.curves.epochs) for one in accounts),
         "thinned": [one.curves.thinned for one in accounts if one.curves.thinned],
@@ -204,7 +208,7 @@ def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, ob
 
 
 def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
-    """Yield (heading, text) for each fact about a sweep as a whole that is known."""
+    """Yield (heading, text) for each fact about a sweep as a whole that is known; headings are those in `FACTS`."""
     history = account.sweep.history
     yield "trials", counted_by(account.counts) or "none"
     varying = list_varying_parameters([trial.params for trial in account.sweep.trials])
