@@ -244,7 +244,11 @@ def _format_rungs(standing: Standing) -> list[_Part]:
         rungs = [rung for rung in rungs if rung.pruned] or rungs
     texts = []
     for rung in rungs[-RUNGS:]:
-        texts.append(f"epoch {rung.epoch:,}: {rung.pruned:,} of {rung.reached:,} pruned")
+        if standing.outline.counts_epochs:
+            where = f"epoch {rung.epoch:,}"
+        else:
+            where = f"{rung.epoch} % of the minutes"
+        texts.append(f"{where}: {rung.pruned:,} of {rung.reached:,} pruned")
     survivors = standing.survivors()
     of_all = "trials" if standing.total is None else f"of {standing.total:,}"
     if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:

@@ -57,7 +57,9 @@ class WorkerFacts:
 
     trial: int
     epoch: int
-    of: int
+    done: int  # how far it has trained, in the units of `of`
+    of: int  # epochs, or hundredths of the minutes of a trial that only these end
+    position: str  # the same in words, such as 3/10 or 37 %
     value: float | None
     curve: tuple[float, ...]
     settings: str
@@ -68,7 +70,7 @@ class WorkerFacts:
 class RungFacts:
     """A rung, with the numbers of trials that reached it, were pruned there, and wait there."""
 
-    epoch: int
+    epoch: int  # or hundredths of the minutes of a trial: see `LiveFacts.counts_epochs`
     reached: int
     pruned: int
     waiting: int
@@ -110,7 +112,7 @@ class LeaderFacts:
 
     value: float
     trial: int
-    position: str  # how far it has trained, such as 3/10
+    position: str  # how far it has trained, such as 3/10 or 37 %
     settings: str
 
 
@@ -132,6 +134,9 @@ class LiveFacts:
     left_s: float | None
     metric: str
     goal: str
+    counts_epochs: (
+        bool  # whether epochs end a trial; if not, it is hundredths of its minutes that rungs count
+    )
     total: int | None
     done: int  # trials that ended for good
     share: float | None  # share of the work that is done, with the epochs of running trials
@@ -200,6 +205,7 @@ def describe_standing(
         left_s=standing.left_s(now) if running else None,
         metric=standing.outline.metric,
         goal=standing.outline.goal,
+        counts_epochs=standing.outline.counts_epochs,
         total=total,
         done=standing.finished,
         share=None if share is None else min(share, 1.0),
@@ -333,7 +339,9 @@ def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
         yield WorkerFacts(
             trial=trial.state.number,
             epoch=trial.state.epoch,
+            done=trial.done,
             of=trial.of,
+            position=trial.position,
             value=trial.value,
             curve=tuple(trial.curve.points(CURVE)),
             settings=format_settings(trial.state.params, standing.outline.varying),

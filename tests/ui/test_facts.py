@@ -20,6 +20,9 @@ from sweep.events import (
     TrialStarred,
     TrialStarted,
 )
+from sweep.progress import SHARE
+from sweep.render.status import Frame, picture
+from sweep.spec import parse_spec
 from sweep.ui.facts import describe_event, describe_standing
 
 BY_ADA = {"request": "r", "by": "ada", "time": 3.0}
@@ -101,6 +104,38 @@ def test_the_running_trial_that_leads_is_named_until_a_completed_one_is_better()
         leader = describe_standing(standing, 6.0, running=True, read=1.0, line=0, events=()).leader
         leaders.append(leader and (leader.trial, leader.value, leader.position))
     assert leaders == [None, None, None, (0, 0.5, "1/9"), (1, 0.4, "1/9"), (0, 0.3, "2/9"), None]
+
+
+def test_trials_of_so_many_minutes_are_as_far_as_their_minutes() -> None:
+    spec = parse_spec(
+        "trainable: m:f\nmethod: random\nmetric: {name: loss, goal: minimize}\nminutes: 5\nrun_cap: 4\n"
+        "parameters: {rate: {min: 0.1, max: 1.0}}\nearly_terminate: {type: asha, min_iter: 20}\n",
+        "s.yaml",
+    )
+    standing = Standing(Outline.of(spec))
+    standing.observe(SessionStarted(time=1.0, resumed=False, version="1"))
+    standing.observe(STARTED)
+    for epoch, share in enumerate((0.21, 0.37), 1):
+        measures = {SHARE: share}
+        standing.observe(
+            EpochReported(
+                trial=0,
+                epoch=epoch,
+                metrics={"loss": 0.5},
+                time=2.0 + epoch,
+                time_s=1.0,
+                measures=measures,
+            )
+        )
+    facts = describe_standing(standing, 6.0, running=True, read=1.0, line=0, events=())
+    (worker,) = facts.workers
+    assert (worker.epoch, worker.done, worker.of, worker.position) == (2, 37, 100, "37 %")
+    assert facts.leader is not None
+    assert facts.leader.position == "37 %"
+    assert not facts.counts_epochs
+    assert [rung.epoch for rung in facts.rungs] == [20]
+    told = [line.plain for line in picture(standing, 6.0, Frame(width=100))]
+    assert any("20 % of the minutes: 0 of 1 pruned" in line for line in told)
 
 
 def test_a_sweep_that_does_not_run_is_not_said_to_be_killed_before_its_log_has_been_read() -> None:

@@ -32,6 +32,7 @@ from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
 from waiting import until
 
 from sweep.events import Event, OutputPrinted, Params, SessionEnded, Status
+from sweep.progress import SHARE
 from sweep.store.folder import ResultsFolder
 from sweep.text import duration, money, score
 
@@ -167,6 +168,21 @@ def test_the_leader_and_the_end_are_said_at_once(visit: Visit, project: Path) ->
     assert one.page.inner_text("[data-fact=trials]") == "1 completed, 1 pruned"
     assert one.page.inner_text("[data-fact=ended]") == "finished"
     one.has_text("#answer", "The best was")
+
+
+def test_trials_of_so_many_minutes_are_as_far_as_their_minutes(visit: Visit, project: Path) -> None:
+    now = time.time()
+    file = FILE.replace("epochs: 6", "minutes: 5").replace("min_iter: 2", "min_iter: 20")
+    folder = make_sweep(project / "results", "timed", [begin(now), start(0, now)], file)
+    one = visit()
+    with driving(folder) as driver:
+        for number, share in enumerate((0.21, 0.37), 1):
+            driver.write(structs.replace(epoch(0, number, now), measures={SHARE: share}))
+        one.open("/timed")
+        one.has_text("#workers", r"trial 0\s+37 %")
+        one.has_text("#leader", "trial 0, running, 37 % ")
+        one.has_text("#rungs", r"of the minutes[^]*20 %\s+1\s+0")
+        assert one.page.evaluate("document.querySelector('#workers progress').position") == 0.37
 
 
 def test_parameters_and_a_metric_named_as_columns_of_the_ranking(

@@ -192,11 +192,11 @@ function showBest(facts) {
 }
 
 // The running trial that is ahead of all that have completed.
-function showLeader({ leader, metric }) {
+function showLeader({ leader, metric, counts_epochs: countsEpochs }) {
   const line = find("leader");
   line.hidden = !leader;
   if (!leader || !hasChanged(line, leader)) return;
-  const progress = `, running, epoch ${leader.position} `;
+  const progress = `, running, ${countsEpochs ? "epoch " : ""}${leader.position} `;
   line.replaceChildren(make("span", { class: "note" }, "in the lead "), make("strong", {}, `${metric} ${inScore(leader.value)}`), ", ", trialLink(leader.trial), progress, make("span", { class: "note" }, leader.settings));
 }
 
@@ -205,12 +205,12 @@ function showWorkers(facts) {
   tell(find("metric-name"), facts.metric);
   const rows = facts.workers.map((one) => {
     const bar = make("progress", { max: String(one.of || 1), "aria-hidden": "true" });
-    bar.value = one.epoch;
+    bar.value = one.done;
     return make(
       "tr",
       {},
       make("th", { scope: "row" }, trialLink(one.trial)),
-      make("td", { class: "epochs" }, one.epoch ? `${one.epoch}/${one.of}` : "starting", bar),
+      make("td", { class: "epochs" }, one.epoch ? one.position : "starting", bar),
       make("td", {}, sparkline(one.curve.map(Number))),
       make("td", { class: "number" }, inScore(one.value)),
       make("td", { class: "settings" }, one.role === "search" ? "" : `${one.role}: `, one.settings),
@@ -233,12 +233,13 @@ function replaceRows(body, rows) {
 
 function showRungs(facts) {
   find("rungs").hidden = !facts.rungs.length;
+  tell(find("rung-unit"), facts.counts_epochs ? "epoch" : "of the minutes");
   if (!hasChanged(find("rungs"), facts.rungs, facts.survivors, facts.total)) return;
   const rows = facts.rungs.map((one) =>
     make(
       "tr",
       {},
-      make("th", { scope: "row" }, inThousands(one.epoch)),
+      make("th", { scope: "row" }, facts.counts_epochs ? inThousands(one.epoch) : `${one.epoch} %`),
       make("td", { class: "number" }, inThousands(one.reached)),
       make("td", { class: "number" }, inThousands(one.pruned)),
       make("td", { class: "number" }, inThousands(one.waiting)),
