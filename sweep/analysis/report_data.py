@@ -480,15 +480,20 @@ class ReportData:
     @property
     def question(self) -> tuple[str, ...]:
         """The comment lines at the start of the sweep file, without the #, empty ones and those for editors."""
-        lines: list[str] = []
-        # some editors begin a file with a byte order mark
-        for line in self.text.lstrip("\ufeff").splitlines():
-            if not line.startswith("#"):
-                break
-            text = line.lstrip("#").strip()
-            if text and not text.startswith(("yaml-language-server:", "!", "-*-", "vim:")):
-                lines.append(text)
-        return tuple(lines)
+        return list_questions(self.text)
+
+
+def list_questions(text: str) -> tuple[str, ...]:
+    """Return the comment lines at the start of a sweep file, without the #, empty ones and those for editors."""
+    lines: list[str] = []
+    # some editors begin a file with a byte order mark
+    for line in text.lstrip("\ufeff").splitlines():
+        if not line.startswith("#"):
+            break
+        comment = line.lstrip("#").strip()
+        if comment and not comment.startswith(("yaml-language-server:", "!", "-*-", "vim:")):
+            lines.append(comment)
+    return tuple(lines)
 
 
 def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep.analysis.report_data import list_questions
 from sweep.analysis.verdict import SweepSummary, summarize_sweep
 from sweep.errors import InputError, StoreError, SweepError
 from sweep.render import as_plain
@@ -16,6 +17,7 @@ from sweep.ui.following import FollowedSweep
 
 REST = 5  # least pause before a sweep is summarized again, as a multiple of the time that it took
 QUESTION = 200  # maximum number of characters
+BEGINNING = 10_000  # characters of a sweep file, in which its question begins
 LOOKS = 8  # maximum number of looks at a running sweep's log for each list; a look reads about a megabyte
 
 
@@ -174,14 +176,13 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
 
 
 def read_question(folder: ResultsFolder) -> str:
-    """Return the first line of a sweep's file without ``#`` if it is a comment, at most 200 characters.
+    """Return the first line of the question at the beginning of a sweep's file, at most 200 characters.
 
-    Returns "" if it is no comment, or if there is no file.
+    It is that of the report (`list_questions`). Returns "" if the file begins with no comment, or if there is no file.
     """
     try:
         with folder.spec.open(encoding="utf-8", errors="replace") as file:
-            first = file.readline(QUESTION)
+            beginning = file.read(BEGINNING)
     except OSError:
         return ""
-    # The file may begin with a byte order mark, as some editors write it.
-    return first.lstrip("\ufeff# ").strip() if first.lstrip("\ufeff").startswith("#") else ""
+    return next(iter(list_questions(beginning)), "")[:QUESTION]

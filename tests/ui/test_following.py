@@ -283,6 +283,13 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
         assert (first["name"], first["share"]) == ("half", pytest.approx(0.5 / 12))  # by its epochs
 
 
+def test_the_question_of_a_row_is_no_line_for_an_editor(tmp_path: Path) -> None:
+    schema = "# yaml-language-server: $schema=sweep.schema.json\n#\n"
+    make_sweep(tmp_path, "one", finished(T), schema + FILE)
+    (row,) = Shelf(tmp_path).list_rows()
+    assert row["question"] == "Which learning rate and width suit the small net?"
+
+
 def test_a_row_has_the_time_left_once_its_log_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
