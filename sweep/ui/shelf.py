@@ -78,10 +78,14 @@ class Shelf:
             return known.row
         row = _make_row(folder)
         if row["state"] == "running":
-            progress = self._estimate_progress(folder)
-            row |= progress
-            if not progress:
-                stamp = ()  # the rest of its log is read next time, even if nothing is added to it
+            try:
+                progress = self._estimate_progress(folder)
+            except StoreError as error:  # in a part of its log that its tables have already
+                row["reason"] = str(error).partition("\n")[0]
+            else:
+                row |= progress
+                if not progress:
+                    stamp = ()  # the rest of its log is read next time, even if nothing is added to it
         else:
             self._running.pop(folder.name, None)
         took_s = time.monotonic() - now

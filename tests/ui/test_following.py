@@ -14,6 +14,7 @@ from msgspec import structs
 from sweep.errors import StoreError
 from sweep.events import Event, NoteWritten, SessionEnded, Status, SweepChanged, TrialStarred
 from sweep.spec import changes, parse_spec
+from sweep.store.reading import TableWriter
 from sweep.ui import following, shelf, watching
 from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
@@ -300,6 +301,25 @@ def test_a_row_has_the_time_left_once_its_log_was_read(
         assert shown.list_rows()[0]["left_s"] is None
         monkeypatch.setattr(shelf, "LOOKS", 1)  # the rest, to which nothing was added
         assert shown.list_rows()[0]["left_s"] > 0
+
+
+def test_a_running_sweep_whose_log_is_damaged_hides_no_other(tmp_path: Path) -> None:
+    """Its tables are as new as its log, of which the beginning is read for the time left alone."""
+    make_sweep(tmp_path, "other", finished(T))
+    now = time.time()
+    folder = make_sweep(tmp_path, "lives", some_trials(now, 5))
+    with TableWriter(folder) as writer:
+        writer.update()
+    log = folder.log.read_bytes()
+    damaged = log.replace(b'"event":"epoch_reported"', b'"event":"epoch_unknown_"', 1)
+    folder.log.write_bytes(damaged)
+    with driving(folder):
+        rows = Shelf(tmp_path).list_rows()
+    assert "unknown event 'epoch_unknown_'" in rows[0]["reason"]
+    assert [(row["name"], row["state"], row["left_s"]) for row in rows] == [
+        ("lives", "running", None),
+        ("other", "finished", None),
+    ]
 
 
 def test_a_report_that_was_made_while_the_driver_ended_is_made_again(tmp_path: Path) -> None:
