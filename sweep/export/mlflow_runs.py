@@ -55,11 +55,15 @@ class ExportResult:
 def make_local_uri(target: Path) -> str:
     """Create the folder ``target`` and return the URI of a SQLite database in it, which is not created.
 
-    Raises `StoreError` if the folder cannot be created.
+    Raises `InputError` if no URI can name the database, and `StoreError` if the folder cannot be created.
     """
+    path = target.absolute() / "mlflow.db"
+    if "?" in str(path):  # the path would end there, and the database be made in another place
+        what = "has a question mark, which the address of a database cannot have in its path"
+        raise InputError.one(str(target), what, "name another folder: --output DIR")
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{target.absolute() / 'mlflow.db'}"
+    return f"sqlite:///{path}"
 
 
 def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:

@@ -231,6 +231,15 @@ def test_folders_are_refused_with_a_way_out(hostile: ResultsFolder, uri: str) ->
         mlflow_runs.export_to_mlflow(runs.read_sweep_state(hostile), uri)
 
 
+def test_a_database_is_not_made_outside_of_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has a question mark.*; name another folder"):
+        mlflow_runs.make_local_uri(tmp_path / "which?" / "mlflow")
+    assert not [*tmp_path.iterdir()]
+    assert (
+        mlflow_runs.make_local_uri(tmp_path / "50 % #") == f"sqlite:///{tmp_path}/50 % #/mlflow.db"
+    )
+
+
 def test_an_address_that_nobody_knows(hostile: ResultsFolder) -> None:
     with pytest.raises(InputError, match=r"--tracking-uri nosuch://x: "):
         mlflow_runs.export_to_mlflow(runs.read_sweep_state(hostile), "nosuch://x")
