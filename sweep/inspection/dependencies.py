@@ -264,7 +264,7 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
     """Yield the full names of all modules that code may import: ``a`` and ``a.b`` for ``from a import b``.
 
     Thus a name may be no module, and may come twice. Imports in functions are included, and calls of ``import_module``
-    and ``__import__`` with a literal name; of a relative name in such a call, the dots are dropped. ``module`` is the
+    and ``__import__`` with a literal name, unless this is relative to a package that is computed. ``module`` is the
     full name of the module with the syntax tree ``tree``; ``is_package`` says whether it is a package's ``__init__``.
     """
     for node in list_nodes(tree):
@@ -279,7 +279,8 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
                 "import_module",
                 "__import__",
             ):
-                yield name.lstrip(".")
+                if found := _resolve_called_import(module, name, node, is_package=is_package):
+                    yield found
 
 
 def list_first_imports(tree: ast.Module) -> list[str]:
@@ -313,6 +314,41 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
+def _resolve_called_import(module: str, name: str, call: ast.Call, *, is_package: bool) -> str:
+    """Return the full name of the module that a call in ``module`` imports by ``name``, which may begin with dots.
+
+    Returns "" if the name is relative and the call does not show to which package.
+    """
+    levels = len(name) - len(name.lstrip("."))
+    if not levels:
+        return name
+    match _find_anchor(call):
+        case ast.Constant(value=str(package)):
+            parents = package.split(".")
+        case ast.Name(id="__name__"):
+            parents = module.split(".")
+        case ast.Name(id="__package__"):
+            parents = module.split(".")[: None if is_package else -1]
+        case _:
+            return ""
+    return ".".join([*parents[: len(parents) - levels + 1], name[levels:]])
+
+
+def _find_anchor(call: ast.Call) -> ast.expr | None:
+    """Return the argument of ``import_module`` to which a relative name is relative; None if there is none."""
+    if len(call.args) > 1:
+        return call.args[1]
+    return next((keyword.value for keyword in call.keywords if keyword.arg == "package"), None)
+
+
+def _is_relative_to_unknown(call: ast.Call) -> bool:
+    """Return whether a call imports a module by a literal name that is relative to a package which is computed."""
+    match call.args:
+        case [ast.Constant(value=str(name)), *_]:
+            return not _resolve_called_import("a", name, call, is_package=True)
+    return False
+
+
 def find_unnamed_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line of each expression that may run code which the source does not show, and what the expression does.
 
@@ -321,7 +357,8 @@ def find_unnamed_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in list_nodes(tree):
         match node:
             case ast.Call() if get_last_name(node.func) in ("import_module", "__import__"):
-                if not (node.args and isinstance(node.args[0], ast.Constant)):
+                is_shown = bool(node.args) and isinstance(node.args[0], ast.Constant)
+                if not is_shown or _is_relative_to_unknown(node):
                     yield node.lineno, "imports a module whose name is computed"
             case ast.Call(func=ast.Name(id="exec")):
                 yield node.lineno, "runs a text as code"

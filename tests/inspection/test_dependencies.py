@@ -79,6 +79,10 @@ def test_a_package_that_an_editable_installation_knows() -> None:
         ("from ..x import b", {"top.x", "top.x.b"}),
         ("def f():\n    import late", {"late"}),
         ("import importlib\nimportlib.import_module('a.b')", {"importlib", "a.b"}),
+        ("import_module('.b', __package__)", {"top.mid.b"}),
+        ("import_module('..b', package=__package__)", {"top.b"}),
+        ("import_module('.b', 'a')", {"a.b"}),
+        ("import_module('.b', find())", set()),
     ],
 )
 def test_named(line: str, named: set[str]) -> None:
@@ -90,12 +94,17 @@ def test_a_packages_own_file_is_relative_to_the_package() -> None:
         "top.mid",
         "top.mid.b",
     }
+    for anchor in ("__package__", "__name__"):
+        call = ast.parse(f"import_module('.b', {anchor})")
+        assert [*list_imports(call, "top.mid", is_package=True)] == ["top.mid.b"]
 
 
 @pytest.mark.parametrize(
     ("line", "count"),
     [
         ("importlib.import_module(name)", 1),
+        ("importlib.import_module('.b', find())", 1),
+        ("importlib.import_module('.b', __package__)", 0),
         ("__import__(name)", 1),
         ("exec(text)", 1),
         ("spec = importlib.util.spec_from_file_location('a', path)", 1),
