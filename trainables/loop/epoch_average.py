@@ -121,9 +121,9 @@ class EpochAverage(Average):
                 (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
                 # not the draws of the updates
                 cut.draw(batches.seed, batches.first + i, EVALUATION)
-                x, *_ = self._graph.intake.take(tensors, rows, cut)
+                example = self._graph.intake.take(tensors, rows, cut)
                 with slices.entering(cut):
-                    self._graph.model(x, training=True)
+                    self._graph.step.run_model(cut, example)
 
             unchanged = program_variables.SavedVariables(self.replicas, others)
             with ExitStack() as stack:

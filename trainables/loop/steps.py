@@ -97,6 +97,13 @@ class Step(ABC):
         ``training``.
         """
 
+    def run_model(self, cut: Slice, example: Example) -> None:
+        """Run the model on a slice as training does, for what this changes in the model, such as moving statistics.
+
+        Metrics are not updated. By default, the model is called with x.
+        """
+        self.model(example[0], training=True)
+
     def count_divisors(self, example: Example) -> None:
         """Run the model, in inference mode, and its losses on the examples of the slice that is entered.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from small import Small, assignment, go_on, metrics, train
 
-from trainables.keras_trainable import session_of
+from trainables.keras_trainable import Update, session_of
 from trainables.loop.fit_program import NotInFit
 from trainables.recipe.refusals import Refused
 
@@ -122,6 +122,62 @@ def test_the_pass_for_statistics_leaves_the_mean_itself_alone() -> None:
     with program.by_epoch.swapping():
         for weight, expected in zip(program.model.trainable_variables, weights, strict=True):
             np.testing.assert_allclose(weight, expected, atol=1e-6)
+
+
+class Shifted(Small):
+    """Its step takes away from the examples what `data` has added to them."""
+
+    def data(self, hp: Any) -> Any:
+        shifted = hp.number("shift")
+        return tuple((x + np.float32(shifted), y) for x, y in super().data(hp))
+
+    def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
+        return self.test_step(model, batch, hp, training=True)
+
+    def test_step(self, model: Any, batch: Any, hp: Any, training: bool = False) -> Any:
+        logits = model(batch.x - hp.number("shift"), training=training)
+        loss = keras.losses.sparse_categorical_crossentropy
+        return {"loss": loss(batch.y, logits, from_logits=True)}
+
+
+def test_the_pass_for_statistics_gives_the_model_what_the_step_of_the_trainable_does() -> None:
+    plain, shifted = (
+        metrics(train(Shifted(), assignment(epochs=4, swa_from=2, shift=shift)))
+        for shift in (0.0, 4.0)
+    )
+    for mine, theirs in zip(plain, shifted, strict=True):
+        assert theirs == pytest.approx(mine, abs=1e-4)
+
+
+class Generating(Small):
+    """Its model takes noise of another shape than the examples."""
+
+    def data(self, hp: Any) -> Any:
+        return super().data(hp)[0][0], None
+
+    def model(self, hp: Any) -> keras.Model:
+        layers = keras.layers
+        self.judge = keras.Sequential([keras.Input((6,)), layers.Dense(1)])
+        body = [layers.Dense(8), layers.BatchNormalization(), layers.Dense(6)]
+        return keras.Sequential([keras.Input((3,)), *body])
+
+    def updates(self, hp: Any, model: Any) -> Any:
+        return [Update("judged", self.judge, keras.optimizers.Adam()), Update("made", model)]
+
+    def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
+        made = self.judge(model(batch.draws.normal((3,)), training=True))
+        if batch.turn == "made":
+            return {"made": -made}
+        return {"judged": made - self.judge(batch.x)}
+
+
+def test_a_model_that_takes_something_else_than_the_examples_is_averaged() -> None:
+    trainable = Generating()
+    train(trainable, assignment(epochs=3, swa_from=2))
+    program = session_of(trainable).trial.program
+    with program.by_epoch.swapping():
+        fake = np.asarray(program.model(np.random.default_rng(1).normal(size=(99, 3))))
+    assert np.isfinite(fake).all()
 
 
 class Freezing(Small):
