@@ -22,6 +22,7 @@ from zoo_together import Trained, assert_same
 
 from sweep.backends.inputs import get_declared_paths
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Stopped
+from trainables.data.passes import Walk
 from trainables.fused.group import FusedGroup, Member
 from trainables.session import TrialSession
 
@@ -160,6 +161,20 @@ def test_each_has_its_share_of_the_time_that_all_waited() -> None:
         wait_s = epoch.measures["data_wait_s"]
         assert 0 < wait_s < epoch.time_s
         assert epoch.measures["step_s"] > 0
+
+
+def test_trials_that_are_traced_read_no_example_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    assignments = [given(number) for number in (0, 2)]
+    group, members = begun(assignments)
+    first, _ = train(group, members, until=2)
+
+    def fail(walk: Walk, number: int) -> Any:
+        raise OSError("the file is away")
+
+    monkeypatch.setattr(Walk, "read_epoch_again", fail)
+    rest, _ = train(group, members)
+    for member, expected in zip(members, alone(assignments), strict=True):
+        assert_same(expected, Trained(first[member] + rest[member], state(group, member)))
 
 
 def test_those_that_are_not_trained_now_stay_as_they_are() -> None:
