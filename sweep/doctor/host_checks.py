@@ -75,7 +75,7 @@ def probe_disk(folder: Path) -> Disk:
     To find out, a temporary file is written to the folder or, if it does not exist, to the closest folder above it.
     """
     existing = folder.absolute()
-    while not existing.exists():
+    while not _exists(existing):
         existing = existing.parent
     free_bytes = shutil.disk_usage(existing).free
     try:
@@ -85,6 +85,14 @@ def probe_disk(folder: Path) -> Disk:
     except OSError as error:
         return Disk(str(folder), free_bytes, f"{existing}: {error.strerror or error}")
     return Disk(str(folder), free_bytes)
+
+
+def _exists(folder: Path) -> bool:
+    """Return whether a folder exists; False if this user may not enter a folder above it."""
+    try:
+        return folder.exists()
+    except PermissionError:
+        return False
 
 
 STORE_SHARE = 0.3  # of memory: the size of Ray's object store (Ray, "Object store memory")

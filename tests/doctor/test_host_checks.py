@@ -99,6 +99,21 @@ def test_results_that_cannot_be_written(tmp_path: Path) -> None:
     assert (full.level, "10 MiB free" in full.found) == (Severity.WARNING, True)
 
 
+def test_results_below_a_folder_that_may_not_be_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = Path.exists
+
+    def look(path: Path) -> bool:
+        if path.is_relative_to(tmp_path / "closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", look)
+    found = host_checks.probe_disk(tmp_path / "closed" / "results")
+    assert (found.folder, found.failure) == (str(tmp_path / "closed" / "results"), None)
+
+
 def test_clusters() -> None:
     (own,) = host_checks.check_ray((8, 2), usable=2, address=None)
     (blind,) = host_checks.check_ray((64, 0), usable=2, address="head:6379")
