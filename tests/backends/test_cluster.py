@@ -7,6 +7,7 @@ import time
 
 import pytest
 from ray._private import worker
+from ray.exceptions import AuthenticationError
 
 from sweep.backends.ray_tune import cluster, ray_folder
 from sweep.backends.ray_tune.cluster import Cluster, ConcurrencyLimits
@@ -42,6 +43,29 @@ def test_an_address_of_ipv6_is_tried_without_its_brackets(monkeypatch: pytest.Mo
             pytest.raises(InputError, match=re.escape(f"asked for {address}")),
             cluster.connect(address, None, id),
         ):
+            pass
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (AuthenticationError("no file: /token. Ensure that it is there"), "no file: /token; "),
+        (RuntimeError("Timed out waiting for file /tmp/ray"), "for file /tmp/ray; "),
+    ],
+)
+def test_a_ray_that_does_not_answer_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str, joins: bool
+) -> None:
+    def refuse(**given: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ray.init", refuse)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = f"127.0.0.1:{listening.getsockname()[1]}" if joins else None
+        with pytest.raises(InputError, match=re.escape(told)), cluster.connect(address, None, id):
             pass
 
 

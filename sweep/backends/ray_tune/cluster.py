@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
+from ray.exceptions import AuthenticationError
 from ray.job_config import JobConfig
 from ray.tune import Callback
 from ray.tune.experiment import Trial
@@ -298,6 +299,9 @@ def _join_cluster(
         context = ray.init(
             address=address, job_config=config, log_to_driver=False, logging_level="ERROR"
         )
+    except AuthenticationError as error:
+        hint = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's own"
+        raise InputError.one("--address", f"{address!r}: {_explain_token(error)}", hint) from error
     except (ConnectionError, RuntimeError, ValueError) as error:
         what = f"{address!r}: {first_line(error)}"
         raise InputError.one("--address", what, "expected a running cluster's host:port") from error
@@ -355,18 +359,28 @@ def _start_ray(
 
 @contextmanager
 def _report_failed_start() -> Iterator[None]:
-    """Raise InputError instead if the block, which starts a Ray, raises an OSError or a plain `Exception`.
+    """Raise InputError instead if the block, which starts a Ray, raises what Ray raises if it does not start.
 
-    Exceptions of other classes pass.
+    That is an OSError, a plain `Exception` or RuntimeError, or an AuthenticationError if the token that the environment
+    names cannot be used. Exceptions of other classes pass.
     """
     try:
         yield
+    except AuthenticationError as error:
+        hint = "unset RAY_AUTH_TOKEN and RAY_AUTH_TOKEN_PATH, or let them name a token"
+        what = f"it has not started: {_explain_token(error)}"
+        raise InputError.one("ray", what, hint) from error
     except Exception as error:
-        # Ray raises a plain `Exception`
-        if type(error) is not Exception and not isinstance(error, OSError):
+        # a subclass of these two may be of any other code
+        if type(error) not in (Exception, RuntimeError) and not isinstance(error, OSError):
             raise
         hint = "is the machine overloaded, or its disk full? try again; python -m sweep doctor looks at the machine"
         raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error
+
+
+def _explain_token(error: AuthenticationError) -> str:
+    """Return what is wrong with the token of this process, without Ray's advice, which is several times as long."""
+    return first_line(error).partition(". Ensure ")[0]
 
 
 def _make_job_config(about: Mapping[str, str] | None) -> JobConfig | None:
