@@ -91,19 +91,20 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
     return stored.fetch(results_folder, trial, patience_s)
 
 
-def ensure_local(results_folder: Path, checkpoint: Path) -> None:
-    """Copy the folder ``checkpoint`` from the object store if this machine lacks it, as when rank 0 runs elsewhere.
+def ensure_local(results_folder: Path, checkpoint: Path) -> Path:
+    """Return the folder of a checkpoint on this machine; copy it from the object store if this machine lacks it.
 
-    ``checkpoint`` is the path of a trial's checkpoint in ``results_folder``. Later checkpoints of the trial are copied
-    too. If there is no store, or the store lacks the checkpoint, nothing is raised. Raises `StoreError` at once if the
-    store is unavailable, and OSError if this machine's disk cannot be written.
+    ``checkpoint`` is its path on another machine, as for a rank whose rank 0 runs elsewhere. With an object store, the
+    temporary folder, in which ``results_folder`` then is, may be another one there. Later checkpoints of the trial are
+    copied too. If there is no store, or the store lacks the checkpoint, nothing is raised. Raises `StoreError` at once
+    if the store is unavailable, and OSError if this machine's disk cannot be written.
     """
-    if not checkpoint.is_dir():
-        trial = int(checkpoint.parent.name)
+    trial = int(checkpoint.parent.name)
+    here = get_trial_folder(results_folder, trial) / checkpoint.name
+    if not here.is_dir():
         # Each step of the iteration copies one checkpoint, later ones first, until this one was copied.
-        next(
-            (path for path in fetch_checkpoints(results_folder, trial) if path == checkpoint), None
-        )
+        next((path for path in fetch_checkpoints(results_folder, trial) if path == here), None)
+    return here
 
 
 def list_names(results_folder: Path, trial: int) -> list[str]:

@@ -161,6 +161,20 @@ def test_the_last_one_sent_stays_beside_later_ones_that_could_not_be_restored(
     assert there(store) == ["epoch-000005", "epoch-000004", "epoch-000001"]
 
 
+def test_a_rank_on_a_machine_with_another_temporary_folder_finds_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ObjectStore("memory://bucket/sweep", MemoryStore())
+    for name in ("state", checkpoints.MANIFEST):
+        store.put(f"checkpoints/00003/epoch-000002/{name}", name.encode())
+    stored = stored_checkpoints.StoredCheckpoints(store)
+    monkeypatch.setattr("sweep.backends.features.find_stored_checkpoints", lambda folder: stored)
+    named = Path("/elsewhere/tmp/sweep-data/checkpoints/00003/epoch-000002")  # by rank 0
+    for _ in range(2):
+        found = checkpoints.ensure_local(tmp_path / "here", named)
+        assert (found / "state").read_text() == "state"
+
+
 def test_a_checkpoint_without_its_manifest_is_none(tmp_path: Path, store: ObjectStore) -> None:
     store.put("checkpoints/00003/epoch-000001/state", b"x")  # its machine died while it was sent
     assert there(store) == []

@@ -179,9 +179,9 @@ class TrialRank:
         """
 
         def restore() -> int:
-            checkpoints.ensure_local(self._job.folder, folder)
+            here = checkpoints.ensure_local(self._job.folder, folder)
             with self._surroundings.inside():
-                return self._trainable.restore(folder)
+                return self._trainable.restore(here)
 
         return call_and_capture(restore)[0]
 
