@@ -58,3 +58,30 @@ def test_what_two_nodes_can_do_is_known_before_anything_trains(tmp_path: Path) -
     ):
         assert re.search(f"^{line}$", doctor, re.MULTILINE), doctor
     assert "error" not in doctor
+
+
+BUSY = """
+import os
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
+os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+import ray
+from sweep.backends.ray_tune import doctor, nodes
+
+@ray.remote(num_gpus=1)
+class Trial:
+    def begin(self):
+        pass
+
+ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False)
+trial = Trial.remote()
+ray.get(trial.begin.remote())
+doctor.START_S = 5.0
+(node,) = nodes.list_alive_nodes()
+print(doctor.try_sum_on_nodes(node, node, 5.0)[0])
+ray.shutdown()
+"""
+
+
+def test_gpus_that_are_in_use_are_told_as_such(tmp_path: Path) -> None:
+    told = "no process has started within 5 s: it waits while all GPUs of its node are in use"
+    assert f"(1, '', '{told}')" in clusters.run(tmp_path, {}, BUSY, timeout=300)

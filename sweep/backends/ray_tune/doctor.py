@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep.backends.ray_tune import nodes
@@ -67,8 +68,8 @@ def try_sum_on_nodes(
 ) -> list[tuple[int | None, str, str]]:
     """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each, in order.
 
-    Each process uses a GPU if both nodes have one. If Ray cannot run them, both results have the exit code 1, no output
-    and a line of the error as standard error.
+    Each process uses a GPU if both nodes have one. If Ray cannot run them, or they have not started after `START_S`
+    seconds, both results have the exit code 1, no output and a line that says why as standard error.
     """
     gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
@@ -82,9 +83,11 @@ def try_sum_on_nodes(
         for node in (first, second)
     ]
     try:
-        addresses: Sequence[str] = ray.get(
-            [rank.reserve_port.remote() for rank in ranks], timeout=START_S
-        )
+        ports = [rank.reserve_port.remote() for rank in ranks]
+        try:
+            addresses: Sequence[str] = ray.get(ports, timeout=START_S)
+        except GetTimeoutError:
+            return [(1, "", describe_late_start(gpus))] * 2
         calls = [
             rank.run_probe.remote(",".join(addresses), i, gpus, timeout_s)
             for i, rank in enumerate(ranks)
@@ -99,6 +102,14 @@ def try_sum_on_nodes(
         for rank in ranks:
             with suppress(Exception):  # it is already gone
                 ray.kill(rank)
+
+
+def describe_late_start(gpus: int) -> str:
+    """Return in words that processes with ``gpus`` GPUs each have not started in time, and perhaps why."""
+    late = f"no process has started within {START_S:g} s"
+    if gpus:
+        late += ": it waits while all GPUs of its node are in use"
+    return late
 
 
 def get_resources() -> dict[str, float]:
