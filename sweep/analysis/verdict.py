@@ -213,14 +213,14 @@ def _name_trials(trials: Sequence[TrialData | Trial], *, with_sweeps: bool) -> s
 
 
 def _warn_about_idle_seed(ranking: Ranking) -> str:
-    """Return a warning if each configuration with several seeds has the same results with all of them.
+    """Return a warning if each configuration that completed with several seeds has the same results with all of them.
 
-    The text begins with a space. It is "" if there is nothing to warn about, or if no configuration has reported
-    metrics with several seeds.
+    The text begins with a space. It is "" if there is nothing to warn about, or if no configuration has completed with
+    several seeds.
     """
     several = []
     for row in ranking.rows:
-        if _count_reporting_seeds(row) > 1:
+        if _count_completed_seeds(row) > 1:
             several.append(row)
     if not several or not all(row.seed_changes_nothing for row in several):
         return ""
@@ -230,9 +230,10 @@ def _warn_about_idle_seed(ranking: Ranking) -> str:
     )
 
 
-def _count_reporting_seeds(row: RankedConfiguration) -> int:
-    """Return the number of seeds with which a configuration has reported metrics."""
-    return len({trial.seed for trial in row.trials if trial.metrics})
+def _count_completed_seeds(row: RankedConfiguration) -> int:
+    """Return the number of seeds with which a configuration has completed and reported metrics."""
+    completed = Status.COMPLETED
+    return len({one.seed for one in row.trials if one.status is completed and one.metrics})
 
 
 def _format_answer(ranking: Ranking, addresses: Mapping[str, str], *, running: bool) -> str:

@@ -253,6 +253,16 @@ def test_repeats_that_are_one_training_say_so(sweep_of) -> None:
     assert told(sweep_of, {1: [0.5] * 3, 2: [0.7] * 3}).count(NOTHING) == 1
 
 
+def test_repeats_that_were_pruned_do_not_hide_that_the_seed_changes_nothing(sweep_of) -> None:
+    ends = [Status.COMPLETED, Status.COMPLETED, Status.PRUNED, Status.PRUNED]
+    runs = [
+        ({"a": place // 2}, status, [{"acc": 0.5 + place // 2}])
+        for place, status in enumerate(ends)
+    ]
+    ranking = rank([read_sweep(sweep_of(runs, seeds=2))])
+    assert NOTHING in summarize_ranking(ranking)
+
+
 @pytest.mark.parametrize("scores", [{1: [0.5], 2: [0.5]}, {1: [0.5, 0.5], 2: [0.7, 0.71]}], ids=str)
 def test_one_training_each_or_other_numbers_say_no_such_thing(
     sweep_of, scores: dict[int, list[float]]
