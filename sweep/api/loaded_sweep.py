@@ -377,7 +377,7 @@ class LoadedSweep:
         if len(self.folders) == 1:
             return self.folders[0]
         names = [*name_uniquely(self.folders)]
-        hint = f"load one of them, as in sweep.load({names[0]!r}).{what}"
+        hint = f"load one of them, as in sweep.load({self.folders[0].called!r}).{what}"
         raise InputError.one(
             what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint
         )

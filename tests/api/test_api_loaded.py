@@ -281,8 +281,10 @@ def test_what_makes_sense_for_one_sweep_alone_says_so(sweep_of):
     )
     for call in (both.study, both.model):
         message = rf"{call.__name__}\(\): 2 sweeps are loaded \(first, second\), expected one; load one of them"
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=message) as refused:
             call()
+        # by its path, because it is not in results/
+        assert f"sweep.load({str(both.folders[0].path)!r}).{call.__name__}()" in str(refused.value)
     assert both.name == "first, second"
 
 
