@@ -112,9 +112,16 @@ def read_trials(
 
 
 def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
-    """Return the curves of the trials in ``sweep``, with at most 40,000 points together."""
-    objectives = [name for name, _ in sweep.objectives]
-    return curves_of(tables.metrics, [trial.trial for trial in sweep.trials], objectives, POINTS)
+    """Return the curves of all metrics of the trials in ``sweep``, with about 40,000 points together.
+
+    If there are more, epochs are left out; those with the extremes of the first objective stay.
+    """
+    names = [name for name, _ in sweep.objectives]
+    for column in tables.metrics.column_names:
+        if column.startswith("metric."):
+            names.append(column.removeprefix("metric."))
+    trials = [trial.trial for trial in sweep.trials]
+    return curves_of(tables.metrics, trials, list(dict.fromkeys(names)), POINTS)
 
 
 def _read_row(tables: Tables, row: int) -> dict[str, Value]:
