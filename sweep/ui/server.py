@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import re
-import shlex
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -233,7 +232,8 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
             request,
             Refusal(403, "the token is not that of this server; it may have been started again"),
         )
-    rest = {name: value for name, value in request.query.items() if name != "token"}
+    # a query may occur several times, as those of a comparison do
+    rest = [(name, value) for name, value in request.query.items() if name != "token"]
     forward = _find_root(request) + str(request.rel_url.with_query(rest)).removeprefix("/")
     answer = _make_html_answer(
         shells.draw_message(
@@ -353,12 +353,9 @@ def _draw_page(request: web.Request, page: str, title: str, **values: object) ->
     ``page`` is one of `shells.PAGES`.
     """
     read_only = "yes" if request.app[PAGE].access.read_only else ""
-    option = _format_results_option(request)
     root = _find_root(request)
     return _make_html_answer(
-        shells.draw_shell(
-            page, title, root=root, read_only=read_only, results_option=option, **values
-        )
+        shells.draw_shell(page, title, root=root, read_only=read_only, **values)
     )
 
 
@@ -366,11 +363,6 @@ def _find_root(request: web.Request) -> str:
     """Return the relative address of ``/`` from a page; it also works behind a proxy that adds a path."""
     # Relative to `/a/b`, the root is one folder up: the last part of an address is no folder.
     return "../" * (request.rel_url.raw_path.count("/") - 1) or "./"
-
-
-def _format_results_option(request: web.Request) -> str:
-    """Return the option ``--results`` with which each command line on a page ends; "" for the default folder."""
-    return shlex.join(acts.make_results_option(request.app[PAGE].place))
 
 
 async def _send_file(request: web.Request) -> web.Response:
@@ -547,7 +539,9 @@ def _list_compared(request: web.Request) -> list[ResultsFolder]:
 async def _show_comparison(request: web.Request) -> web.Response:
     """Show the page that compares the sweeps in the queries ``sweep``; raises what `_list_compared` raises."""
     names = [folder.name for folder in _list_compared(request)]
-    return _draw_page(request, "compare", " · ".join(names))
+    place = acts.make_results_option(request.app[PAGE].place)
+    command = acts.show_command(["compare", *names, *place])
+    return _draw_page(request, "compare", " · ".join(names), command=command)
 
 
 async def _send_comparison(request: web.Request) -> web.Response:

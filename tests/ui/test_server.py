@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import logging
 import re
@@ -23,7 +24,7 @@ from yarl import URL
 from sweep.errors import StoreError
 from sweep.events import SessionEnded, Status
 from sweep.store import object_store
-from sweep.ui import acts, drafts, server, watching
+from sweep.ui import acts, drafts, server, trial_facts, watching
 from sweep.ui.access import MAX_BODY_BYTES, Access
 
 ACCESS = Access(token="the-token", cookie="the-cookie")
@@ -351,6 +352,38 @@ def test_the_report_and_the_file(project: Path) -> None:
         assert "script-src &#39;sha256-" in await answer.text()
         compared = await read(client, "/-/compare.json?sweep=one&sweep=two")
         assert [one["name"] for one in compared["data"]["sweeps"]] == ["one", "two"]
+
+    visit(work)
+
+
+def test_a_comparison_shows_a_command_line_that_a_shell_reads(project: Path) -> None:
+    name = "a b; $(rm x)"
+    make_sweep(project / "results", name, finished(time.time()))
+
+    async def work(client: Client) -> None:
+        path = f"/-/compare?sweep=one&sweep={quote(name)}"
+        # the address may have the token as well
+        for address in (path, f"{path}&token=the-token"):
+            answer = await client.get(address)
+            assert answer.status == 200
+        forward = re.search(r'content="0;url=([^"]+)"', await answer.text())
+        assert forward
+        text = html.unescape(await (await client.get(path)).text())
+        assert f"python -m sweep compare one '{name}'</output>" in text
+        assert URL(html.unescape(forward[1])).query.getall("sweep") == ["one", name]
+
+    visit(work)
+
+
+def test_all_curves_of_a_trial_are_there_however_long_it_is(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_facts, "POINTS", 24)
+
+    async def work(client: Client) -> None:
+        content = await read(client, "/two/4.json?beside=1")
+        curves = [one["name"] for one in content["data"]["curves"]["metrics"]]
+        assert curves == ["val_accuracy", "val_loss", "loss"]
 
     visit(work)
 

@@ -3,8 +3,6 @@
 
 openStream(`${ROOT}-/quiet`, {});
 (async () => {
-  const names = new URLSearchParams(location.search).getAll("sweep");
-  tell(find("command"), commandLine(`compare ${names.join(" ")}`));
   try {
     showReport(await getJson(`${ROOT}-/compare.json${location.search}`));
     if (!N) openTheme();

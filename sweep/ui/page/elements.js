@@ -29,11 +29,6 @@ function directed(text) {
   return element;
 }
 
-// A command line of sweep, for the results that the page shows.
-function commandLine(words) {
-  return ["python -m sweep", words, document.body.dataset.resultsOption].filter(Boolean).join(" ");
-}
-
 // Sets a text only where it differs, so that nothing is selected away or said twice.
 function tell(element, text) {
   if (element.textContent !== text) element.textContent = text;
