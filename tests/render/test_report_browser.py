@@ -425,6 +425,20 @@ def test_curves_are_smoothed_across_time_and_of_seeds_together(
     assert one.page.evaluate(f"{CURVE}.chosen") == 1
 
 
+def test_rows_without_a_value_come_last_whichever_way_is_sorted(
+    opened: Open, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    for number, scores in enumerate([[0.2], [], [0.9], [0.5]]):
+        status = Status.COMPLETED if scores else Status.FAILED
+        events += trial(number, {"lr": float(number)}, scores, status)
+    one = opened(written(tmp_path, events))
+    shown = "table.rows.map((row) => TRIALS.trial[DATA.table.trials[row][0]])"
+    for order in ([0, 3, 2, 1], [2, 3, 0, 1]):
+        one.page.click("#ranking th >> text=acc")
+        assert one.page.evaluate(shown) == order
+
+
 def test_the_whole_text_of_a_row_is_reached_by_the_keyboard(opened: Open, tmp_path: Path) -> None:
     note = "a note that does not fit into its cell, whatever the screen"
     events = [*mixed(), NoteWritten(trial=0, text=note, request="r", time=1e3)]

@@ -113,18 +113,16 @@ function cellText(row, { name, at }) {
 function arrange() {
   const { name, falling } = table.sorted;
   const column = table.columns.find((one) => one.name === name);
-  const key = (row) => {
-    const text = cellText(row, column);
-    if (!column.numeric) return text;
-    return text === "" ? Infinity : parseFloat(text);
-  };
   const only = document.getElementById("only").checked && selection.mask;
   table.rows = DATA.table.rows.map((_, row) => row).filter((row) => !only || chosenIn(row));
   if (name !== "rank" || falling) {
     const sign = falling ? -1 : 1;
+    const texts = new Map(table.rows.map((row) => [row, cellText(row, column)]));
+    const key = (row) => (column.numeric ? parseFloat(texts.get(row)) : texts.get(row));
+    const isEmpty = (row) => texts.get(row) === ""; // comes last, whichever way is sorted
     table.rows.sort((one, other) => {
       const [a, b] = [key(one), key(other)];
-      return (a < b ? -sign : a > b ? sign : 0) || one - other;
+      return isEmpty(one) - isEmpty(other) || (a < b ? -sign : a > b ? sign : 0) || one - other;
     });
   }
   table.box.querySelectorAll("th").forEach((cell, at) => {
