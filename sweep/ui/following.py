@@ -10,7 +10,7 @@ from pathlib import Path
 from sweep.analysis import Outline
 from sweep.analysis.live_status import LogReader, Standing
 from sweep.errors import InputError, StoreError, UnknownNameError
-from sweep.events import EpochReported, Event, OutputPrinted, SweepChanged
+from sweep.events import EpochReported, Event, OutputPrinted, SweepChanged, Value
 from sweep.runner import resuming
 from sweep.spec import Spec, changes, parse_spec
 from sweep.store.folder import ResultsFolder
@@ -120,6 +120,9 @@ class FollowedSweep:
         outline, self._unknown = _read_outline(self.folder)
         self.standing = Standing(outline)
         self._spec = _read_first_spec(self.folder)
+        # the keys of changes whose result is not valid, and why it is not; see `_follow_change`
+        self._invalid_settings: dict[str, Value] = {}
+        self._invalid = ""
         self._has_file = True
 
     def read_on(self) -> bool:
@@ -167,20 +170,24 @@ class FollowedSweep:
     def _follow_change(self, event: SweepChanged) -> list[changes.Difference]:
         """Apply a change to the recorded sweep file; return the keys that differ, or [] if the file is unknown.
 
-        It is unknown from the first change on whose result is not valid, as for a change by another version of sweep.
+        A change whose result is not valid, as one by another version of sweep, is applied together with the next one.
+        So does `Standing`, and until then, the file is that before the change.
         """
         if self._spec is None:
             return []
         before = self._spec
+        settings = {**self._invalid_settings, **event.settings}
         try:
-            self._spec = changes.apply_settings(before, event.settings, str(self.folder.log))
+            self._spec = changes.apply_settings(before, settings, str(self.folder.log))
         except InputError as error:
-            self._spec = None
             first_line = str(error).partition("\n")[0]
-            self._unknown = self._unknown or (
-                f"the number of trials and the limits are those before a change that cannot be read: {first_line}"
+            self._invalid_settings = settings
+            what = (
+                "the number of trials and the limits are those before a change that cannot be read"
             )
+            self._invalid = f"{what}: {first_line}"
             return []
+        self._invalid_settings, self._invalid = {}, ""
         return changes.list_differences(before, self._spec)
 
     @property
@@ -204,7 +211,7 @@ class FollowedSweep:
             read=self._reader.share,
             line=self._line,
             events=tuple(self._events),
-            unknown=self._unknown,
+            unknown=self._unknown or self._invalid,
             driven_since=self.folder.driven_since,
             to_resume=self.folder.to_resume,
         )

@@ -230,6 +230,21 @@ def test_a_change_that_cannot_be_read_is_said_and_no_event_is_lost(tmp_path: Pat
         assert "ada changed gone_key, from trial 8 on" in [one.text for one in found.events]
 
 
+def test_a_change_that_cannot_be_read_is_over_with_the_next_one(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    sweep = FollowedSweep(folder)
+    assert not read_all(sweep).unknown
+    new_rule = {"early_terminate": {"type": "rule_of_a_later_version"}}
+    with driving(folder) as driver:
+        driver.write(SweepChanged(settings=new_rule, request="a", time=T))
+        assert "rule_of_a_later_version" in read_all(sweep).unknown
+        back = {"early_terminate": {"type": "none"}, "run_cap": 20}
+        driver.write(SweepChanged(settings=back, request="b", by="ada", time=T))
+        facts = read_all(sweep)
+    assert (facts.unknown, facts.total) == ("", 20)
+    assert "run_cap from 12 to 20" in facts.events[0].text
+
+
 def test_a_change_may_only_fit_the_file_without_later_ones(tmp_path: Path) -> None:
     first = parse_spec(FILE.replace("NAME", "one"), "one.yaml")
     more = changes.with_assignments(first, ["parameters.units.values=[4,8,16,32]"], "")
