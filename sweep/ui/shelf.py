@@ -93,7 +93,7 @@ class Shelf:
         return row
 
     def _estimate_progress(self, folder: ResultsFolder) -> dict[str, float | None]:
-        """Return the trained share of a running sweep and the seconds left as ``share`` and ``left_s``.
+        """Return ``total``, ``share`` and ``left_s`` of a running sweep, as its page shows them.
 
         Each call reads at most about 8 megabytes of its log; returns {} until all has been read. Raises `StoreError` if
         the log is damaged or sweep.json cannot be read.
@@ -107,7 +107,7 @@ class Shelf:
         if followed.is_behind:
             return {}
         facts = followed.describe()
-        return {"share": facts.share, "left_s": facts.left_s}
+        return {"total": facts.total, "share": facts.share, "left_s": facts.left_s}
 
 
 def _fingerprint_sweep(folder: ResultsFolder) -> tuple[object, ...]:
@@ -158,8 +158,11 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
     try:
         spec = resuming.reopen(folder.path.parent, folder.name).spec
         if spec.all_trials is not None:
-            # `all_trials` has no confirmation, and there may have been more trials before the file was changed.
-            total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
+            # `all_trials` has neither a confirmation nor configurations that were added to a finite space, and there
+            # may have been more trials before the file was changed.
+            started = sum(summary.trials.values())
+            to_come = summary.queued * spec.trials_each
+            total = max(spec.all_trials + summary.fresh, started + to_come)
     # the file was made by hand or by another version; its results can still be listed
     except (
         InputError,

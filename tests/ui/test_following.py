@@ -8,11 +8,32 @@ import time
 from pathlib import Path
 
 import pytest
-from living import FILE, begin, driving, end, epoch, finished, make_sweep, some_trials, start, trial
+from living import (
+    FILE,
+    begin,
+    driving,
+    end,
+    epoch,
+    finished,
+    make_sweep,
+    params_of,
+    some_trials,
+    start,
+    trial,
+)
 from msgspec import structs
 
 from sweep.errors import StoreError
-from sweep.events import Event, NoteWritten, SessionEnded, Status, SweepChanged, TrialStarred
+from sweep.events import (
+    ConfigurationsEnqueued,
+    Event,
+    NoteWritten,
+    Params,
+    SessionEnded,
+    Status,
+    SweepChanged,
+    TrialStarred,
+)
 from sweep.spec import changes, parse_spec
 from sweep.store.reading import TableWriter
 from sweep.ui import following, shelf, watching
@@ -304,6 +325,31 @@ def test_the_question_of_a_row_is_no_line_for_an_editor(tmp_path: Path) -> None:
     make_sweep(tmp_path, "one", finished(T), schema + FILE)
     (row,) = Shelf(tmp_path).list_rows()
     assert row["question"] == "Which learning rate and width suit the small net?"
+
+
+def test_added_configurations_are_among_the_trials_of_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "REST", 0)
+    words = "{values: [8, 16, 32]}\n  optimizer: {values: [adam, sgd]}"
+    file = FILE.replace("random", "grid").replace("run_cap: 12\n", "")
+    file = file.replace("{distribution: log_uniform_values, min: 1e-4, max: 1e-1}", "{value: 0.1}")
+    assert words in file
+    events = [begin(T)]
+    for number in range(6):
+        params = {**params_of(number), "learning_rate": 0.1}
+        begun, *rest = trial(number, T + number)
+        events += [structs.replace(begun, params=params), *rest]
+    added: Params = {"learning_rate": 0.1, "units": 64, "optimizer": "adam"}
+    ended = SessionEnded(time=T + 9, reason="finished")
+    enqueued = ConfigurationsEnqueued(configurations=(added,), request="a", time=T + 9)
+    folder = make_sweep(tmp_path, "one", [*events, ended, enqueued], file)
+    shown = Shelf(tmp_path)
+    row = shown.list_rows()[0]
+    facts = read_all(FollowedSweep(folder))
+    assert (row["total"], row["share"]) == (facts.total, facts.share) == (7, 6 / 7)
+    with driving(folder):
+        assert shown.list_rows()[0]["total"] == 7
 
 
 def test_a_row_has_the_time_left_once_its_log_was_read(
