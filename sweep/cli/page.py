@@ -65,7 +65,7 @@ def ui(
 
     # Beside a process, the sweep may not have begun, so that its folder does not exist yet.
     if sweep and beside is None:
-        name = find_folder(results, sweep).name
+        name = find_folder(results, sweep, update=True).name
     else:
         name = sweep
     # Only the page in a notebook is shown in a frame of another page.
