@@ -266,6 +266,20 @@ def test_lines_below_charts_are_those_of_a_page_that_is_opened_anew(
     until(lambda: one.page.evaluate(below) == expected)
 
 
+def test_each_trial_that_ends_without_a_result_is_said(visit: Visit, project: Path) -> None:
+    """Also one that failed like others before, and one of another kind that is rarer than these."""
+    folder = ResultsFolder(project / "results" / "lives")  # whose trial 3 has failed by ValueError
+    one = visit()
+    with driving(folder) as driver:
+        one.open("/lives")
+        for number, status, reason in (
+            (5, Status.FAILED, "ValueError: again"),
+            (6, Status.DIVERGED, "the loss became NaN"),
+        ):
+            driver.write(*trial(number, time.time(), 1, status, reason=reason))
+            one.has_exactly("#heard", f"trial {number} ended without a result: {reason}")
+
+
 def test_a_driver_that_is_killed_is_said(visit: Visit, project: Path) -> None:
     one, other = visit(), visit(color_scheme="dark")
     with driver_process(ResultsFolder(project / "results" / "lives"), 5) as driver:

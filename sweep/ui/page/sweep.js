@@ -304,7 +304,14 @@ function announce(before, facts) {
   if (!before || facts.read < 1) return;
   if (before.state !== facts.state) hear(`${NAME} is ${stateText(facts)[1]}`);
   else if (facts.best && before.best?.value !== facts.best.value) hear(`new best: ${facts.metric} ${inScore(facts.best.value)}, trial ${facts.best.trials[0]}`);
-  else if (facts.failures.length > before.failures.length) hear(`a trial ended without a result: ${facts.failures[0].reason}`);
+  else {
+    const failed = facts.failures.find((one) => one.count > countOf(before, one));
+    if (failed) hear(`trial ${failed.trial} ended without a result: ${failed.reason}`);
+  }
+}
+
+function countOf(facts, { status, kind }) {
+  return facts.failures.find((one) => one.status === status && one.kind === kind)?.count ?? 0;
 }
 
 async function showOutput() {
