@@ -149,6 +149,7 @@ def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
     assert trials["train_s"].round(3).tolist() == [0.6, 0.3, 0.6]
     assert [path.name for path in (long.folder.checkpoints / "00001").iterdir()] == ["epoch-000006"]
     shutil.rmtree(project / "results" / "short")
+    shutil.rmtree(project / "results" / "plain")  # the latest, which would answer
     trained()
     longer = run(
         project, ONE.replace("long", "longer").replace("epochs: 6", "epochs: 7"), memo=True
