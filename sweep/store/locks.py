@@ -59,13 +59,18 @@ def waiting_for(path: Path) -> Iterator[None]:
     """Wait, without a limit, until no one else holds the lock of a file, and hold it inside the block.
 
     The file is created if necessary. On a system without locks, the block runs at once. Raises `StoreError` if the file
-    cannot be opened, and `OSError` if the file system does not support locks.
+    cannot be opened, or if the file system does not support locks.
     """
     with storing(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         if HAS_LOCKS:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                raise StoreError(
+                    f"{path}: this file system keeps no locks: {error.strerror}"
+                ) from error
         yield
     finally:
         os.close(file)  # which releases the lock

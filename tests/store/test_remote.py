@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import fcntl
 import json
 import threading
 import time
@@ -280,6 +282,17 @@ def test_a_sweep_of_the_same_name_is_another_one(tmp_path: Path) -> None:
     assert remote.pull(there, store)
     assert log_of(there) == b"other\n"
     assert any(path.name.startswith(".gone-there-") for path in tmp_path.iterdir())
+
+
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(
+        StoreError, match=r"\.copy\.pull: this file system keeps no locks: Function"
+    ):
+        remote.pull(tmp_path / "copy", new_store())
 
 
 @dataclasses.dataclass
