@@ -34,6 +34,7 @@ from trainables.recipe import groups
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers
 from trainables.state.program_variables import Arrays, State
+from trainables.state.registered import unregister_with_owner
 
 
 class StackedBatches(NamedTuple):
@@ -128,6 +129,7 @@ class Stack:
             )
         return states
 
+    @unregister_with_owner
     def trace(self, train: StackedBatches, validation: StackedBatches | None) -> None:
         """Trace training, evaluation and metrics by running them with zero batches; do nothing if they are traced.
 
@@ -144,6 +146,7 @@ class Stack:
             self._read()
         self.trace_s = time.perf_counter() - began
 
+    @unregister_with_owner
     def train(
         self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]
     ) -> Any:
@@ -154,6 +157,7 @@ class Stack:
         """
         return self._train(batches, pad_rates(rates, batches.orders.shape[1]), sums)
 
+    @unregister_with_owner
     def evaluate(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
         """Evaluate all trials on the same batches and update their metrics; return ``sums`` with their losses added."""
         return self._evaluate(batches, sums)

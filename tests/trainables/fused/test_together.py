@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import random
 import time
@@ -18,6 +19,7 @@ import pytest
 import tensorflow as tf
 from sampling import chosen
 from small import Small, assignment, go_on, metrics
+from tensorflow.python.framework.ops import gradient_registry
 from zoo_together import Trained, assert_same
 
 from sweep.backends.inputs import get_declared_paths
@@ -487,3 +489,27 @@ def fuzz(seed: int) -> None:
 @pytest.mark.slow
 def test_groups_of_any_kind(seed: int) -> None:
     fuzz(seed)
+
+
+def test_what_was_traced_for_several_trials_goes_with_their_program() -> None:
+    class Swish(Small):
+        """Its activation registers a gradient with TensorFlow wherever it is traced."""
+
+        def model(self, hp: Any) -> keras.Model:
+            hidden = keras.layers.Dense(8, activation="swish")
+            return keras.Sequential([keras.Input((6,)), hidden, keras.layers.Dense(3)])
+
+    def train_two() -> set[str]:
+        group = TrialSession(Swish()).group()
+        members = [group.member() for _ in range(2)]
+        for number, member in enumerate(members):
+            member.begin(assignment(epochs=1, learning_rate=0.1 / (1 + number)))
+        known = set(gradient_registry.list())
+        group.train({member: lambda epoch: True for member in members})
+        return set(gradient_registry.list()) - known
+
+    registered = train_two()
+    assert registered
+    by_itself().begin(given(0))  # what the last trial has left is put back only now
+    gc.collect()
+    assert not registered & set(gradient_registry.list())
