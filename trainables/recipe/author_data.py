@@ -419,11 +419,13 @@ def _cut(
 ) -> tuple[Examples, Examples | None]:
     """Return training and validation data, made of the parts of `data`; for folds, all data and None.
 
-    ``cut`` is as in `trial_parts.choose_cut`, and ``extents`` as in `_extents`. Class weights are applied to the
-    training data, except for folds. The validation data is None if there is none or all data trains.
+    ``cut`` is as in `trial_parts.choose_cut`, and ``extents`` as in `_extents`. Each `BlockArray` is written to disk
+    first, so that targets are arrays. Class weights are applied to the training data, except for folds. The validation
+    data is None if there is none or all data trains.
     """
-    data = parts.train
-    held_out = parts.validation
+    # no effect on what `load_shared` has returned
+    data = residence.map_block_arrays(parts.train)
+    held_out = residence.map_block_arrays(parts.validation)
     replicas = placement.replicas
     if cut == trial_parts.FOLDS:  # each fold weights its own classes
         return make_examples(

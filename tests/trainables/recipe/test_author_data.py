@@ -10,6 +10,8 @@ from typing import Any
 
 import keras
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from small import Small, assignment, go_on, metrics, train
@@ -19,6 +21,7 @@ from sweep.contract import Fold, OtherData
 from sweep.hyperparameters import Hyperparameters
 from sweep.read_recorder import recorder
 from sweep.state import values
+from trainables.data import files
 from trainables.data.sources import DataError
 from trainables.keras_trainable import KerasTrainable, session_of
 from trainables.recipe import author_data
@@ -453,3 +456,29 @@ def test_data_are_computed_for_the_test_in_the_precision_of_the_trial() -> None:
     train(trainable, assignment(epochs=1, training={"precision": "mixed_bfloat16"}))
     assert trainable.test() is not None
     assert keras.config.dtype_policy().name == "float32"
+
+
+class InParquet(Small):
+    """All parts are Parquet files, whose rows are read when they are needed."""
+
+    folder: Path
+
+    def data(self, hp: Any) -> Any:
+        parts = []
+        for place, (x, y) in enumerate(super().data(hp)):
+            file = self.folder / f"{place}.parquet"
+            columns = {f"x{i}": x[:, i] for i in range(6)}
+            pq.write_table(pa.table({**columns, "y": y}), file)
+            parts.append(files.parquet(str(file), [*columns], "y"))
+        return (*parts, parts[-1])
+
+
+@pytest.mark.parametrize("cut", ["weighed", "fold"])
+def test_rows_in_files_are_read_for_the_test_as_for_the_training(cut: str, tmp_path: Path) -> None:
+    given = assignment(epochs=1, **({"class_weights": "balanced"} if cut == "weighed" else {}))
+    if cut == "fold":
+        given = replace(given, fold=Fold(0, 3, 0))
+    trainable = InParquet()
+    trainable.folder = tmp_path
+    train(trainable, given)
+    assert trainable.test() is not None
