@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sweep.contract import NotBegun
 from trainables import tensorflow_private
-from trainables.data import sources
+from trainables.data import residence, sources
 from trainables.data.passes import (
     GATHER_ROWS,
     Chunk,
@@ -62,6 +62,7 @@ RANDOM = "is the dataset random?"
 # limit for a fingerprint; streams are decoded and mapped while they are read
 LARGEST_STREAM_BYTES = 256 * 2**20
 SOME = 1024  # examples counted between two checks of the stop file
+MEASURED = 16  # examples of which the mean size is taken where the shapes do not tell it
 
 
 class StreamSplit(Examples):
@@ -77,6 +78,7 @@ class StreamSplit(Examples):
         sources.check_specs(stream.read(None, 0).element_spec)
         self.order = stream.order
         self.differs = find_nondeterminism(stream.read(None, 0))
+        self._row_bytes = _measure_row_bytes(stream)
         self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
         # number of examples known to exist, if the stream was not counted to its end
         self._seen = 0
@@ -120,7 +122,7 @@ class StreamSplit(Examples):
             raise DataError("an empty dataset, expected at least one example")
         self.size, self._at_once = size, at_once
         self._ahead = ChunkPrefetcher(
-            partial(_read_pass, self._ordered, size, self._replicas, at_once)
+            partial(_read_pass, self._ordered, size, self._replicas, at_once, self._row_bytes)
         )
 
     def visit(self, visits: Visits) -> None:
@@ -141,11 +143,11 @@ class StreamSplit(Examples):
 
     @property
     def nbytes(self) -> int:
-        """The estimated size of all examples in bytes; a part of unknown shape counts as 1,024 values.
+        """The size of all examples in bytes; estimated from the first ones if shapes are unknown, or there are texts.
 
         If the stream was not counted to its end, it counts as 2**31 - 1 examples.
         """
-        return self.size * _estimate_row_bytes(self._stream.read(None, 0))
+        return self.size * self._row_bytes
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
         """Yield the arrays of all examples, block by block; only None if they are estimated at more than 256 MiB.
@@ -202,23 +204,28 @@ def _count_stream(stream: Stream, extent: Extent) -> int:
 
 
 def _read_pass(
-    stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass
+    stream: Stream,
+    size: int,
+    replicas: Replicas,
+    at_once: int | None,
+    row_bytes: int,
+    which: Pass,
 ) -> Iterator[Chunk]:
     """Yield the chunks of a pass over a stream of ``size`` examples, with at most ``at_once`` examples in a chunk.
 
-    ``at_once`` is rounded up to whole batches; None: as many as fit. If this process needs a part of each batch, only
-    this part is kept, see `_read_share`.
+    ``row_bytes`` is the size of an example. ``at_once`` is rounded up to whole batches; None: as many as fit. If this
+    process needs a part of each batch, only this part is kept, see `_read_share`.
     Raises: DataError: if the stream cannot be read, or, at the end, if the pass has not exactly ``size`` examples.
     """
     if which.share is not None and which.share.local < which.share.replicas:
-        yield from _read_share(stream, size, replicas, at_once, which, which.share)
+        yield from _read_share(stream, size, replicas, at_once, row_bytes, which, which.share)
         return
     batch_size = which.batch_size
     seen = which.skipped * batch_size
     with tf.device("/cpu:0"):
         dataset = stream.read(which.seed, which.number, seen)
         rows = min(
-            choose_chunk_rows(_estimate_row_bytes(dataset), batch_size),
+            choose_chunk_rows(row_bytes, batch_size),
             count_updates(at_once or size, batch_size) * batch_size,
         )
         examples = iter(dataset.batch(rows))
@@ -236,7 +243,13 @@ def _read_pass(
 
 
 def _read_share(
-    stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass, share: Share
+    stream: Stream,
+    size: int,
+    replicas: Replicas,
+    at_once: int | None,
+    row_bytes: int,
+    which: Pass,
+    share: Share,
 ) -> Iterator[Chunk]:
     """Yield the chunks of a pass like `_read_pass`, but keep only the examples that this process needs.
 
@@ -247,7 +260,7 @@ def _read_share(
         wanted = share.make_filter(size, batch_size)
         dataset = stream.read(which.seed, which.number, which.skipped * batch_size, wanted)
         rows = min(
-            choose_chunk_rows(_estimate_row_bytes(dataset), batch_size),
+            choose_chunk_rows(row_bytes, batch_size),
             count_updates(at_once or size, batch_size) * batch_size,
         )
         # the last chunk may have fewer
@@ -296,9 +309,23 @@ def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> An
         return tf.nest.map_structure(fill, arrays)
 
 
-def _estimate_row_bytes(dataset: tf.data.Dataset) -> int:
+def _measure_row_bytes(stream: Stream) -> int:
+    """Return the size of an example in bytes.
+
+    If a shape is unknown, or there are texts, it is the mean of the first examples; 0 if there are none.
+    Raises: DataError: if these cannot be read.
+    """
+    dataset = stream.read(None, 0)
     specs = tf.nest.flatten(dataset.element_spec)
-    return sum((spec.shape.num_elements() or 1024) * spec.dtype.size for spec in specs)
+    if all(spec.shape.is_fully_defined() and spec.dtype != tf.string for spec in specs):
+        return sum(spec.shape.num_elements() * spec.dtype.size for spec in specs)
+    with tf.device("/cpu:0"):
+        examples = dataset.take(MEASURED).as_numpy_iterator()
+    sizes = []
+    while (example := _read_next(examples)) is not None:
+        leaves = map(np.asarray, tf.nest.flatten(example))
+        sizes.append(sum(map(residence.measure_bytes, leaves)))
+    return sum(sizes) // max(len(sizes), 1)
 
 
 def _read_next(examples: Iterator[Any]) -> Any:

@@ -188,3 +188,25 @@ def test_counting_ends_with_the_sweep(tmp_path: Path) -> None:
     stop_file.touch()
     with pytest.raises(NotBegun, match="are being counted"):
         StreamSplit(stream, ONE, Extent(stop_file=stop_file))
+
+
+def pictures() -> Iterator[Any]:
+    for i in range(20):
+        yield np.full((600, 600, 3), i, np.float32), i
+
+
+def long_texts() -> Iterator[Any]:
+    for i in range(20):
+        yield b"x" * 2**22, i
+
+
+@pytest.mark.parametrize(
+    ("examples", "types"), [(pictures, (tf.float32, tf.int32)), (long_texts, (tf.string, tf.int32))]
+)
+def test_chunks_have_the_usual_size_where_shapes_do_not_tell_that_of_an_example(
+    examples: Any, types: Any
+) -> None:
+    """Examples of unknown shape counted as 1,024 numbers, and texts as 8 bytes: one chunk had all of them."""
+    dataset = tf.data.Dataset.from_generator(examples, output_types=types)
+    data = chunks.make_examples(dataset, ONE, "training data")
+    assert [len(chunk.order) for chunk in data.chunks(4, None, 1)] == [12, 8]
