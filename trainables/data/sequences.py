@@ -29,7 +29,8 @@ def buckets(
     fills x. ``y`` and ``sample_weight``: arrays, or rows with one entry per element of the sequence. Such rows of ``y``
     are padded with ``y_padding``, which must then be given, and those of ``sample_weight`` with 0. By default, at most
     ``count`` lengths are chosen that hold about equally many examples, rounded up to multiples of 8. Buckets are sorted
-    by length; empty ones are left out. Padded integers become int32, padded floats float32.
+    by length; empty ones are left out. Padded integers become int32 (int64 if one of them is beyond it), padded floats
+    float32.
     Raises: DataError: if rows, targets and lengths do not fit together, such as a row longer than all ``lengths``, if
     the inputs of a dict have different numbers of rows, or if ``x`` has only plain arrays, which need no buckets.
 
@@ -159,9 +160,14 @@ def _pad_rows(
     if kind.kind == "f":
         kind = np.dtype(np.float32)
     elif kind.kind in "iu":
-        kind = np.dtype(np.int32)
+        kind = np.dtype(np.int32 if all(map(_fits_int32, rows)) else np.int64)
     inner = next((row.shape[1:] for row in rows if row.size), ())
     array = np.full((len(chosen), length, *inner), value, kind)
     for target, row in zip(array, chosen, strict=True):
         target[: len(rows[row])] = rows[row]
     return array
+
+
+def _fits_int32(row: np.ndarray[Any, Any]) -> bool:
+    limits = np.iinfo(np.int32)
+    return not row.size or bool(limits.min <= row.min() and row.max() <= limits.max)

@@ -74,6 +74,12 @@ def test_rows_may_come_in_any_form(rows: Any) -> None:
             assert a.dtype == b.dtype
 
 
+def test_whole_numbers_beyond_32_bits_are_kept() -> None:
+    times = [[1_700_000_000_000, 1_700_000_000_001], [1_700_000_000_002]]
+    (part,) = sequences.buckets(times, LABELS[:2], lengths=[2]).parts
+    np.testing.assert_array_equal(part[0], [times[0], [*times[1], 0]])
+
+
 def test_targets_and_weights_of_each_element_are_padded_too() -> None:
     x = [np.ones((2, 3)), np.ones((1, 3))]
     inputs = {"series": x, "fixed": np.zeros((2, 5))}
