@@ -412,7 +412,8 @@ def _convert_part(part: Any, name: str) -> Any:
 def _cast_floats(leaf: Any) -> Any:
     """Return an array of floats as float32, as Keras's `fit` does with NumPy's float64; everything else unchanged.
 
-    Tensors and data frames are cast as well. An author's own memory maps are shared as they are, without a copy.
+    Tensors are cast as well, and data frames become arrays. An author's own memory maps are shared as they are, without
+    a copy.
     """
     if isinstance(leaf, BlockArray):
         return replace(leaf, dtype=_FLOAT) if _is_other_float(leaf.dtype) else leaf
@@ -422,7 +423,7 @@ def _cast_floats(leaf: Any) -> Any:
     if hasattr(leaf, "numpy"):
         array = leaf.numpy()
     elif hasattr(leaf, "to_numpy"):
-        array = leaf.to_numpy()
+        array = leaf = leaf.to_numpy()
     if isinstance(array, np.ndarray) and _is_other_float(array.dtype):
         return array.astype(_FLOAT)
     return leaf

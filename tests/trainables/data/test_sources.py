@@ -110,6 +110,15 @@ def test_frames_with_columns_of_booleans_are_numbers(x: pd.DataFrame, kind: type
 
 
 @pytest.mark.keras
+def test_labels_in_a_frame_have_classes() -> None:
+    given = pd.DataFrame({"age": [0.5, 1.5, 2.5]}), pd.DataFrame({"label": [0, 1, 1]})
+    training, _ = sources.split_returned((given, None))
+    balanced = Hyperparameters({"class_weights": "balanced"})
+    weights = trial_parts.compute_class_weights(balanced, trial_parts.get_labels(training))
+    assert weights == {0: 1.5, 1: 0.75}
+    assert trial_parts.add_class_weights(training, weights)[2].tolist() == [[1.5], [0.75], [0.75]]
+
+
 def test_a_frame_with_booleans_trains_as_keras_fit_trains_it() -> None:
     random = np.random.default_rng(0)
     x = pd.get_dummies(pd.DataFrame({"n": random.normal(size=64), "colour": [*"rgbr"] * 16}))
