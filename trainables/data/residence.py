@@ -202,8 +202,9 @@ def _write_array(leaf: Any, file: Path) -> None:
         return
     target = np.lib.format.open_memmap(file, "w+", leaf.dtype, leaf.shape)
     # reserve space first: writing to a map on a full disk kills the process
-    with file.open("r+b") as handle:
-        os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
+    if hasattr(os, "posix_fallocate"):  # not on macOS
+        with file.open("r+b") as handle:
+            os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
     done = 0
     for block in leaf.blocks():
         if done + len(block) > len(leaf):

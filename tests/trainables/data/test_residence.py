@@ -216,6 +216,14 @@ def test_rows_are_read_block_by_block(tmp_path: Path) -> None:
     assert not Path(unshared.filename).exists()  # gone with the process
 
 
+def test_rows_are_written_where_the_system_cannot_reserve_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("os.posix_fallocate", raising=False)  # as on macOS
+    rows = BlockArray(X.shape, X.dtype, lambda: iter([X[:4], X[4:]]))
+    np.testing.assert_array_equal(residence.map_block_arrays((rows,))[0], X)
+
+
 def test_wrong_data(tmp_path: Path) -> None:
     short = BlockArray((6, 2), X.dtype, lambda: iter([X[:4]]))
     with pytest.raises(DataError, match="4 rows were read, expected 6"):
