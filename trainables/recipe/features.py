@@ -14,7 +14,7 @@ from trainables.data import residence
 from trainables.data.sources import DataError
 from trainables.numbers.seeds import seeding_python_and_numpy
 from trainables.recipe.author import Author, has_mixing
-from trainables.recipe.refusals import Refused, list_overridden_methods
+from trainables.recipe.refusals import Refused, check_inputs, list_overridden_methods
 from trainables.state import weights
 
 BATCH = 256
@@ -75,6 +75,7 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
             f"a {type(data).__name__}, whose features cannot be kept; hand over arrays, or cache_features: false"
         )
     x, *others = data
+    check_inputs(model, x)
     x = residence.map_block_arrays(x)
     size = len(tf.nest.flatten(x)[0])
 
@@ -110,6 +111,7 @@ def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.M
     ``front`` always runs in inference mode. ``example`` is a batch of raw inputs.
     Raises: Refused: if ``model`` is compiled, or has training methods of its own.
     """
+    check_inputs(front, example)
     if model.compiled:
         raise Refused(
             "features() stand before a model that is compiled in model(); leave out one, or cache_features: true"

@@ -106,6 +106,26 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
             )
 
 
+def check_inputs(model: keras.Model, inputs: Any) -> None:
+    """Raise Refused if ``inputs`` is a dictionary with more names than that of a functional model's inputs.
+
+    Keras flattens both, so that an input would get the values of another one.
+    """
+    functional = keras_private.Functional
+    if not isinstance(model, functional) or type(model).call is not functional.call:
+        return
+    declared = model.input
+    if not isinstance(declared, dict) or not isinstance(inputs, dict):
+        return
+    more = sorted(map(str, inputs.keys() - declared.keys()))
+    if more:
+        raise Refused(
+            f"the data have the inputs {', '.join(more)}, which the model has not, and Keras would pair all inputs in "
+            f"alphabetical order: {', '.join(sorted(map(str, declared)))} would get others' values; leave out "
+            f"{', '.join(more)} in data()"
+        )
+
+
 def check_compiled(model: keras.Model, training: Mapping[str, object]) -> None:
     """Raise Refused if an author has compiled a model to run op by op, and the sweep file does not ask for that."""
     if model.compiled and model.run_eagerly and training.get("run_eagerly") is not True:

@@ -20,7 +20,7 @@ import tensorflow as tf
 from trainables import keras_private, tensorflow_private
 from trainables.devices.precision import HALF
 from trainables.devices.replicas import stack_over_replicas
-from trainables.recipe.refusals import Refused, list_overridden_methods
+from trainables.recipe.refusals import Refused, check_inputs, list_overridden_methods
 from trainables.replicas import slices
 
 SEEDS = (1, 1_000_000_000)
@@ -431,8 +431,10 @@ def create_variables(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Create all variables of model, optimizer, loss and metrics before the first trace, without computing anything.
 
     ``batch`` is (x,), (x, y) or (x, y, sample_weight). Model, loss and metrics are called with batches of any size, as
-    in training: a loss that squeezes its targets would make a single number of a batch of one.
+    in training: a loss that squeezes its targets would make a single number of a batch of one. Raises Refused if the
+    data have inputs that the model lacks, see `refusals.check_inputs`.
     """
+    check_inputs(model, batch[0])
     keras_private.build_symbolically(model, make_symbolic(batch))
 
 

@@ -363,3 +363,19 @@ def test_methods_of_keras_for_single_updates_that_need_not_be_called() -> None:
     assert listed(Noting(), refusals.OF_BATCHES) == ["on_train_batch_end"]
     every_fifth = keras.callbacks.ModelCheckpoint("a.keras", save_freq=5)
     assert listed(every_fifth, refusals.OF_BATCHES) == ["on_train_batch_end"]
+
+
+class MoreInputs(Small):
+    """Its data have an input that is first in the alphabet, and that the model does not take."""
+
+    def data(self, hp: Any) -> Any:
+        return tuple(({"item": x, "user": x, "added": x}, y) for x, y in (super().data(hp)))
+
+    def model(self, hp: Any) -> keras.Model:
+        inputs = {name: keras.Input((6,), name=name) for name in ("item", "user")}
+        return keras.Model(inputs, layers.Dense(3)(layers.Concatenate()([*inputs.values()])))
+
+
+def test_inputs_that_keras_would_take_for_others_are_refused() -> None:
+    with pytest.raises(Refused, match=r"inputs added, .* item, user would get others' values"):
+        MoreInputs().begin(assignment())
