@@ -203,39 +203,37 @@ def parquet(
     """
     import pyarrow.parquet as pq
 
-    files = [(name, pq.ParquetFile(name, memory_map=True)) for name in _find_files(pattern)]
     if isinstance(inputs, str):
         columns = [inputs]
     else:
         columns = list(inputs)
-    size = sum(file.metadata.num_rows for _, file in files)
     wanted = [*columns, target, *([sample_weight] if sample_weight else [])]
-    for name, file in files:
-        known = file.schema_arrow.names
-        missing = [column for column in wanted if column not in known]
-        if missing:
-            raise DataError(
-                f"{name}: no column {', '.join(map(repr, missing))}; it has: {', '.join(known)}"
-            )
-
+    # Only one file is open at a time, because there may be more of them than a process may have open.
+    counts = {name: _count_parquet_rows(name, wanted) for name in _find_files(pattern)}
+    size = sum(counts.values())
     if not size:
-        raise DataError(f"{pattern}: {len(files)} files without a row")
+        raise DataError(f"{pattern}: {len(counts)} files without a row")
+    first_name = next(name for name, count in counts.items() if count)
 
     def rows(columns: list[str], dtype: str | None) -> BlockArray:
-        first_name, first_file = next(found for found in files if found[1].metadata.num_rows)
-        first = _convert_to_matrix(
-            next(first_file.iter_batches(1, columns=columns)), columns, first_name
-        )
+        with pq.ParquetFile(first_name, memory_map=True) as file:
+            first = _convert_to_matrix(
+                next(file.iter_batches(1, columns=columns)), columns, first_name
+            )
         flat = dtype is None and first.shape[1] == 1  # targets or weights with one number per row
         kind = np.dtype(dtype or first.dtype)
 
         row_bytes = max(8 * first.shape[1], 1)  # numbers have at most 8 bytes; lists may be empty
         rows_at_once = max(BLOCK_BYTES // row_bytes, 1)
 
-        def blocks() -> Iterator[np.ndarray[Any, Any]]:
-            for name, file in files:
+        def read(name: str) -> Iterator[np.ndarray[Any, Any]]:
+            with pq.ParquetFile(name, memory_map=True) as file:
                 for batch in file.iter_batches(rows_at_once, columns=columns):
-                    block = _convert_to_matrix(batch, columns, name)
+                    yield _convert_to_matrix(batch, columns, name)
+
+        def blocks() -> Iterator[np.ndarray[Any, Any]]:
+            for name in counts:
+                for block in read(name):
                     # With `dtype`, blocks of any type are cast to it.
                     if block.shape[1:] != first.shape[1:] or (not dtype and block.dtype != kind):
                         raise DataError(
@@ -248,6 +246,21 @@ def parquet(
 
     others = [rows([column], None) for column in wanted[len(columns) :]]
     return (rows(columns, dtype), *others)
+
+
+def _count_parquet_rows(name: str, wanted: Sequence[str]) -> int:
+    """Return the number of rows of a Parquet file; raises DataError if it lacks one of the columns ``wanted``."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(name, memory_map=True) as file:
+        known = file.schema_arrow.names
+        count = int(file.metadata.num_rows)
+    missing = [column for column in wanted if column not in known]
+    if missing:
+        raise DataError(
+            f"{name}: no column {', '.join(map(repr, missing))}; it has: {', '.join(known)}"
+        )
+    return count
 
 
 def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:

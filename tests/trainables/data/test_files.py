@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,20 @@ def test_parquet_lists_become_rows(tmp_path: Path) -> None:
 def test_a_single_column_is_a_matrix_too(tmp_path: Path) -> None:
     x, y = files.parquet(_write_parquet(tmp_path), "a", "b")
     assert (x.shape, y.shape) == ((10, 1), (10,))
+
+
+def test_there_may_be_more_parquet_files_than_a_process_may_open(tmp_path: Path) -> None:
+    count = 80
+    for i in range(count):
+        pq.write_table(pa.table({"a": [1.0 * i], "y": [i]}), tmp_path / f"{i:03}.parquet")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    present = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (present + count // 2, before[1]))
+    try:
+        _, y = _loaded(files.parquet(str(tmp_path / "*.parquet"), "a", "y"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert y.tolist() == [*range(count)]
 
 
 @pytest.mark.parametrize(
