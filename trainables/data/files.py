@@ -274,7 +274,15 @@ def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[
     parts = []
     for column in columns:
         values = batch.column(column)
-        listed = pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)
+        # Polars writes large lists
+        listed = any(
+            is_kind(values.type)
+            for is_kind in (
+                pa.types.is_list,
+                pa.types.is_large_list,
+                pa.types.is_fixed_size_list,
+            )
+        )
         nulls = values.null_count  # of whole rows; those within lists are counted below
         numbers = values.flatten() if listed else values
         kind = numbers.type

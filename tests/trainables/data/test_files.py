@@ -115,6 +115,13 @@ def test_a_single_column_is_a_matrix_too(tmp_path: Path) -> None:
     assert (x.shape, y.shape) == ((10, 1), (10,))
 
 
+def test_large_lists_become_rows_too(tmp_path: Path) -> None:
+    """As Polars writes lists."""
+    rows = [[i, i + 1] for i in range(10)]
+    pattern = _write_parquet(tmp_path, pixels=pa.array(rows, pa.large_list(pa.int64())))
+    assert _loaded(files.parquet(pattern, "pixels", "y"))[0].tolist() == rows
+
+
 def test_there_may_be_more_parquet_files_than_a_process_may_open(tmp_path: Path) -> None:
     count = 80
     for i in range(count):
