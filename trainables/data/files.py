@@ -381,7 +381,7 @@ class Images:
 
     def __init__(self, files: tuple[str, ...], size: tuple[int, int, int]) -> None:
         self.files = np.array(files)
-        self.shape = (len(files), *size)
+        self.shape: tuple[int, int, int, int] = (len(files), *size)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -405,6 +405,12 @@ class Images:
                 f"{self._find_undecodable(files)}: cannot be decoded as PNG, JPEG, GIF or BMP"
             ) from error
         return images
+
+    def extended_by(self, other: Images) -> Images:
+        """Return the images of both, those of ``other`` last; raises ValueError if they differ in size."""
+        if self.shape[1:] != other.shape[1:]:
+            raise ValueError(f"images of {self.shape[1:]} and {other.shape[1:]}")
+        return Images((*self.files.tolist(), *other.files.tolist()), self.shape[1:])
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
         """Yield all images in order, in arrays of about 16 MiB."""

@@ -52,7 +52,7 @@ def concatenate_parts(train: Any, validation: Any) -> Any:
         return train
     try:
         tf.nest.assert_same_structure(train, validation)
-        return tf.nest.map_structure(_concatenate, train, validation)
+        return tf.nest.map_structure(_join_arrays, train, validation)
     except (TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(
@@ -86,10 +86,6 @@ def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple
     fold_of_row[order] = np.arange(size) % folds  # deal the examples out in turns
     rows = np.arange(size, dtype=np.int32)
     return rows[fold_of_row != fold], rows[fold_of_row == fold]
-
-
-def _concatenate(first: Any, second: Any) -> Any:
-    return np.concatenate([np.asarray(first), np.asarray(second)])
 
 
 def join_data(train: Any, validation: Any) -> Any:
@@ -141,6 +137,9 @@ def _join_arrays(first: Any, second: Any) -> Any:
     if isinstance(first, BlockArray) and isinstance(second, BlockArray):
         shape = (len(first) + len(second), *first.shape[1:])
         return BlockArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
+    # images that are decoded at each use
+    if type(first) is type(second) and hasattr(first, "extended_by"):
+        return first.extended_by(second)
     arrays = []
     for part in (first, second):
         arrays.append(np.asarray(part.numpy() if hasattr(part, "numpy") else part))

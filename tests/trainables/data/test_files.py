@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from trainables.data import chunks, files, residence
+from trainables.data import chunks, files, residence, trial_parts
 from trainables.data.chunks import DataError
 from trainables.data.passes import Examples
 from trainables.data.sources import Stream
@@ -190,6 +190,22 @@ def test_images_kept_and_decoded_at_each_use_give_the_same_batches(tmp_path: Pat
     (one,), (other,) = kept.chunks(5, 3, 1), decoded.chunks(5, 3, 1)
     for a, b in zip(one.tensors, other.tensors, strict=True):
         assert a.numpy()[one.order].tobytes() == b.numpy()[other.order].tobytes()
+
+
+def test_images_that_are_decoded_at_each_use_are_joined(tmp_path: Path) -> None:
+    root = _write_images(tmp_path)
+    low, high = (
+        files.image_folder(root, (4, 4), part=part, keep=False)
+        for part in ((0.0, 0.5), (0.5, 1.0))
+    )
+    expected = np.concatenate([part[0][np.arange(len(part[0]))] for part in (low, high)])
+    for join in (trial_parts.join_data, trial_parts.concatenate_parts):
+        images, labels = join(low, high)
+        np.testing.assert_array_equal(images[np.arange(len(images))], expected)
+        assert len(labels) == len(images)
+    other = files.image_folder(root, (5, 5), keep=False)
+    with pytest.raises(DataError, match=r"images of \(4, 4, 3\) and \(5, 5, 3\)"):
+        trial_parts.join_data(low, other)
 
 
 def test_parts_of_a_folder_have_no_image_in_common(tmp_path: Path) -> None:
