@@ -220,7 +220,12 @@ def get_labels(data: Any) -> Any:
     """
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
-        if not labels or any(np.ndim(part) != 1 for part in labels):
+        # those of the elements of sequences are longer in each bucket than in the one before
+        if len({np.shape(part)[1:] for part in labels}) == 1 and _are_one_hot(labels):
+            labels = [_to_class_indices(np.asarray(part), hot=True) for part in labels]
+        if not labels or any(
+            np.shape(part) not in ((len(part),), (len(part), 1)) for part in labels
+        ):
             return None
         return np.concatenate(labels)
     if isinstance(data, tuple) and len(data) > 1:

@@ -421,6 +421,16 @@ def test_buckets_have_targets_of_one_kind() -> None:
         np.testing.assert_array_equal(part[2], np.where(y == 0, 2.0, 3.0))
 
 
+def test_classes_of_sequences_in_buckets_are_balanced() -> None:
+    labels = np.array([0, 2, 2, 1, 0, 2])
+    expected = labels.tolist()
+    for y in (labels, labels[:, None], np.eye(3, dtype=np.float32)[labels]):
+        data = Buckets(((np.zeros((4, 8)), y[:4]), (np.zeros((2, 16)), y[4:])))
+        assert np.reshape(trial_parts.get_labels(data), -1).tolist() == expected
+    tags = np.array([[0, 1], [1, 0]]), np.array([[1, 0, 0], [0, 1, 0]])  # of each element
+    assert trial_parts.get_labels(Buckets(tuple((np.zeros((2, 1)), y) for y in tags))) is None
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_targets_that_are_one_hot_are_weighed_as_labels(dtype: Any, *, streamed: bool) -> None:
