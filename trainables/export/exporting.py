@@ -102,7 +102,11 @@ def _describe_split(split: Examples, inputs: Any) -> str:
     leaves = []
     for leaf in keras.tree.flatten(example):
         leaves.append(f"{leaf.dtype} {tuple(leaf.shape[1:])}")
-    return f"{split.size:,} examples: {', '.join(leaves)}"
+    if split.counted:
+        how_many = f"{split.size:,} examples"
+    else:  # `size` is only an upper bound
+        how_many = "a stream of examples"
+    return f"{how_many}: {', '.join(leaves)}"
 
 
 def _write_notes(
@@ -180,11 +184,13 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
     else:
         inputs = _draw_inputs(plain.example)
     size = len(keras.tree.flatten(inputs)[0])
-    if size == split.size:
-        of = ""
+    if not split.counted:  # `size` of the split is only an upper bound
+        how_many = f"the first {size:,}"
+    elif size == split.size:
+        how_many = f"{size:,}"
     else:
-        of = f"the first {size:,} of "
-    name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
+        how_many = f"the first {size:,} of {split.size:,}"
+    name = f"{how_many} {'training' if held_out is None else 'validation'} examples"
     if not plain.reads_data:
         name = f"{size} drawn inputs"
     with trial.swapping_average(), computing_exact_products():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from sampling import sampled
 from small import Small, assignment, train
 from zoo_sources import OfTexts, OnFeatures
@@ -110,6 +112,20 @@ def test_a_compiled_model_is_saved_without_an_optimizer(tmp_path: Path) -> None:
     train(trainable, assignment(epochs=1))
     trainable.export(tmp_path, ["keras"])
     assert not keras.saving.load_model(tmp_path / "model.keras").compiled
+
+
+class Endless(Small):
+    def data(self, hp: Any) -> Any:
+        training, _ = super().data(hp)
+        return tf.data.Dataset.from_tensor_slices(training).repeat(), None
+
+
+def test_examples_of_a_stream_without_an_end_have_no_number(tmp_path: Path) -> None:
+    trainable = Endless()
+    train(trainable, replace(assignment(epochs=1, steps_per_epoch=3), objective="loss"))
+    exported = trainable.export(tmp_path, ["keras"])
+    assert exported.data["training"] == "a stream of examples: float32 (6,), int32 ()"
+    assert exported.compared == "the first 10,000 training examples"
 
 
 @pytest.mark.parametrize("given", sampled([list, np.array], 1))
