@@ -180,7 +180,7 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
         split = held_out.split
         batch_size = held_out.part_size
     if plain.reads_data:
-        inputs = _take_first_examples(split)
+        inputs = plain.select(_take_first_examples(split))
     else:
         inputs = _draw_inputs(plain.example)
     size = len(keras.tree.flatten(inputs)[0])

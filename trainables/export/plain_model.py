@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +39,8 @@ class Plain:
     # raw inputs of the examples to compare on, if the trial had other inputs
     raw_inputs: Any = None
     reads_data: bool = True  # whether the model's inputs are the data's
+    # of the data's inputs those that the model takes, in its structure
+    select: Callable[[Any], Any] = lambda inputs: inputs
 
 
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
@@ -74,9 +77,11 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
         model = _convert_to_keras_class(model)
     with trial.swapping_average():
         unknown = _take_over(trial, model, record)
-    example = author.first_example[0]
+    select = functools.partial(_select_inputs, model)
+    example = select(author.first_example[0])
     own = _find_inputs(model, example, trial.program.called_with)
-    return Plain(_cast_outputs_to_float32(model, own), unknown, own, reads_data=own is example)
+    whole = _cast_outputs_to_float32(model, own)
+    return Plain(whole, unknown, own, reads_data=own is example, select=select)
 
 
 def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) -> tuple[str, ...]:
@@ -167,6 +172,24 @@ def _convert_to_keras_class(model: keras.Model) -> keras.Model:
     return model
 
 
+def _select_inputs(model: keras.Model, inputs: Any) -> Any:
+    """Return of a dictionary of inputs those that a functional model takes by their names, in its structure.
+
+    Keras takes them by name if the model was made with one input, or with a list of them. Anything else is returned
+    unchanged.
+    """
+    if not isinstance(model, Functional) or not isinstance(inputs, dict):
+        return inputs
+    declared = model.input
+    if isinstance(declared, keras.KerasTensor):
+        return inputs.get(declared.name, inputs)
+    if not isinstance(declared, list | tuple) or not all(
+        isinstance(one, keras.KerasTensor) and one.name in inputs for one in declared
+    ):
+        return inputs
+    return [inputs[one.name] for one in declared]
+
+
 def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     """Return inputs that the model accepts, as a batch of one: the example, or other inputs if it does not fit.
 
@@ -182,14 +205,7 @@ def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
         declared = model.input
     else:
         declared = model.inputs[0]
-    if (
-        isinstance(declared, dict)
-        and isinstance(example, dict)
-        and declared.keys() <= example.keys()
-    ):
-        given = [example[name] for name in sorted(declared)]  # Keras ignores the others
-    else:
-        given = keras.tree.flatten(example)
+    given = keras.tree.flatten(example)
     leaves = keras.tree.flatten(declared)
     if len(leaves) == len(given) and all(map(_input_accepts, leaves, given)):
         return example

@@ -114,6 +114,35 @@ def test_a_compiled_model_is_saved_without_an_optimizer(tmp_path: Path) -> None:
     assert not keras.saving.load_model(tmp_path / "model.keras").compiled
 
 
+class ByName(Small):
+    """Its model takes a list of inputs, or one of them; Keras finds them by their names in the data's dictionary."""
+
+    takes: tuple[str, ...] = ("user", "item")
+
+    def data(self, hp: Any) -> Any:
+        parts = super().data(hp)
+        return tuple(({"user": x, "item": x[::-1], "added": x}, y) for x, y in parts)
+
+    def model(self, hp: Any) -> keras.Model:
+        inputs = [keras.Input((6,), name=name) for name in self.takes]
+        units = [keras.layers.Dense(n)(x) for n, x in enumerate(inputs, 3)]
+        merged = units[0] if len(units) == 1 else keras.layers.Concatenate()(units)
+        return keras.Model(inputs if len(inputs) > 1 else inputs[0], keras.layers.Dense(3)(merged))
+
+
+@pytest.mark.filterwarnings("ignore:The structure of `inputs`")  # Keras's, of one input in a list
+@pytest.mark.parametrize("takes", [("user", "item"), ("user",)])
+def test_inputs_that_keras_finds_by_name_are_compared_by_name(
+    takes: tuple[str, ...], tmp_path: Path
+) -> None:
+    trainable = ByName()
+    trainable.takes = takes
+    train(trainable, assignment(epochs=1))
+    exported = trainable.export(tmp_path, ["keras"])
+    assert exported.differences["keras"] <= 1e-5
+    assert exported.compared == "20 validation examples"
+
+
 class Endless(Small):
     def data(self, hp: Any) -> Any:
         training, _ = super().data(hp)
