@@ -195,8 +195,7 @@ def test_images_kept_and_decoded_at_each_use_give_the_same_batches(tmp_path: Pat
 def test_images_that_are_decoded_at_each_use_are_joined(tmp_path: Path) -> None:
     root = _write_images(tmp_path)
     low, high = (
-        files.image_folder(root, (4, 4), part=part, keep=False)
-        for part in ((0.0, 0.5), (0.5, 1.0))
+        files.image_folder(root, (4, 4), part=part, keep=False) for part in ((0.0, 0.5), (0.5, 1.0))
     )
     expected = np.concatenate([part[0][np.arange(len(part[0]))] for part in (low, high)])
     for join in (trial_parts.join_data, trial_parts.concatenate_parts):
