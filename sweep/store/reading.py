@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.errors import StoreError
+from sweep.errors import StoreError, in_short
 from sweep.events import NULL_PARAMS, convert_from_json_types, decode
 from sweep.store import log
 from sweep.store.columns import ADDED_UP, CO2, EPOCH_FIELDS, EPOCH_KEYS, LAST_OF_TRIALS
@@ -48,7 +48,7 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
     ``metrics`` lists the columns of the metrics table to read, some of which may be missing; None reads all. Table
     files that were made from another log are ignored. If there is no log, the files are read as they are. Checkpoints
     that were deleted are not named. Raises `StoreError` if a file or the log cannot be read, or if there is no log and
-    the files do not belong together; Arrow's own errors, as for a damaged table file, pass unchanged.
+    the files do not belong together.
     """
     found = _read_as_logged(folder, metrics)
     return replace(found, trials=without_deleted_checkpoints(folder, found.trials))
@@ -94,9 +94,9 @@ def _read_stored(
     """Read both tables from open files (trials, metrics), and return them with their ``history``.
 
     ``metrics`` lists the columns of the metrics table to read, of which missing ones are skipped; None reads all.
-    Raises `StoreError` if the disk fails. Arrow's own errors, as for damaged files, pass unchanged.
+    Raises `StoreError` if the disk fails or a file is damaged.
     """
-    with storing(folder.trials):
+    with storing(folder.trials), _naming_damaged_tables(folder):
         names = None
         if metrics is not None:
             names = []
@@ -107,6 +107,24 @@ def _read_stored(
         epochs = files[1].read(columns=names)
     # The metadata are the stored history, which would be wrong as soon as the tables are updated.
     return Tables(trials.replace_schema_metadata(), epochs.replace_schema_metadata(), history)
+
+
+@contextmanager
+def _naming_damaged_tables(folder: ResultsFolder) -> Iterator[None]:
+    """Raise a `StoreError` that names both table files if Arrow cannot decode what the block reads from them."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # the disk fails; Arrow sets no number
+            raise
+        hint = ""
+        if folder.log.exists():
+            hint = "; delete both: they are made again from the log"
+        raise StoreError(
+            f"{folder.trials} or {folder.metrics.name}: damaged ({in_short(error)}){hint}"
+        ) from error
 
 
 def _select_columns(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:

@@ -94,6 +94,18 @@ def test_without_a_log_tables_that_do_not_belong_together_are_an_error(tmp_path,
         read_tables(folder)
 
 
+def test_a_damaged_table_is_named_with_what_to_do(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    content = bytearray(folder.trials.read_bytes())
+    # the footer stays, so that the file can be opened
+    content[4:100] = bytes(96)
+    folder.trials.write_bytes(content)
+    with pytest.raises(StoreError, match=r"trials\.parquet or metrics\.parquet: damaged .*delete"):
+        read_tables(folder)
+    folder.trials.unlink()
+    assert read_tables(folder).trials.num_rows == 2
+
+
 def test_only_the_columns_that_are_asked_for_are_read_of_the_metrics(tmp_path):
     folder = written(tmp_path, "first", STORY)
     for _ in ("from the files", "from the log"):
