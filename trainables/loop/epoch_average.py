@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import keras
@@ -68,11 +70,12 @@ class EpochAverage(Average):
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
         """Add the present weights to the mean, and compute the moving statistics of batch normalisation for it.
 
-        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``. Layers
-        that a hook or a callback has frozen keep the statistics that they train with. If no layer of batch
-        normalisation is trainable, there is no pass, and ``chunks`` are not read. Random draws depend on
-        ``seed`` and on ``first``, the number of the epoch's first update. The model's own weights, its moving
-        statistics, and all else that a forward pass changes are the same afterwards.
+        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``; with a
+        `train_step` of the trainable, it is a pass of that step without updates. Layers that a hook or a callback has
+        frozen keep the statistics that they train with. If no layer of batch normalisation is trainable, there is no
+        pass, and ``chunks`` are not read. Random draws depend on ``seed`` and on ``first``, the number of the epoch's
+        first update. The model's own weights, its moving statistics, and all else that a forward pass changes are the
+        same afterwards.
         """
         self._count()
         for (layer, variable), average in zip(
@@ -107,11 +110,17 @@ class EpochAverage(Average):
     def _normalise_chunk(self, batches: Batches, done: tf.Tensor) -> None:
         """Update the moving statistics of batch normalisation by a forward pass over ``batches``.
 
-        They become the means over all batches of a pass so far, each with the same weight. ``done`` is the number of
-        earlier batches in the pass. What else a batch changes, such as a layer's own counter, is restored after it.
-        Call it inside `swapping`, so that the model has the averaged weights.
+        They become the means over all batches of a pass so far, each with the same weight, and in a batch over all
+        calls of the layer. ``done`` is the number of earlier batches in the pass. What else a batch changes, such as a
+        layer's own counter, is restored after it. Call it inside `swapping`, so that the model has the averaged
+        weights.
         """
         others = self._list_others()
+        # Batch renormalisation has others, which follow the batches by a momentum of their own.
+        moving = []
+        for layer, variable in self._moving:
+            if layer.trainable and variable.name.startswith("moving_"):
+                moving.append(variable)
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
             rows = batches.rows(i)
@@ -122,15 +131,15 @@ class EpochAverage(Average):
                 # not the draws of the updates
                 cut.draw(batches.seed, batches.first + i, EVALUATION)
                 example = self._graph.intake.take(tensors, rows, cut)
+                earlier = [tf.identity(variable.value) for variable in moving]
                 with slices.entering(cut):
                     self._graph.step.run_model(cut, example)
+                for variable, mean in zip(moving, earlier, strict=True):
+                    of_batch = tf.cast(1.0 / (before + 1.0), mean.dtype)
+                    variable.assign((1.0 - of_batch) * mean + of_batch * variable.value)
 
             unchanged = program_variables.SavedVariables(self.replicas, others)
-            with ExitStack() as stack:
-                for layer in self._normalising:
-                    stack.callback(setattr, layer, "momentum", layer.momentum)
-                    # makes the moving statistics means; 0 for the first batch
-                    layer.momentum = before / (before + 1.0)
+            with _averaging_calls(self._normalising):
                 self.replicas.run(on_each, batches.tensors)
             unchanged.restore()
             return (i + 1,)
@@ -146,3 +155,44 @@ class EpochAverage(Average):
             if id(program_variables.unwrap_variable(variable)) not in computed:
                 others.append(variable)
         return others
+
+
+@contextmanager
+def _averaging_calls(layers: Iterable[Any]) -> Iterator[None]:
+    """Make the moving statistics of layers of batch normalisation the means over their calls in training in the block.
+
+    A step of the author's may call its model several times for a batch, as with two views of each example.
+    """
+    # by layer and slice, of which each replica has its own
+    calls: Counter[tuple[int, Any]] = Counter()
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.callback(setattr, layer, "momentum", layer.momentum)
+            # replaced on the object already, such as to recompute activations
+            if "call" in vars(layer):
+                stack.callback(setattr, layer, "call", layer.call)
+            else:
+                stack.callback(delattr, layer, "call")
+            layer.call = functools.partial(_call_counted, layer, layer.call, calls)
+        yield
+
+
+def _call_counted(
+    layer: Any,
+    original: Callable[..., Any],
+    calls: Counter[tuple[int, Any]],
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Call a layer of batch normalisation with the momentum that makes its moving statistics means over its calls.
+
+    The first call in training replaces them. Calls in inference mode, which change none, do not count. ``calls`` has
+    the numbers of earlier calls.
+    """
+    if kwargs.get("training") or any(value is True for value in args[1:]):
+        # Replicas are traced side by side, and wait for each other where they exchange values.
+        called = id(layer), slices.get_current_slice()
+        before = calls[called]
+        calls[called] += 1
+        layer.momentum = before / (before + 1)
+    return original(*args, **kwargs)

@@ -149,6 +149,36 @@ def test_the_pass_for_statistics_gives_the_model_what_the_step_of_the_trainable_
         assert theirs == pytest.approx(mine, abs=1e-4)
 
 
+class Viewing(Small):
+    """Its step calls the model with two views of the examples, and with both once more in inference mode."""
+
+    views: tuple[float, ...] = (1.0, 3.0)
+
+    def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
+        model(batch.x * 9.0, training=False)  # changes no statistics
+        losses = 0.0
+        for view in self.views:
+            logits = model(batch.x * view, training=True)
+            losses += keras.losses.sparse_categorical_crossentropy(batch.y, logits, True)
+        return {"loss": losses}
+
+
+@pytest.mark.parametrize("gpus", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_all_calls_of_a_layer_have_the_same_weight_in_its_statistics(gpus: int) -> None:
+    trainable = Viewing()
+    train(trainable, assignment(gpus=gpus, epochs=2, swa_from=2))
+    program = session_of(trainable).trial.program
+    with program.by_epoch.swapping():
+        model, held = program.model, by_path(trainable)
+        (x, _), _ = trainable.data(None)
+        first = x @ held[model.layers[0].kernel.path]
+        order, moving = _order(trainable, 2), model.layers[1]
+        means = []
+        for i in range(0, len(x), 16):
+            means += [(first[order[i : i + 16]] * view).mean(0) for view in trainable.views]
+        np.testing.assert_allclose(moving.moving_mean.numpy(), np.mean(means, 0), atol=1e-5)
+
+
 class Generating(Small):
     """Its model takes noise of another shape than the examples."""
 
