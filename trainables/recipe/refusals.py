@@ -107,7 +107,7 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
 
 
 def check_inputs(model: keras.Model, inputs: Any) -> None:
-    """Raise Refused if ``inputs`` is a dictionary with more names than that of a functional model's inputs.
+    """Raise Refused if ``inputs`` is a dictionary with names that the dictionary of a functional model's inputs lacks.
 
     Keras flattens both, so that an input would get the values of another one.
     """
@@ -117,13 +117,20 @@ def check_inputs(model: keras.Model, inputs: Any) -> None:
     declared = model.input
     if not isinstance(declared, dict) or not isinstance(inputs, dict):
         return
-    more = sorted(map(str, inputs.keys() - declared.keys()))
-    if more:
+    unknown = sorted(map(str, inputs.keys() - declared.keys()))
+    lacking = sorted(map(str, declared.keys() - inputs.keys()))
+    if not unknown:
+        return
+    what = f"the data have the inputs {', '.join(unknown)}, which the model has not"
+    if lacking:
         raise Refused(
-            f"the data have the inputs {', '.join(more)}, which the model has not, and Keras would pair all inputs in "
-            f"alphabetical order: {', '.join(sorted(map(str, declared)))} would get others' values; leave out "
-            f"{', '.join(more)} in data()"
+            f"{what}, and the model has the inputs {', '.join(lacking)}, which the data lack; name them alike, for "
+            "Keras pairs all inputs in alphabetical order, whatever their names"
         )
+    raise Refused(
+        f"{what}, and Keras would pair all inputs in alphabetical order: "
+        f"{', '.join(sorted(map(str, declared)))} would get others' values; leave out {', '.join(unknown)} in data()"
+    )
 
 
 def check_compiled(model: keras.Model, training: Mapping[str, object]) -> None:
