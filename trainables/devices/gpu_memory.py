@@ -19,6 +19,9 @@ from trainables.devices import nvml
 SIMULATED_GB = "SWEEP_SIMULATED_GPU_GB"
 """Environment variable with the memory of each simulated GPU in GB; by default 8."""
 
+MIG_ENABLED = "Enabled"
+"""How nvidia-smi says that a GPU is cut into instances."""
+
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 bytes_before: list[float] = []  # bytes that this process used when it was bound to simulated GPUs
 
@@ -92,36 +95,55 @@ def _read_process_bytes(name: str) -> float:
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith(name)), 0.0)
 
 
+def explain_unknown_memory() -> str:
+    """Return what is needed to know the memory of the trial's GPU, as a phrase for messages."""
+    if _names_instance() or MIG_ENABLED in _list_by_nvidia_smi():
+        return "that of an instance of a GPU (MIG) is known only with nvidia-ml-py (the extra gpu)"
+    return "expected nvidia-smi in the path or nvidia-ml-py (the extra gpu)"
+
+
+def _names_instance() -> bool:
+    return "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", "")
+
+
 def _ask_nvidia_smi() -> float | None:
-    """Run nvidia-smi and return the smallest total memory, in bytes, of the GPUs that TensorFlow uses.
+    """Return the smallest total memory, in bytes, of the GPUs that TensorFlow uses, as nvidia-smi tells it.
 
     Returns None if nvidia-smi fails or lists none of these GPUs, and for an instance of a GPU that is cut into parts.
     """
-    if "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", ""):
+    if _names_instance():
         return None  # it lists whole GPUs, of which this process has a part
-    command = ["nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"]
+    details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))
+    addresses = [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail]
+    return parse_smallest_memory(_list_by_nvidia_smi(), addresses)
+
+
+def _list_by_nvidia_smi() -> str:
+    """Run nvidia-smi and return a line ``address, MiB, MIG mode`` for each GPU; "" if it fails."""
+    query = "--query-gpu=pci.bus_id,memory.total,mig.mode.current"
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
     try:
-        listed = subprocess.run(
+        return subprocess.run(
             command, capture_output=True, text=True, timeout=30, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
-        return None
-    details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))
-    return parse_smallest_memory(
-        listed, [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail]
-    )
+        return ""
 
 
 def parse_smallest_memory(listed: str, addresses: list[str]) -> float | None:
     """Return the smallest memory in bytes of the GPUs at the bus ``addresses``; None if none of them is listed.
 
-    ``listed`` is the output of nvidia-smi: a line ``address, MiB`` for each GPU. Its addresses are longer than
-    TensorFlow's, which ``addresses`` holds, but end with them.
+    ``listed`` is the output of nvidia-smi: a line ``address, MiB, MIG mode`` for each GPU. Its addresses are longer
+    than TensorFlow's, which ``addresses`` holds, but end with them. Returns None as well if one of them is cut into
+    instances, whose memory is not listed.
     """
     found = []
     for line in listed.splitlines():
-        address, _, mib = line.partition(",")
-        known = any(address.strip().lower().endswith(own.lower()) for own in addresses)
-        if known and mib.strip().isdecimal():
+        address, mib, mode = (part.strip() for part in line.split(","))
+        if not any(address.lower().endswith(own.lower()) for own in addresses):
+            continue
+        if mode == MIG_ENABLED:
+            return None
+        if mib.isdecimal():
             found.append(int(mib) * 2.0**20)
     return min(found, default=None)

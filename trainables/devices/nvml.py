@@ -29,8 +29,7 @@ def create_readers() -> list[NvmlReader]:
     try:
         readers = []
         for address in addresses:
-            handle = library.nvmlDeviceGetHandleByPciBusId(address)
-            readers.append(NvmlReader(library, handle, _find_instance(library, handle)))
+            readers.append(NvmlReader(library, library.nvmlDeviceGetHandleByPciBusId(address)))
         return readers
     except library.NVMLError:
         return []
@@ -57,11 +56,12 @@ def list_supported_gauges() -> dict[str, bool] | None:
     return supported
 
 
-def _find_instance(library: ModuleType, gpu: Any) -> Any:
+def _find_mig_instance(library: ModuleType, gpu: Any) -> Any:
     """Return the handle of the MIG instance that this process uses of a GPU; None if the GPU is not cut into instances.
 
     ``gpu`` is the handle of the GPU, which all its instances have in common with their bus address. A process uses one
-    instance: the first that ``CUDA_VISIBLE_DEVICES`` names or, if it names none, the first of the GPU.
+    instance: the first that ``CUDA_VISIBLE_DEVICES`` names or, if it names none, the first of the GPU. Raises
+    ``library.NVMLError`` if there is no such instance.
     """
     try:
         present = library.nvmlDeviceGetMigMode(gpu)[0]  # the second one is that after a reset
@@ -78,10 +78,8 @@ def _find_instance(library: ModuleType, gpu: Any) -> Any:
 class NvmlReader:
     """A reader of one GPU that implements `gauges.GpuReader`."""
 
-    def __init__(self, library: ModuleType, handle: Any, instance: Any = None) -> None:
+    def __init__(self, library: ModuleType, handle: Any) -> None:
         self._library, self._handle = library, handle
-        # whose memory this process has; other readings are those of the whole GPU
-        self._instance = handle if instance is None else instance
         supported = self._ask(lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
         self.counts_activity = bool(supported)  # GPUs from Hopper on support it
         self._last: Any = None
@@ -100,10 +98,11 @@ class NvmlReader:
         )
 
     def memory_bytes(self) -> float | None:
-        """Return the bytes of memory of the GPU, or of its MIG instance; None if the driver does not report it."""
-        return self._read_number(
-            lambda: self._library.nvmlDeviceGetMemoryInfo(self._instance).total, 1.0
-        )
+        """Return the bytes of memory of the GPU, or of its MIG instance; None if the driver does not report it.
+
+        All other readings are those of the whole GPU.
+        """
+        return self._read_number(self._get_total_memory, 1.0)
 
     def active(self) -> float | None:
         if not self.counts_activity:
@@ -117,6 +116,11 @@ class NvmlReader:
             activity = self._read_number(lambda: self._compute_activity(before, self._last), 1e-2)
         self._ask(lambda: self._library.nvmlGpmSampleFree(before))
         return activity
+
+    def _get_total_memory(self) -> Any:
+        instance = _find_mig_instance(self._library, self._handle)
+        owner = self._handle if instance is None else instance
+        return self._library.nvmlDeviceGetMemoryInfo(owner).total
 
     def _sample(self) -> Any:
         # memory of the library, which `active` frees later

@@ -333,8 +333,8 @@ def _limit_mib(devices: Devices) -> int:
     most = gpu_memory.get_limit_bytes(devices)
     if most is None:
         raise DeviceError(
-            "the memory of the GPU that the trial shares is unknown; expected nvidia-smi in the path or nvidia-ml-py "
-            "(the extra gpu), or resources: {gpus: 1}"
+            "the memory of the GPU that the trial shares is unknown; "
+            f"{gpu_memory.explain_unknown_memory()}, or resources: {{gpus: 1}}"
         )
     if most < 2**20:
         share = f"a share of {devices.gpus:g} has no GPU memory left after what CUDA itself needs"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -8,13 +9,18 @@ import pytest
 import tensorflow as tf
 
 from sweep.contract import CUDA_BYTES, Devices, OutOfMemory
-from trainables.devices import gpu_memory
+from trainables.devices import gpu_memory, nvml
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import place
 
 pytestmark = pytest.mark.keras
 
-LISTED = "00000000:65:00.0, 81559\n00000000:B3:00.0, 40960\n00000000:C3:00.0, [N/A]\n"
+LISTED = """\
+00000000:65:00.0, 81559, Disabled
+00000000:B3:00.0, 40960, [N/A]
+00000000:C3:00.0, [N/A], [N/A]
+00000000:D3:00.0, 81559, Enabled
+"""
 
 
 @pytest.mark.parametrize(
@@ -24,6 +30,8 @@ LISTED = "00000000:65:00.0, 81559\n00000000:B3:00.0, 40960\n00000000:C3:00.0, [N
         (["0000:b3:00.0"], 40960),
         (["0000:65:00.0", "0000:b3:00.0"], 40960),
         (["0000:c3:00.0"], None),
+        (["0000:d3:00.0"], None),
+        (["0000:65:00.0", "0000:d3:00.0"], None),
         ([], None),
     ],
 )
@@ -102,7 +110,12 @@ class CutLibrary(ModuleType):
         return [self.mode, self.mode]
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid == "MIG-gone":
+            raise self.NVMLError
         return uuid
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        return 300_000
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: str, index: int) -> str:
         return f"MIG-{index}"
@@ -112,6 +125,15 @@ class CutLibrary(ModuleType):
         return SimpleNamespace(total=total)
 
 
+def use_gpu(monkeypatch: pytest.MonkeyPatch, library: ModuleType | None, setting: str) -> None:
+    """Let TensorFlow see a GPU at 0000:65:00.0, which ``library`` knows; None if it is not installed."""
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["gpu"])
+    details = {"pci_bus_id": "0000:65:00.0"}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: details)
+
+
 @pytest.mark.parametrize(
     ("mode", "setting", "gb"),
     [(None, "0", 80), (0, "0", 80), (1, "MIG-b", 10), (1, "MIG-b,MIG-0", 10), (1, "0", 40)],
@@ -119,9 +141,39 @@ class CutLibrary(ModuleType):
 def test_the_memory_of_an_instance_is_not_that_of_its_gpu(
     monkeypatch: pytest.MonkeyPatch, mode: int | None, setting: str, gb: int
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", CutLibrary(mode))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["gpu"])
-    details = {"pci_bus_id": "0000:65:00.0"}
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: details)
+    use_gpu(monkeypatch, CutLibrary(mode), setting)
     assert gpu_memory.get_total_bytes(Devices(gpus=0.5)) == gb * 1e9
+
+
+def test_an_instance_that_is_not_found_leaves_other_readings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_gpu(monkeypatch, CutLibrary(1), "MIG-gone")
+    (reader,) = nvml.create_readers()
+    assert (reader.memory_bytes(), reader.power_w()) == (None, 300.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "setting", "mib", "message"),
+    [
+        ("Enabled", "0", None, "known only with nvidia-ml-py"),
+        ("Enabled", "", None, "known only with nvidia-ml-py"),
+        ("Disabled", "MIG-b", None, "known only with nvidia-ml-py"),
+        ("Disabled", "0", 81559, "nvidia-smi in the path"),
+    ],
+)
+def test_without_nvidias_library_the_memory_of_an_instance_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    mode: str,
+    setting: str,
+    mib: int | None,
+    message: str,
+) -> None:
+    use_gpu(monkeypatch, None, setting)
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '00000000:65:00.0, 81559, {mode}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert gpu_memory.get_total_bytes(Devices(gpus=0.5)) == (None if mib is None else mib * 2**20)
+    assert message in gpu_memory.explain_unknown_memory()
