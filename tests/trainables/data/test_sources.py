@@ -119,6 +119,7 @@ def test_labels_in_a_frame_have_classes() -> None:
     assert trial_parts.add_class_weights(training, weights)[2].tolist() == [[1.5], [0.75], [0.75]]
 
 
+@pytest.mark.keras
 def test_a_frame_with_booleans_trains_as_keras_fit_trains_it() -> None:
     random = np.random.default_rng(0)
     x = pd.get_dummies(pd.DataFrame({"n": random.normal(size=64), "colour": [*"rgbr"] * 16}))
