@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,8 @@ def buckets(
     by length; empty ones are left out. Padded integers become int32 (int64 if one of them is beyond it), padded floats
     float32.
     Raises: DataError: if rows, targets and lengths do not fit together, such as a row longer than all ``lengths``, if
-    the inputs of a dict have different numbers of rows, or if ``x`` has only plain arrays, which need no buckets.
+    the inputs of a dict have different numbers of rows, if ``x`` has only plain arrays, which need no buckets, or if
+    whole numbers of rows are beyond int64.
 
     The model must accept any length, ``keras.Input((None,))``, and mask the padding: ``Embedding(mask_zero=True)`` or
     ``Masking()``.
@@ -119,10 +120,11 @@ def _measure_rows(rows: list[Any]) -> list[int]:
 
 
 def _convert_rows(sequences: Any) -> Any:
-    """Return a list of arrays if rows may differ in length, else an array with one row per example.
+    """Return a list of arrays of one type if rows may differ in length, else an array with one row per example.
 
     Arrays of a plain type, which are not checked, and lists of single values give an array; all else gives a list.
-    Raises: DataError: if a list has no rows, its rows differ in other axes than the first, or they hold texts.
+    Raises: DataError: if a list has no rows, its rows differ in other axes than the first, or they hold texts or whole
+    numbers beyond int64.
     """
     if hasattr(sequences, "numpy"):
         sequences = sequences.numpy()  # a ragged tensor becomes an array of arrays
@@ -147,7 +149,50 @@ def _convert_rows(sequences: Any) -> Any:
         raise DataError(
             "rows of texts, expected numbers; map them with keras.layers.StringLookup or TextVectorization"
         )
-    return rows
+    kind = _choose_type(rows)
+    return [row.astype(kind, copy=False) for row in rows]
+
+
+def _choose_type(rows: Sequence[np.ndarray[Any, Any]]) -> np.dtype[Any]:
+    """Return the type that holds rows of numbers when they are padded.
+
+    Raises: DataError: if whole numbers are beyond int64.
+    """
+    kinds = {row.dtype for row in rows if row.size}  # NumPy makes an empty list float64
+    if not kinds:
+        return np.dtype(np.int32)
+    # NumPy would make int64 and uint64 together float64
+    if all(kind.kind in "biu" for kind in kinds) and kinds != {np.dtype(bool)}:
+        return _choose_integer_type(rows, kinds)
+    found = np.result_type(*kinds)
+    if found.kind == "f":
+        return np.dtype(np.float32)
+    return found
+
+
+def _choose_integer_type(
+    rows: Sequence[np.ndarray[Any, Any]], kinds: Iterable[np.dtype[Any]]
+) -> np.dtype[Any]:
+    """Return int32 if it holds all rows of whole numbers, whose types are ``kinds``, and else int64.
+
+    Raises: DataError: if a number is beyond int64.
+    """
+    lowest = highest = 0
+    for kind in kinds:
+        if np.can_cast(kind, np.int32):
+            continue
+        numbers = np.concatenate([row.ravel() for row in rows if row.size and row.dtype == kind])
+        lowest = min(lowest, int(numbers.min()))
+        highest = max(highest, int(numbers.max()))
+    if highest > np.iinfo(np.int64).max:
+        raise DataError(
+            f"rows have {highest}, a whole number beyond 64 bits with sign; map them with keras.layers.Hashing or to "
+            "smaller ones"
+        )
+    limits = np.iinfo(np.int32)
+    if limits.min <= lowest and highest <= limits.max:
+        return np.dtype(np.int32)
+    return np.dtype(np.int64)
 
 
 def _pad_rows(
@@ -155,19 +200,8 @@ def _pad_rows(
 ) -> np.ndarray[Any, Any]:
     if not isinstance(rows, list):
         return np.asarray(rows[chosen])
-    kinds = {row.dtype for row in rows if row.size}  # NumPy makes an empty list float64
-    kind = np.result_type(*kinds or {np.dtype(np.int32)})
-    if kind.kind == "f":
-        kind = np.dtype(np.float32)
-    elif kind.kind in "iu":
-        kind = np.dtype(np.int32 if all(map(_fits_int32, rows)) else np.int64)
     inner = next((row.shape[1:] for row in rows if row.size), ())
-    array = np.full((len(chosen), length, *inner), value, kind)
+    array = np.full((len(chosen), length, *inner), value, rows[0].dtype)
     for target, row in zip(array, chosen, strict=True):
         target[: len(rows[row])] = rows[row]
     return array
-
-
-def _fits_int32(row: np.ndarray[Any, Any]) -> bool:
-    limits = np.iinfo(np.int32)
-    return not row.size or bool(limits.min <= row.min() and row.max() <= limits.max)

@@ -80,6 +80,31 @@ def test_whole_numbers_beyond_32_bits_are_kept() -> None:
     np.testing.assert_array_equal(part[0], [times[0], [*times[1], 0]])
 
 
+def test_whole_numbers_of_several_types_stay_whole() -> None:
+    large = 2**53 + 1  # which no float holds
+    rows = [np.array([large, 1], np.uint64), np.array([-1], np.int64), np.array([], np.float64)]
+    (part,) = sequences.buckets(rows, LABELS[:3], lengths=[2]).parts
+    assert part[0].dtype == np.int64
+    assert part[0].tolist() == [[large, 1], [-1, 0], [0, 0]]
+    small = [np.array([7], np.uint64), np.array([-1], np.int8)]
+    (part,) = sequences.buckets(small, LABELS[:2], lengths=[1]).parts
+    assert part[0].dtype == np.int32
+
+
+def test_whole_numbers_are_looked_at_once_for_all_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = []
+    concatenate = np.concatenate
+
+    def count(parts: Any, *others: Any, **named: Any) -> Any:
+        joined.append(len(parts))
+        return concatenate(parts, *others, **named)
+
+    monkeypatch.setattr(np, "concatenate", count)
+    rows = [np.arange(i % 7 + 1) for i in range(100)]
+    found = sequences.buckets(rows, np.arange(100), lengths=[1, 3, 5, 7])
+    assert (len(found.parts), joined) == (4, [100])
+
+
 def test_targets_and_weights_of_each_element_are_padded_too() -> None:
     x = [np.ones((2, 3)), np.ones((1, 3))]
     inputs = {"series": x, "fixed": np.zeros((2, 5))}
@@ -113,6 +138,7 @@ def test_targets_and_weights_of_each_element_are_padded_too() -> None:
             "inputs with different numbers of rows: {'a': 4, 'b': 1}",
         ),
         (([["a"], ["b", "c"]], LABELS[:2]), {}, "rows of texts"),
+        (([[2**63 + 5], [1, 2]], LABELS[:2]), {}, "9223372036854775813, a whole number beyond 64"),
         (([np.ones((2, 3)), np.ones((2, 4))], LABELS[:2]), {}, "differ in their first axis alone"),
     ],
 )
