@@ -138,8 +138,13 @@ def _join_arrays(first: Any, second: Any) -> Any:
         shape = (len(first) + len(second), *first.shape[1:])
         return BlockArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
     # images that are decoded at each use
-    if type(first) is type(second) and hasattr(first, "extended_by"):
+    decoded = [hasattr(part, "extended_by") for part in (first, second)]
+    if all(decoded):
         return first.extended_by(second)
+    if any(decoded):
+        raise DataError(
+            "training and validation data have images that are decoded at each use and others; use the same keep"
+        )
     arrays = []
     for part in (first, second):
         arrays.append(np.asarray(part.numpy() if hasattr(part, "numpy") else part))
@@ -216,12 +221,15 @@ def get_labels(data: Any) -> Any:
     """Return all targets of a data set, with one-hot targets converted to integers and others unchanged.
 
     Returns None if there are no targets, for data that is neither a tuple nor buckets, such as a stream, and for
-    buckets whose targets are not one number per example.
+    buckets whose targets are neither one number per example nor one-hot.
     """
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
         # those of the elements of sequences are longer in each bucket than in the one before
-        if len({np.shape(part)[1:] for part in labels}) == 1 and _are_one_hot(labels):
+        alike = len({np.shape(part)[1:] for part in labels}) == 1
+        if len(data.parts) == 1 and _seem_of_elements(data.parts[0]):
+            alike = False
+        if alike and _are_one_hot(labels):
             labels = [_to_class_indices(np.asarray(part), hot=True) for part in labels]
         if not labels or any(
             np.shape(part) not in ((len(part),), (len(part), 1)) for part in labels
@@ -235,6 +243,14 @@ def get_labels(data: Any) -> Any:
     if _are_one_hot([targets]):
         return _as_labels(targets)
     return targets
+
+
+def _seem_of_elements(part: Sequence[Any]) -> bool:
+    """Return whether a bucket has as many targets, whole numbers, for each example as its sequences have elements."""
+    if len(part) < 2 or np.ndim(part[1]) < 2 or np.asarray(part[1]).dtype.kind not in "iub":
+        return False
+    shapes = [np.shape(leaf) for leaf in tf.nest.flatten(part[0])]
+    return np.shape(part[1])[1] in {shape[1] for shape in shapes if len(shape) > 1}
 
 
 FIRST = 128

@@ -205,6 +205,9 @@ def test_images_that_are_decoded_at_each_use_are_joined(tmp_path: Path) -> None:
     other = files.image_folder(root, (5, 5), keep=False)
     with pytest.raises(DataError, match=r"images of \(4, 4, 3\) and \(5, 5, 3\)"):
         trial_parts.join_data(low, other)
+    for join in (trial_parts.join_data, trial_parts.concatenate_parts):
+        with pytest.raises(DataError, match="and others; use the same keep"):
+            join(files.image_folder(root, (4, 4)), low)
 
 
 def test_parts_of_a_folder_have_no_image_in_common(tmp_path: Path) -> None:

@@ -429,6 +429,7 @@ def test_classes_of_sequences_in_buckets_are_balanced() -> None:
         assert np.reshape(trial_parts.get_labels(data), -1).tolist() == expected
     tags = np.array([[0, 1], [1, 0]]), np.array([[1, 0, 0], [0, 1, 0]])  # of each element
     assert trial_parts.get_labels(Buckets(tuple((np.zeros((2, 1)), y) for y in tags))) is None
+    assert trial_parts.get_labels(Buckets(((np.zeros((2, 3)), tags[1]),))) is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
