@@ -521,8 +521,9 @@ class FusedGroup:
             raise Refused(
                 "they read examples that do not stay on the device, each in an order of its own"
             )
+        # Otherwise, a stream would be read once more, which may fail and discards what was read ahead.
         if stack.trace_s:
-            return  # a stream would be read once more, which may fail and takes from what is read ahead
+            return
 
         # Zero batches, of size 1: they are traced, and nothing is computed.
         def make_empty_batches(chunk: Chunk) -> StackedBatches:

@@ -98,7 +98,7 @@ class Step(ABC):
         """
 
     def run_model(self, cut: Slice, example: Example) -> None:
-        """Run the model on a slice as training does, for what this changes in the model, such as moving statistics.
+        """Run the model on a slice as training does, to update its moving statistics.
 
         Metrics are not updated. By default, the model is called with x.
         """

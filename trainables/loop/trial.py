@@ -37,7 +37,7 @@ from trainables.recipe.schedules import Reduction
 from trainables.state import attributes, checkpoint
 from trainables.state.author_globals import HookChanges
 
-_OF_LAYERS = (keras.constraints.Constraint, keras.regularizers.Regularizer)
+_PARTS_OF_LAYERS = (keras.constraints.Constraint, keras.regularizers.Regularizer)
 """Objects in attributes of layers that may hold live hyperparameters."""
 
 
@@ -482,7 +482,9 @@ class ReadyTrial:
         layers = keras_private.flatten_layers(program.model)
         owners = [*layers, *keras.tree.flatten(program.parts.options.get("loss"))]
         for layer in layers:
-            owners += [value for value in vars(layer).values() if isinstance(value, _OF_LAYERS)]
+            owners += [
+                value for value in vars(layer).values() if isinstance(value, _PARTS_OF_LAYERS)
+            ]
         for optimizer in program.optimizers:
             owners += groups.list_parts(optimizer)
         with self.placement.replicas.scope(), self.swapping_average(), settling(owners):
