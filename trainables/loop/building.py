@@ -353,7 +353,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     example = intake.trace_example(author.first_example, replicas)
     # `fit` trains a model's own steps as our loop does, so it may be chosen for callbacks that need it.
     fit = options.fit or bool(made.by_itself and options.callbacks.want_batches)
-    hook_variables = own_methods.hook_variables(author, options.kept)
+    find_hook_variables = functools.partial(own_methods.hook_variables, author, options.kept)
     by_keras_steps = fit or bool(made.by_itself)
     traced_methods = _check_traced_methods(made, options, fit=fit)
     if options.placement.name == PARAMETER_SERVER:
@@ -374,7 +374,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         _correct_keras(made, options, by_keras_steps=False, fit=False)
         from trainables.loop.served_program import ServedProgram
 
-        return ServedProgram(made, options, intake, example, hook_variables)
+        return ServedProgram(made, options, intake, example, find_hook_variables)
     jit_compile = options.jit_compile
     if made.turns and not fit:
         from trainables.loop import own_step
@@ -390,7 +390,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         if fit:
             from trainables.loop.fit_program import FitProgram
 
-            return FitProgram(made, options, intake, example, hook_variables)
+            return FitProgram(made, options, intake, example, find_hook_variables)
         if made.by_itself:
             graph = _build_keras_graph(made, options, intake, example)
             # As under `fit`, "may" does not compile a model's own step.
@@ -402,7 +402,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     graph.prepare(author.first_example)  # also traces the hook in `watch`, if any
     program = GraphProgram(graph, parts, jit_compile)
     program.sets_no_rate = not made.follows_the_rate
-    program.hook_variables = hook_variables
+    program.find_hook_variables = find_hook_variables
     if recipe.by_epoch:
         from trainables.loop.epoch_average import EpochAverage
 

@@ -151,9 +151,9 @@ class FitProgram(Program):
         options: ProgramOptions,
         intake: Intake,
         example: Any,
-        hook_variables: Sequence[Any] = (),
+        find_hook_variables: Callable[[], Sequence[Any]] = list,
     ) -> None:
-        self.hook_variables = hook_variables
+        self.find_hook_variables = find_hook_variables
         # why `fit` trains the trial, if the sweep file does not say so
         self.because = made.by_itself
         self.jit_compile = jit_compile = options.jit_compile == "must"
@@ -284,6 +284,7 @@ class FitProgram(Program):
             moments = []
         else:
             moments = optimizer.variables
+        self.hook_variables = self.find_hook_variables()
         known = [*model.variables, *moments, *model.metrics_variables, *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())
         self.state = State(tracked, graphs, replicas, self.parts.record)

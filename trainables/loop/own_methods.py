@@ -21,6 +21,7 @@ from trainables.recipe.refusals import Refused
 OF_STEPS = ("test_step", "updates")
 NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
 _WITH_VARIABLES = (keras.Layer, keras.Metric, tf.Module)
+_GENERATORS = (keras.random.SeedGenerator, tf.random.Generator)
 
 
 def overrides_train_step(author: Author) -> bool:
@@ -159,8 +160,10 @@ def make_batch_hook(
 def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
     """Return the variables among ``attributes``, the author's, also those in nested dictionaries, lists and tuples.
 
-    Those of networks and metrics are included. Hooks between epochs may use them although no graph does. Empty if the
-    author has no such hooks.
+    Those of networks, metrics and generators of random numbers are included, but not those of optimizers, which begin
+    anew in each phase. Hooks between epochs may use them although no graph does. Empty if the author has no such hooks.
+    Call it when all that creates variables has been traced. Raises Refused for a network or metric without variables,
+    which a hook would create when it is too late for checkpoints.
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
@@ -168,9 +171,30 @@ def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any
     for leaf in list_leaves(attributes):
         if isinstance(leaf, keras.Variable | tf.Variable):
             variables.append(leaf)
+        elif isinstance(leaf, _GENERATORS):
+            variables.append(leaf.state)
         elif isinstance(leaf, _WITH_VARIABLES):
+            _refuse_late_variables(leaf)
             variables += leaf.variables
     return variables
+
+
+def _refuse_late_variables(part: Any) -> None:
+    """Raise Refused if a metric, or a layer of a network, has not created its variables yet."""
+    if isinstance(part, keras.Metric) and keras_private.awaits_values(part):
+        raise Refused(
+            f"metric {part.name!r} has no variables yet, and is kept on the trainable, whose hooks may use it; call "
+            "its update_state() and reset_state() once in model(), so that its variables are in checkpoints"
+        )
+    if not isinstance(part, keras.Layer):
+        return
+    for layer in keras_private.flatten_layers(part):
+        creates = type(layer).build is not keras.Layer.build
+        if creates and not layer.built and not isinstance(layer, keras.Model):
+            raise Refused(
+                f"layer {layer.name!r} has no weights yet, and is kept on the trainable, whose hooks may use it; give "
+                "its model a keras.Input, or call it once in model(), so that its weights are in checkpoints"
+            )
 
 
 def check_signatures(author: Author) -> None:

@@ -134,6 +134,8 @@ class Program(ABC):
     """Keras callbacks of the present trial; `FitProgram` calls them before and after each update."""
     hook_variables: Sequence[Any] = ()
     """Variables that hooks between epochs may use although no graph does; in `state` as all others."""
+    find_hook_variables: Callable[[], Sequence[Any]] = list
+    """Returns the `hook_variables`; `compile` calls it when all has been traced, which may create some of them."""
 
     @abstractmethod
     def compile(

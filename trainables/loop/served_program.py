@@ -256,9 +256,9 @@ class ServedProgram(Program):
         options: ProgramOptions,
         intake: Intake,
         seen: Any,
-        hook_variables: Sequence[Any] = (),
+        find_hook_variables: Callable[[], Sequence[Any]] = list,
     ) -> None:
-        self.hook_variables = hook_variables
+        self.find_hook_variables = find_hook_variables
         parts = made.parts
         replicas = options.placement.replicas
         example = made.author.first_example
@@ -306,6 +306,7 @@ class ServedProgram(Program):
         else:
             self._test_step = self._trace(self._evaluate, validation)
         slots = [slot for weight in self._whole for slot in weight.slots]
+        self.hook_variables = self.find_hook_variables()
         # Tables and their slots are not a part of it: the servers save them themselves.
         known = [*self.model.variables, *slots, *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())

@@ -325,3 +325,57 @@ def test_what_hooks_alone_change_is_resumed_and_begins_anew_in_the_next_trial(
     resumed.begin(given)
     resumed.restore(tmp_path)
     assert metrics(go_on(resumed)) == expected[2:]
+
+
+class Late(Small):
+    """Keeps what creates its variables only when it is used."""
+
+    def model(self, hp: Any) -> keras.Model:
+        self.late = {
+            "metric": keras.metrics.F1Score(name="late"),
+            "network": keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(2)]),
+        }[hp.text("kind")]
+        return super().model(hp)
+
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("metric", "metric 'late' has no var"), ("network", r"layer 'dense(_\d)?' has no weights")],
+)
+def test_what_would_be_missing_in_checkpoints_is_refused(kind: str, message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        Late().begin(assignment(kind=kind))
+
+
+class Drawing(Small):
+    """Its step counts in a metric that the trace builds; its hook draws from generators of the trainable."""
+
+    def model(self, hp: Any) -> keras.Model:
+        self.score = keras.metrics.F1Score()
+        self.seeds, self.numbers = keras.random.SeedGenerator(3), tf.random.Generator.from_seed(3)
+        return super().model(hp)
+
+    def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
+        logits = model(batch.x, training=True)
+        self.score.update_state(tf.one_hot(batch.y, 3), logits)
+        return {"loss": keras.losses.sparse_categorical_crossentropy(batch.y, logits, True)}
+
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        logs["one"] = float(keras.random.normal((), seed=self.seeds))
+        logs["other"] = float(self.numbers.normal(()))
+        logs["score"] = float(np.mean(self.score.result()))
+
+
+def test_generators_that_a_hook_draws_from_are_resumed(tmp_path: Path) -> None:
+    given = assignment(epochs=3)
+    expected = metrics(train(Drawing(), given))
+    broken, resumed = Drawing(), Drawing()
+    broken.begin(given)
+    go_on(broken, pause_after=1)
+    broken.save(tmp_path)()
+    resumed.begin(given)
+    resumed.restore(tmp_path)
+    assert metrics(go_on(resumed)) == expected[1:]
