@@ -175,14 +175,18 @@ def _convert_to_keras_class(model: keras.Model) -> keras.Model:
 def _select_inputs(model: keras.Model, inputs: Any) -> Any:
     """Return of a dictionary of inputs those that a functional model takes by their names, in its structure.
 
-    Keras takes them by name if the model was made with one input, or with a list of them. Anything else is returned
-    unchanged.
+    Keras takes them by name if the model was made with one input, with a list of them, or with a dictionary. Anything
+    else is returned unchanged, and so are the inputs of a class with a `call` of its own.
     """
-    if not isinstance(model, Functional) or not isinstance(inputs, dict):
+    if not isinstance(model, Functional) or type(model).call is not Functional.call:
+        return inputs
+    if not isinstance(inputs, dict):
         return inputs
     declared = model.input
     if isinstance(declared, keras.KerasTensor):
         return inputs.get(declared.name, inputs)
+    if isinstance(declared, dict) and declared.keys() <= inputs.keys():
+        return {name: inputs[name] for name in declared}
     if not isinstance(declared, list | tuple) or not all(
         isinstance(one, keras.KerasTensor) and one.name in inputs for one in declared
     ):

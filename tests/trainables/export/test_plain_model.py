@@ -176,3 +176,29 @@ def test_a_rate_of_0_that_was_live_is_exported(rate: float) -> None:
     x = trainable.data(None)[1][0]
     trained = session_of(trainable).trial.program.model
     np.testing.assert_allclose(trainable.trained_model()(x), trained(x, training=False), rtol=1e-6)
+
+
+class Named(Small):
+    """Its model takes its inputs by name itself, and is made with a list of them."""
+
+    class Reading(keras.Model):
+        def call(self, inputs: Any, training: bool = False) -> Any:
+            return super().call([inputs["x"], inputs["scale"]], training=training)
+
+    def data(self, hp: Any) -> Any:
+        parts = []
+        for x, y in super().data(hp):
+            parts.append(({"x": x, "scale": np.full_like(x, 2)}, y))
+        return tuple(parts)
+
+    def model(self, hp: Any) -> keras.Model:
+        inputs = [keras.Input((6,), name="x"), keras.Input((6,), name="scale")]
+        return self.Reading(inputs, layers.Dense(3)(layers.Multiply()(inputs)))
+
+
+def test_inputs_of_a_call_of_its_own_are_left_as_they_are() -> None:
+    trainable = Named()
+    train(trainable, assignment(epochs=1))
+    x = trainable.data(None)[1][0]
+    trained = session_of(trainable).trial.program.model
+    np.testing.assert_allclose(trainable.trained_model()(x), trained(x, training=False), rtol=1e-6)
