@@ -186,7 +186,7 @@ class ResultsFolder:
         root = store_of(results_dir)
         if root is not None and features.update_copy(results_dir / name, root.below(name)):
             return True
-        return cls(results_dir / name).info.is_file()
+        return is_any_there(cls(results_dir / name).info)
 
     @classmethod
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
@@ -195,7 +195,8 @@ class ResultsFolder:
         A name is looked for in ``results_dir``, and then as a folder in the current folder. If ``results_dir`` is the
         local copy of a store, it is looked for only in that store. Paths and URLs do not depend on ``results_dir``. If
         the sweep is in a store, its local copy is updated. Raises `UnknownNameError` if there is no such sweep,
-        `InputError` for an invalid URL, and `StoreError` if the store is unavailable.
+        `InputError` for an invalid URL, and `StoreError` if the store is unavailable or this user may not look into the
+        folder.
         """
         if is_url(name_or_path):
             root, _, name = str(name_or_path).rstrip("/").rpartition("/")
@@ -215,11 +216,11 @@ class ResultsFolder:
             raise UnknownNameError.one(str(given), f"no such sweep in {store.url}", hint)
         features.update_copy(given, store_of(given))  # a path may lead to a local copy
         for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
-            if (path / "sweep.json").is_file():
+            if _is_sweep(path):
                 return cls(path)
         siblings = []
         for folder in folders(results_dir):
-            if folder.info.is_file():
+            if is_any_there(folder.info):
                 siblings.append(folder.name)
         hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
         if (results_dir / given).is_dir():
@@ -379,11 +380,24 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
                 found.append(ResultsFolder(path))
         used = []
         for item in found:
-            # a folder of another user may be closed to this one
-            with suppress(PermissionError):
-                if item.info.exists() or item.log.exists() or item.trials.exists():
-                    used.append(item)
+            if is_any_there(item.info, item.log, item.trials):
+                used.append(item)
         return used
+
+
+def is_any_there(*files: Path) -> bool:
+    """Return whether one of ``files`` exists; False also if it is in a folder that this user may not look into."""
+    with suppress(PermissionError):  # a folder of another user may be closed to this one
+        return any(file.is_file() for file in files)
+    return False
+
+
+def _is_sweep(folder: Path) -> bool:
+    """Return whether a folder has a sweep.json. Raises `StoreError` if this user may not look into the folder."""
+    try:
+        return (folder / "sweep.json").is_file()
+    except PermissionError as error:
+        raise StoreError(f"{folder}: may not be read by this user") from error
 
 
 def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:

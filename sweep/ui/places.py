@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sweep.errors import UnknownNameError
 from sweep.store.features import store_of, update_copy
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import ResultsFolder, is_any_there
 from sweep.text import did_you_mean
 
 
@@ -30,7 +30,7 @@ def find_folder(results: Path, name: str, *, update: bool = False) -> ResultsFol
     store = store_of(results)
     if update and is_plain and store is not None:
         update_copy(folder.path, store.below(name))
-    if is_plain and (folder.info.is_file() or folder.log.is_file()):
+    if is_plain and is_any_there(folder.info, folder.log):
         return folder
     known = list_names(results)
     hint = did_you_mean(name, known) if known else ""
@@ -39,11 +39,14 @@ def find_folder(results: Path, name: str, *, update: bool = False) -> ResultsFol
 
 
 def list_names(results: Path) -> list[str]:
-    """Return the sorted names of the visible folders with a sweep.json in a results folder; [] if it does not exist."""
+    """Return the sorted names of the visible folders with a sweep.json in a results folder; [] if it does not exist.
+
+    Folders that this user may not look into are left out.
+    """
     if not results.is_dir():
         return []
     names = []
     for path in results.iterdir():
-        if path.name[0] != "." and (path / "sweep.json").is_file():
+        if path.name[0] != "." and is_any_there(path / "sweep.json"):
             names.append(path.name)
     return sorted(names)

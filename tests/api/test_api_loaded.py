@@ -2,6 +2,7 @@ import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 import sweep
 from sweep.api.loaded_sweep import curves_frame
 from sweep.cli import main
-from sweep.errors import InputError
+from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Status, TrialStarted
 from sweep.store.log import Log
 
@@ -258,6 +259,23 @@ def test_sweeps_are_found_by_name_path_and_pattern_each_once(sweep_of, monkeypat
     for wrong in ("no_*", "results/no_*", "lr"):
         with pytest.raises(InputError, match="no such sweep in results"):
             sweep.load(wrong)
+
+
+def test_a_pattern_leaves_out_a_folder_that_one_may_not_look_into(sweep_of, monkeypatch):
+    folder = sweep_of([({"x": 1}, DONE, [{"acc": 0.1}])], "lr_1")
+    (folder.path.parent / "lr_2").mkdir()
+    stat = Path.stat
+
+    def refuse(path, **given):
+        if path.parent.name == "lr_2":  # root may look into all
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **given)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    loaded = sweep.load("lr_*", results=folder.path.parent)
+    assert [one.name for one in loaded.folders] == ["lr_1"]
+    with pytest.raises(StoreError, match="lr_2: may not be read by this user"):
+        sweep.load("lr_2", results=folder.path.parent)
 
 
 def test_a_study_has_the_states_that_the_trials_have(sweep_of):

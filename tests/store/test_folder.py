@@ -166,6 +166,11 @@ def test_a_folder_that_one_may_not_look_into_is_left_out(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "stat", refuse)
     assert [folder.name for folder in folders(tmp_path)] == ["mine"]
+    assert not ResultsFolder.exists(tmp_path, "lost+found")
+    with pytest.raises(StoreError, match=r"lost\+found: may not be read by this user"):
+        ResultsFolder.open(tmp_path, "lost+found")
+    with pytest.raises(InputError, match="did you mean 'mine'"):
+        ResultsFolder.open(tmp_path, "mien")
 
 
 @pytest.mark.parametrize(
