@@ -16,7 +16,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -118,13 +118,15 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
     downloaded and True is returned, because the copy is current then. ``mine`` says that it is this process that has
     locked the sweep; the copy is then updated all the same.
     """
+    # so that no lock file is left behind for a mistyped name
+    if not folder.exists() and not _has_sweep_file(store.folder()[1]):
+        return False
     with lock_copy(folder):
         if not mine and is_locked(folder / "lock"):
             return True
         for _ in range(_TRIES):
             _, files = store.folder()
-            # it is what makes a sweep: see `claim`
-            if not any(entry.key == "sweep.json" for entry in files):
+            if not _has_sweep_file(files):
                 _set_copy_aside(folder)
                 return False
             try:
@@ -133,6 +135,11 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
                 continue
             return True
         raise StoreError(f"{store.url}: changes faster than it can be read; try again")
+
+
+def _has_sweep_file(files: Iterable[StoredObject]) -> bool:
+    """Return whether a sweep.json is among the objects of a folder, which makes it a sweep: see `claim`."""
+    return any(entry.key == "sweep.json" for entry in files)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweep.errors import UnknownNameError
+from sweep.errors import StoreAway, UnknownNameError
 from sweep.store.features import store_of, update_copy
 from sweep.store.folder import ResultsFolder, is_any_there
 from sweep.text import did_you_mean
@@ -13,10 +13,11 @@ from sweep.text import did_you_mean
 def find_folder(results: Path, name: str, *, update: bool = False) -> ResultsFolder:
     """Return the folder of a sweep, which has a sweep.json or a log, in a results folder.
 
-    If the results are in an object store, ``update`` brings the copy of the sweep on this machine up to date before.
-    Raises `UnknownNameError`, with a similar name as a hint, if there is no such sweep, and with ``update`` also
-    `StoreError` if the store is unavailable. The name comes from an address, which anybody can type, so names with a
-    slash or backslash, names that begin with a dot or a dash, and names of more than 200 bytes are never found.
+    If the results are in an object store, ``update`` brings the copy of the sweep on this machine up to date before, as
+    far as the store is available. Raises `UnknownNameError`, with a similar name as a hint, if there is no such sweep,
+    and with ``update`` also `StoreError` if there is no copy and the store is unavailable, or if the update fails
+    otherwise. The name comes from an address, which anybody can type, so names with a slash or backslash, names that
+    begin with a dot or a dash, and names of more than 200 bytes are never found.
     """
     is_plain = (
         bool(name)
@@ -27,15 +28,33 @@ def find_folder(results: Path, name: str, *, update: bool = False) -> ResultsFol
         and len(name.encode("utf-8", "replace")) <= 200
     )
     folder = ResultsFolder(results / name)
-    store = store_of(results)
-    if update and is_plain and store is not None:
-        update_copy(folder.path, store.below(name))
+    if update and is_plain:
+        _update(folder)
     if is_plain and is_any_there(folder.info, folder.log):
         return folder
-    known = list_names(results)
-    hint = did_you_mean(name, known) if known else ""
-    place = results if store is None else store.url
-    raise UnknownNameError.one(name, f"no such sweep in {place}", hint)
+    store = store_of(results)
+    if store is None:
+        place, known = str(results), list_names(results)
+    elif update:
+        place, (known, _) = store.url, store.folder()
+    else:
+        place, known = store.url, list_names(results)
+    raise UnknownNameError.one(name, f"no such sweep in {place}", did_you_mean(name, known))
+
+
+def _update(folder: ResultsFolder) -> None:
+    """Update the copy of a sweep in an object store; do nothing for an ordinary folder.
+
+    Raises `StoreError` if that fails. If the store is unavailable, an existing copy is left as it is, without an error.
+    """
+    store = store_of(folder.path.parent)
+    if store is None:
+        return
+    try:
+        update_copy(folder.path, store.below(folder.name))
+    except StoreAway:
+        if not is_any_there(folder.info):
+            raise
 
 
 def list_names(results: Path) -> list[str]:

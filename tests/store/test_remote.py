@@ -204,6 +204,11 @@ def test_what_was_not_sent_goes_along_with_the_machine(tmp_path: Path) -> None:
     assert log_of(here) == b"one\ntwo\nother\n"
 
 
+def test_a_name_that_is_not_in_the_store_leaves_nothing_behind(tmp_path: Path) -> None:
+    assert not remote.pull(tmp_path / "typo", new_store())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_store_may_be_away_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = new_store()
     flaky = Flaky(store)
@@ -288,6 +293,7 @@ def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     def refuse(*given: object) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
+    (tmp_path / "copy").mkdir()
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(
         StoreError, match=r"\.copy\.pull: this file system keeps no locks: Function"
