@@ -19,7 +19,8 @@ from sweep.ui.facts import EventFacts
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
 
-POINTS = 40_000  # maximum number of points of the curves of both trials together
+# maximum number of points of the curves of all metrics of both trials together, about; see `curves_of`
+POINTS = 40_000
 ELSEWHERE = (
     *("sweep", "trial", "status", "status_reason", "error", "checkpoint", "started_at", "ended_at"),
     *(
@@ -78,6 +79,7 @@ class TrialDocument:
     sweep: str
     known: int  # number of trials of the sweep
     trials: tuple[TrialFacts, ...]
+    drawn_epochs: int | None  # maximum number of epochs of a trial in its curves; None if all are
 
 
 def read_trials(
@@ -107,8 +109,14 @@ def read_trials(
         )
     chosen = tuple(sweep.trials[by_number[number]] for number in numbers)
     shown = dataclasses.replace(sweep, trials=chosen)
-    document = TrialDocument(sweep=folder.name, known=len(sweep.trials), trials=tuple(found))
-    return document, trials_document(shown, _read_curves(tables, shown))
+    curves = _read_curves(tables, shown)
+    document = TrialDocument(
+        sweep=folder.name,
+        known=len(sweep.trials),
+        trials=tuple(found),
+        drawn_epochs=curves.thinned,
+    )
+    return document, trials_document(shown, curves)
 
 
 def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
@@ -116,12 +124,20 @@ def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
 
     If there are more, epochs are left out; those with the extremes of the first objective stay.
     """
+    import pyarrow as pa
+    from pyarrow import compute
+
     names = [name for name, _ in sweep.objectives]
     for column in tables.metrics.column_names:
         if column.startswith("metric."):
             names.append(column.removeprefix("metric."))
     trials = [trial.trial for trial in sweep.trials]
-    return curves_of(tables.metrics, trials, list(dict.fromkeys(names)), POINTS)
+    # first, because reading the numbers of all trials of a large sweep takes long
+    is_shown = compute.is_in(
+        tables.metrics["trial"], pa.array(trials, tables.metrics["trial"].type)
+    )
+    metrics = tables.metrics.filter(is_shown)
+    return curves_of(metrics, trials, list(dict.fromkeys(names)), POINTS)
 
 
 def _read_row(tables: Tables, row: int) -> dict[str, Value]:

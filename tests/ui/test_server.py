@@ -384,6 +384,7 @@ def test_all_curves_of_a_trial_are_there_however_long_it_is(
         content = await read(client, "/two/4.json?beside=1")
         curves = [one["name"] for one in content["data"]["curves"]["metrics"]]
         assert curves == ["val_accuracy", "val_loss", "loss"]
+        assert content["trial"]["drawn_epochs"] == 8
 
     visit(work)
 
@@ -402,6 +403,7 @@ def test_a_trial_and_another_beside_it(project: Path) -> None:
             "val_loss",
             "loss",
         ]
+        assert content["trial"]["drawn_epochs"] is None
 
     visit(work)
 

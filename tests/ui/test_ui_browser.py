@@ -340,6 +340,18 @@ def test_a_trial_that_failed(visit: Visit) -> None:
     one.troubles.clear()
 
 
+def test_the_page_of_a_long_trial_says_how_many_epochs_are_drawn(
+    visit: Visit, project: Path
+) -> None:
+    now = time.time()
+    make_sweep(project / "results", "long", [begin(now), *trial(0, now, 15_000), *trial(1, now)])
+    one = visit()
+    one.open("/long/0")
+    one.has_text("#drawn", "Of each trial 13,333 epochs at most are drawn")
+    one.open("/long/1")
+    assert one.page.is_hidden("#drawn")
+
+
 def test_a_trial_is_shown_again_after_it_could_not_be_read(visit: Visit) -> None:
     one = visit()
     one.open("/done/1")

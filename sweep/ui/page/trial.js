@@ -98,6 +98,7 @@ function showTrial(content) {
   [...find("trial").querySelectorAll("details")].forEach((one, at) => (one.open = open[at] ?? one.open));
   find("trial").removeAttribute("aria-busy");
   drawCurves(content.data, trials);
+  showDrawn(content.trial.drawn_epochs);
   document.documentElement.dataset.ready = "yes";
 }
 
@@ -209,6 +210,12 @@ function paintCurves() {
   paintTheme();
   showLegend();
   for (const plot of plots) plot.draw();
+}
+
+// How many epochs the curves have, if some are left out.
+function showDrawn(epochs) {
+  find("drawn").hidden = epochs === null;
+  if (epochs !== null) tell(find("drawn"), `Of each trial ${inThousands(epochs)} epochs at most are drawn, its first, last and best among them.`);
 }
 
 function drawCurves(data, trials) {
