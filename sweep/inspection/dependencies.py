@@ -317,21 +317,46 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
 def _resolve_called_import(module: str, name: str, call: ast.Call, *, is_package: bool) -> str:
     """Return the full name of the module that a call in ``module`` imports by ``name``, which may begin with dots.
 
-    Returns "" if the name is relative and the call does not show to which package.
+    Returns "" if the name is relative and the call does not show to which package, or if this has fewer parents.
     """
-    levels = len(name) - len(name.lstrip("."))
-    if not levels:
+    if get_last_name(call.func) == "__import__":
+        levels = _find_level(call)
+        parents = module.split(".")[: None if is_package else -1]
+    else:
+        levels = len(name) - len(name.lstrip("."))
+        parents = _find_parents(module, call, is_package=is_package)
+    if levels == 0:
         return name
+    if levels is None or levels > len(parents):
+        return ""
+    rest = name.lstrip(".")
+    return ".".join([*parents[: len(parents) - levels + 1], *([rest] if rest else [])])
+
+
+def _find_level(call: ast.Call) -> int | None:
+    """Return the level of a call of ``__import__``: 0 if its name is absolute, else the number of dots it stands for.
+
+    Returns None if the level is computed.
+    """
+    given = [*call.args[4:5], *(one.value for one in call.keywords if one.arg == "level")]
+    if not given:
+        return 0
+    match given[0]:
+        case ast.Constant(value=int(level)):
+            return level
+    return None
+
+
+def _find_parents(module: str, call: ast.Call, *, is_package: bool) -> list[str]:
+    """Return the parts of the name of the package to which a call of ``import_module`` is relative; [] if unknown."""
     match _find_anchor(call):
         case ast.Constant(value=str(package)):
-            parents = package.split(".")
+            return package.split(".")
         case ast.Name(id="__name__"):
-            parents = module.split(".")
+            return module.split(".")
         case ast.Name(id="__package__"):
-            parents = module.split(".")[: None if is_package else -1]
-        case _:
-            return ""
-    return ".".join([*parents[: len(parents) - levels + 1], name[levels:]])
+            return module.split(".")[: None if is_package else -1]
+    return []
 
 
 def _find_anchor(call: ast.Call) -> ast.expr | None:
@@ -341,11 +366,15 @@ def _find_anchor(call: ast.Call) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == "package"), None)
 
 
+_DEEP = ".".join(100 * ["a"])
+"""The name of a module that has more parents than any relative import goes up."""
+
+
 def _is_relative_to_unknown(call: ast.Call) -> bool:
     """Return whether a call imports a module by a literal name that is relative to a package which is computed."""
     match call.args:
         case [ast.Constant(value=str(name)), *_]:
-            return not _resolve_called_import("a", name, call, is_package=True)
+            return not _resolve_called_import(_DEEP, name, call, is_package=True)
     return False
 
 
