@@ -41,6 +41,9 @@ class RungRanks:
     low: float | None = None
     high: float | None = None
     share: float | None = None  # of a trial's budget, at which the rung is in a sweep with minutes
+    counts_epochs: bool = (
+        True  # whether trials end after a number of epochs; if not, only minutes are the budget
+    )
 
     @property
     def is_poor(self) -> bool:
@@ -57,6 +60,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     """
     rungs = _thin_epochs(read_decision_epochs(sweep.info, _find_longest_own(sweep)))
     length = _read_timed_length(sweep.info)
+    by_epochs = length is None or isinstance(sweep.info.epochs, int)
     ended = []
     for one in sweep.trials:
         if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs:
@@ -82,13 +86,12 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
             agreement = compute_correlation(values[known], lasts[known])
             count = int(known.sum())
             if agreement is None:
-                found.append(RungRanks(metric, epoch, count, None, share=share))
+                value, low, high = None, None, None
             else:
-                found.append(
-                    RungRanks(
-                        metric, epoch, count, agreement.value, agreement.low, agreement.high, share
-                    )
-                )
+                value, low, high = agreement.value, agreement.low, agreement.high
+            found.append(
+                RungRanks(metric, epoch, count, value, low, high, share, counts_epochs=by_epochs)
+            )
     return tuple(found)
 
 

@@ -593,10 +593,15 @@ def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
 
 
 def _name_rung(one: RungRanks) -> str:
-    """Return "epoch 3" for a rung, or "10 % of the budget" if trials are limited by minutes."""
+    """Return "epoch 3" for a rung, or "10 % of the minutes" if only these limit trials.
+
+    If both minutes and epochs limit them, it is "10 % of the budget".
+    """
     if one.share is None:
         return f"epoch {one.epoch}"
-    return f"{100 * one.share:.3g} % of the budget"
+    if one.counts_epochs:
+        return f"{100 * one.share:.3g} % of the budget"
+    return f"{100 * one.share:.3g} % of the minutes"
 
 
 def held_out_lines(one: SamplingError | None) -> Iterator[str]:

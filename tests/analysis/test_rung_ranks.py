@@ -147,8 +147,9 @@ def test_with_minutes_a_rung_is_where_a_trial_has_used_that_share(
         6,
         pytest.approx(1.0),
     )
+    limit = "minutes" if epochs is None else "budget"
     assert list(rung_lines([found])) == [
-        "rank correlation of acc with the last epoch: 1.00 at 50 % of the budget (6 trials)"
+        f"rank correlation of acc with the last epoch: 1.00 at 50 % of the {limit} (6 trials)"
     ]
 
 

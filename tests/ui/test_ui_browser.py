@@ -179,7 +179,7 @@ def test_trials_of_so_many_minutes_are_as_far_as_their_minutes(visit: Visit, pro
         for number, share in enumerate((0.21, 0.37), 1):
             driver.write(structs.replace(epoch(0, number, now), measures={SHARE: share}))
         one.open("/timed")
-        one.has_text("#workers", r"trial 0\s+37 %")
+        one.has_text("#workers", r"of the minutes[^]*trial 0\s+37 %")
         one.has_text("#leader", "trial 0, running, 37 % ")
         one.has_text("#rungs", r"of the minutes[^]*20 %\s+1\s+0")
         assert one.page.evaluate("document.querySelector('#workers progress').position") == 0.37
