@@ -104,6 +104,8 @@ class FollowedSweep:
 
     def _start_over(self) -> None:
         """Forget what was read, and start at the beginning of the log. Raises `StoreError` as `_read_file` does."""
+        # before the file, which is that of the log then
+        self._has_begun = self.folder.log.exists() and self.folder.log.stat().st_size > 0
         self._read_file()
         self.lines = LineIndex(self.folder.log)
         self._reader = LogReader(self.folder)
@@ -141,8 +143,10 @@ class FollowedSweep:
                 self._start_over()
                 self.replaced += 1
                 return True
-            if events and not self._line:  # there was no log: the sweep may be another one since
+            # there was no event: the sweep may be another one since
+            if events and not self._has_begun:
                 self._read_file()
+                self._has_begun = True
             for event in events:
                 self._observe(event)
         lines_before = self.lines.lines

@@ -34,7 +34,7 @@ from sweep.events import (
     SweepChanged,
     TrialStarred,
 )
-from sweep.spec import changes, parse_spec
+from sweep.spec import Spec, changes, parse_spec
 from sweep.store.reading import TableWriter
 from sweep.ui import following, shelf, watching
 from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
@@ -209,6 +209,20 @@ def test_a_new_sweep_of_the_same_name_has_its_own_file(tmp_path: Path, events: l
     make_sweep(tmp_path, "one", [begin(T), *trial(0, T + 5)], text.replace("12", "20"))
     facts = read_all(sweep)
     assert (facts.metric, facts.goal, facts.total, facts.done) == ("val_loss", "minimize", 20, 1)
+
+
+def test_the_file_of_a_sweep_that_has_begun_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def parse(text: str, source: str) -> Spec:
+        read.append(source)
+        return parse_spec(text, source)
+
+    monkeypatch.setattr("sweep.ui.following.parse_spec", parse)
+    assert read_all(FollowedSweep(make_sweep(tmp_path, "one", some_trials(T)))).total == 12
+    assert len(read) == 1
 
 
 def test_a_new_sweep_whose_file_cannot_be_read_at_once_is_read_later(tmp_path: Path) -> None:
