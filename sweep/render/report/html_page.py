@@ -63,9 +63,8 @@ class Sections:
 def page(folders: Sequence[ResultsFolder]) -> str:
     """Return the report on one sweep, or on several with the same objectives, as a complete HTML page.
 
-    It names no host, since it may be sent to others.
-    ``folders`` must not be empty. Raises `InputError` if the objectives of sweeps differ, and `StoreError` if a sweep
-    is damaged.
+    Nodes in the timeline are numbered, since the report may be sent to others. ``folders`` must not be empty. Raises
+    `InputError` if the objectives of sweeps differ, and `StoreError` if a sweep is damaged.
     """
     values, content, _ = _collect_values(folders, names_nodes=False)
     scripts = []

@@ -52,13 +52,14 @@ def report_document(
     ranking: Ranking,
     worths: Sequence[SearchEfficiency] = (),
     *,
-    names_nodes: bool = True,
+    names_nodes: bool,
 ) -> dict[str, object]:
     """Return the data that `sweep/render/report/data.js` reads.
 
     ``accounts`` are the sweeps of ``ranking``, which ranks them together, and ``worths`` the efficiencies of those for
-    which one is known. Columns of trials have one entry per trial: the trials of the first sweep, then those of the
-    second, and so on.
+    which one is known. ``names_nodes`` is whether the timeline has the names of nodes, which a report that is sent to
+    others must not have; otherwise they are numbered. Columns of trials have one entry per trial: the trials of the
+    first sweep, then those of the second, and so on.
     """
     trials = [trial for account in accounts for trial in account.sweep.trials]
     # by object, since each sweep has a trial 0
