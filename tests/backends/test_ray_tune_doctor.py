@@ -83,5 +83,5 @@ ray.shutdown()
 
 
 def test_gpus_that_are_in_use_are_told_as_such(tmp_path: Path) -> None:
-    told = "no process has started within 5 s: it waits while all GPUs of its node are in use"
+    told = "no process has started within 5 s; perhaps all GPUs of its node are in use"
     assert f"(1, '', '{told}')" in clusters.run(tmp_path, {}, BUSY, timeout=300)

@@ -334,6 +334,7 @@ def _start_ray(
     ):
         try:
             with (
+                # outside of `_report_failed_start`, because its errors are not Ray's
                 start.ahead or nullcontext(),
                 interruption.blocking_sighup(),
                 _report_failed_start(),

@@ -108,7 +108,7 @@ def describe_late_start(gpus: int) -> str:
     """Return in words that processes with ``gpus`` GPUs each have not started in time, and perhaps why."""
     late = f"no process has started within {START_S:g} s"
     if gpus:
-        late += ": it waits while all GPUs of its node are in use"
+        late += "; perhaps all GPUs of its node are in use"
     return late
 
 
