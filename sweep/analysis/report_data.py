@@ -480,10 +480,10 @@ class ReportData:
     @property
     def question(self) -> tuple[str, ...]:
         """The comment lines at the start of the sweep file, without the #, empty ones and those for editors."""
-        return list_questions(self.text)
+        return list_question_lines(self.text)
 
 
-def list_questions(text: str) -> tuple[str, ...]:
+def list_question_lines(text: str) -> tuple[str, ...]:
     """Return the comment lines at the start of a sweep file, without the #, empty ones and those for editors."""
     lines: list[str] = []
     # some editors begin a file with a byte order mark

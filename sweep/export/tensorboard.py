@@ -82,7 +82,7 @@ class EventFiles:
         is_begun = self._sweep.trials.exists() or (self._target / "written.json").exists()
         if is_begun and not self._sweep.log.exists():
             raise StoreError(
-                f"{self._sweep.log}: is missing, of which event files are made; put the log back"
+                f"{self._sweep.log}: is missing, and event files are made of it; put the log back"
             )
 
     def _reset_state(self) -> None:

@@ -134,9 +134,8 @@ class LiveFacts:
     left_s: float | None
     metric: str
     goal: str
-    counts_epochs: (
-        bool  # whether epochs end a trial; if not, it is hundredths of its minutes that rungs count
-    )
+    # whether trials end after a number of epochs; if not, rungs count hundredths of their minutes
+    counts_epochs: bool
     total: int | None
     done: int  # trials that ended for good
     share: float | None  # share of the work that is done, with the epochs of running trials

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep.analysis.report_data import list_questions
+from sweep.analysis.report_data import list_question_lines
 from sweep.analysis.verdict import SweepSummary, summarize_sweep
 from sweep.errors import InputError, StoreError, SweepError
 from sweep.render import as_plain
@@ -26,7 +26,7 @@ class ShelfRow:
     """The fields of a sweep in the page's list that are not in ``list --json``."""
 
     total: int | None = None  # number of trials; null if it is not fixed
-    question: str = ""  # the first comment line of its file
+    question: str = ""  # the first line of its question
     written: float | None = None  # when its log was last written
     left_s: float | None = None
     share: float | None = None
@@ -185,11 +185,12 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
 def read_question(folder: ResultsFolder) -> str:
     """Return the first line of the question at the beginning of a sweep's file, at most 200 characters.
 
-    It is that of the report (`list_questions`). Returns "" if the file begins with no comment, or if there is no file.
+    It is that of the report (`list_question_lines`). Returns "" if the file begins with no comment, or there is no
+    file.
     """
     try:
         with folder.spec.open(encoding="utf-8", errors="replace") as file:
             beginning = file.read(BEGINNING)
     except OSError:
         return ""
-    return next(iter(list_questions(beginning)), "")[:QUESTION]
+    return next(iter(list_question_lines(beginning)), "")[:QUESTION]

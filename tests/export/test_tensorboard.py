@@ -373,7 +373,7 @@ def test_the_files_stay_if_the_log_is_missing_of_which_they_were_made(
     before = content(tmp_path)
     hostile.log.unlink()
     for _ in range(2):  # the lock is released
-        with pytest.raises(StoreError, match=r"log\.jsonl: is missing, of which event files are"):
+        with pytest.raises(StoreError, match=r"log\.jsonl: is missing, and event files are made"):
             write(hostile, tmp_path)
     assert before == content(tmp_path) != {}
 

@@ -44,8 +44,8 @@ function listen(after) {
   });
 }
 
-function showProblem(teller, text) {
-  live.problems[teller] = text;
+function showProblem(source, text) {
+  live.problems[source] = text;
   if (text && !report.open) find("answer-place").replaceChildren();
   showSilence();
 }
@@ -128,13 +128,13 @@ function showSilence() {
   const { facts } = live;
   const line = find("silence");
   const problem = live.problems.stream || live.problems.report;
-  const text = problem || (facts ? silenceOf(facts) : "");
+  const text = problem || (facts ? describeSilence(facts) : "");
   line.hidden = !text;
   line.classList.toggle("wrong", Boolean(problem) || facts?.state === "killed");
   tell(line, text);
 }
 
-function silenceOf(facts) {
+function describeSilence(facts) {
   const now = Date.now() / 1000 - live.skew;
   const silent = facts.heard === null ? 0 : now - facts.heard;
   if (facts.state === "killed") return `Its process was killed ${inTime(silent)} ago. Nothing is lost: ${facts.to_resume}`;
@@ -203,6 +203,7 @@ function showLeader({ leader, metric, counts_epochs: countsEpochs }) {
 function showWorkers(facts) {
   find("workers").hidden = !facts.workers.length;
   tell(find("metric-name"), facts.metric);
+  tell(find("position-unit"), facts.counts_epochs ? "epoch" : "of the minutes");
   const rows = facts.workers.map((one) => {
     const bar = make("progress", { max: String(one.of || 1), "aria-hidden": "true" });
     bar.value = one.done;
